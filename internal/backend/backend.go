@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+)
+
+// Precision is what a backend may use for weights and matrix products.
+type Precision uint8
+
+// The precisions. Sums are float32 in each of them, and so are normalisation
+// statistics, softmax and the network's output functions.
+const (
+	// FP32 keeps every weight and product in float32 (a float16 file loses
+	// nothing by staying float16 in memory).
+	FP32 Precision = iota
+	// FP16 rounds weights to float16, on a GPU activations too.
+	FP16
+	// BF16 rounds weights and the factors of products to bfloat16.
+	BF16
+)
+
+func (p Precision) String() string {
+	switch p {
+	case FP32:
+		return "fp32"
+	case FP16:
+		return "fp16"
+	case BF16:
+		return "bf16"
+	}
+	return fmt.Sprintf("precision(%d)", uint8(p))
+}
+
+// Options steer Compile.
+type Options struct {
+	Precision Precision
+}
+
+// Device are facts about where programs run.
+type Device struct {
+	// Backend is "cpu" or "metal", Name the device in words, ISA the instruction
+	// set of the kernels.
+	Backend, Name, ISA string
+	Threads            int
+	// WorkingSet and MaxBuffer are in bytes; 0 means no limit is known.
+	WorkingSet, MaxBuffer uint64
+	UnifiedMemory         bool
+	OS                    string
+	// PoolBuffers and PoolBytes are what the buffer pool keeps for reuse.
+	PoolBuffers int
+	PoolBytes   uint64
+	// LiveBuffers are those handed out by Alloc and not released yet.
+	LiveBuffers int
+}
+
+// Backend runs graphs. Its methods may be called from any goroutine.
+type Backend interface {
+	Device() Device
+	// Alloc gives a buffer of n bytes with unspecified contents.
+	Alloc(n int) (Buffer, error)
+	// Compile prepares g for running. Weights that several programs share are
+	// prepared once per Backend.
+	Compile(ctx context.Context, g *graph.Graph, opt Options) (Program, error)
+	// Begin starts collecting work for a lane; work of one lane runs in the
+	// order of its Submits, lanes may overlap.
+	Begin(lane Lane) (Work, error)
+	// Trim gives pooled memory back to the system.
+	Trim()
+	// Close frees what the backend holds; buffers handed out stay readable until
+	// they are released.
+	Close() error
+}
+
+// Lane names a queue of work. Encoder and decoder work of neighbouring pairs
+// overlaps where a device has something to gain from it.
+type Lane uint8
+
+// The lanes.
+const (
+	Encode Lane = iota
+	Decode
+)
+
+// Buffer is device memory, packed row-major elements.
+type Buffer interface {
+	Len() int
+	// Bytes is the host's view. It is only meaningful before the buffer is given
+	// to Run, or after the Pending of that Run has been waited for.
+	Bytes() []byte
+	// Release gives the buffer back once the device is done with it. Calling it
+	// again does nothing.
+	Release()
+}
+
+// Program is a compiled graph.
+type Program interface {
+	Graph() *graph.Graph
+	Close() error
+}
+
+// Work collects runs.
+type Work interface {
+	// After makes what follows wait, on the device, for done.
+	After(done Pending) error
+	// Run executes p: in and out are the buffers of the graph's Inputs and
+	// Outputs in their order, of exactly their sizes. Between the operations it
+	// looks at ctx where it can.
+	Run(ctx context.Context, p Program, in, out []Buffer) error
+	// Submit hands the work to the device.
+	Submit() (Pending, error)
+	// Discard drops work that was not submitted. After Submit it does nothing.
+	Discard()
+}
+
+// Pending is submitted work.
+type Pending interface {
+	// Wait blocks until the device is done, or ctx is. The durations are the
+	// device times of the Runs, in order.
+	Wait(ctx context.Context) ([]time.Duration, error)
+}
