@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package weights
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The canonical names are those of the reference's checkpoints (spec section
+// 2): MASt3R's without a prefix; DUNE's encoder under "encoder.", its decoder
+// under "mast3r." with the outer "norm."; retrieval's "prewhiten." and so on.
+// Converters and training wrappers add to them, and a model loads from each.
+
+// duneBlock is the name that only a DUNE encoder has: its blocks are chunked,
+// with a literal chunk number 0.
+var duneBlock = regexp.MustCompile(`^(encoder\.)*blocks\.0\.\d+\.`)
+
+// layerRN is the list spelling of the four DPT convolutions that the reference
+// registers twice.
+var layerRN = regexp.MustCompile(`\bscratch\.layer_rn\.([0-3])\.`)
+
+// duneEncoder are the parts of the DUNE encoder, without prefix.
+var duneEncoder = []string{"cls_token", "register_tokens", "pos_embed", "mask_token", "patch_embed.", "blocks.", "norm."}
+
+// duneDecoder are the parts of the file beside it.
+var duneDecoder = []string{"mast3r.", "norm.", "imagenet_", "dune_backbone."}
+
+// duneSide are the distillation leftovers in the encoder file.
+var duneSide = []string{"projectors.", "teacher_norms."}
+
+func hasAnyPrefix(s string, list []string) bool {
+	for _, p := range list {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// unwrap takes off what DistributedDataParallel and torch.compile put on.
+func unwrap(name string) string {
+	for {
+		short := strings.TrimPrefix(strings.TrimPrefix(name, "module."), "_orig_mod.")
+		if short == name {
+			return strings.ReplaceAll(name, "._orig_mod.", ".")
+		}
+		name = short
+	}
+}
+
+// namer maps the names of one file to canonical ones. What a bare "norm." is
+// depends on its neighbours, so the whole list is looked at first.
+type namer struct {
+	dune    bool // the file holds a DUNE encoder
+	decoder bool // the file holds a DUNE decoder
+}
+
+func newNamer(names []string) namer {
+	var n namer
+	for _, name := range names {
+		name = unwrap(name)
+		n.dune = n.dune || duneBlock.MatchString(name)
+		n.decoder = n.decoder || strings.HasPrefix(strings.TrimPrefix(name, "decoder."), "mast3r.")
+	}
+	return n
+}
+
+func (n namer) canonical(name string) string {
+	name = unwrap(name)
+	name = layerRN.ReplaceAllStringFunc(name, func(m string) string {
+		k := m[len(m)-2] - '0'
+		return "scratch.layer" + strconv.Itoa(int(k)+1) + "_rn."
+	})
+	if rest, ok := strings.CutPrefix(name, "decoder."); ok && hasAnyPrefix(rest, duneDecoder) {
+		name = rest
+	}
+	if rest, ok := strings.CutPrefix(name, "dune_backbone."); ok {
+		return "encoder." + strings.TrimPrefix(rest, "encoder.")
+	}
+	if !n.dune {
+		return strings.TrimPrefix(name, "encoder.")
+	}
+	bare := name
+	for strings.HasPrefix(bare, "encoder.") {
+		bare = strings.TrimPrefix(bare, "encoder.")
+	}
+	switch {
+	case hasAnyPrefix(bare, duneSide):
+		return bare
+	case !hasAnyPrefix(bare, duneEncoder):
+		return name
+	case bare == name && n.decoder && strings.HasPrefix(bare, "norm."):
+		// In a file with both halves the bare norm is the one between them.
+		return name
+	}
+	return "encoder." + bare
+}
+
+// unused are the tensors that real files hold and inference never reads
+// (spec sections 2.1 to 2.4 and 19).
+var unused = regexp.MustCompile(`(^|\.)mask_token$` +
+	`|\.refinenet4\.resConfUnit1\.` +
+	`|^mast3r\.(patch_embed|enc_norm)\.` +
+	`|^encoder\.norm\.` +
+	`|^(projectors|teacher_norms)\.` +
+	`|^imagenet_(mean|std)$`)

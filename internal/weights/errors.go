@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Kind says what is wrong with a model file.
+type Kind uint8
+
+// The kinds of damage. Each has a sentinel error of the same name, for
+// errors.Is.
+const (
+	KindTruncated Kind = iota + 1
+	KindLFSPointer
+	KindTorch
+	KindHeaderSize
+	KindHeader
+	KindDuplicate
+	KindDType
+	KindShape
+	KindSize
+	KindOffsets
+	KindOverlap
+	KindHole
+	KindTrailing
+	KindMissing
+	KindMismatch
+	KindConflict
+)
+
+// The sentinels; ErrFormat is true of each of them.
+var (
+	ErrFormat     = errors.New("weights: bad model file")
+	ErrTruncated  = errors.New("weights: file ends too early")
+	ErrLFSPointer = errors.New("weights: git LFS pointer instead of the file")
+	ErrTorch      = errors.New("weights: PyTorch checkpoint instead of safetensors")
+	ErrHeaderSize = errors.New("weights: impossible header length")
+	ErrHeader     = errors.New("weights: malformed header")
+	ErrDuplicate  = errors.New("weights: duplicate key")
+	ErrDType      = errors.New("weights: unknown dtype")
+	ErrShape      = errors.New("weights: impossible shape")
+	ErrSize       = errors.New("weights: byte count does not fit shape and dtype")
+	ErrOffsets    = errors.New("weights: offsets out of range")
+	ErrOverlap    = errors.New("weights: overlapping tensors")
+	ErrHole       = errors.New("weights: bytes that belong to no tensor")
+	ErrTrailing   = errors.New("weights: bytes after the last tensor")
+	ErrMissing    = errors.New("weights: missing tensor")
+	ErrMismatch   = errors.New("weights: tensor of the wrong shape")
+	ErrConflict   = errors.New("weights: one tensor under two names with different contents")
+)
+
+var kinds = [...]error{
+	KindTruncated:  ErrTruncated,
+	KindLFSPointer: ErrLFSPointer,
+	KindTorch:      ErrTorch,
+	KindHeaderSize: ErrHeaderSize,
+	KindHeader:     ErrHeader,
+	KindDuplicate:  ErrDuplicate,
+	KindDType:      ErrDType,
+	KindShape:      ErrShape,
+	KindSize:       ErrSize,
+	KindOffsets:    ErrOffsets,
+	KindOverlap:    ErrOverlap,
+	KindHole:       ErrHole,
+	KindTrailing:   ErrTrailing,
+	KindMissing:    ErrMissing,
+	KindMismatch:   ErrMismatch,
+	KindConflict:   ErrConflict,
+}
+
+// FormatError is the error of every function that reads a model file, other
+// than those of the operating system.
+type FormatError struct {
+	Kind   Kind
+	Path   string // the file, "" for bytes in memory
+	Tensor string // the tensor, "" when the damage is not in one
+	Got    string
+	Want   string
+}
+
+// Error prints what is known: kind, file, tensor, got, want.
+func (e *FormatError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.sentinel().Error())
+	sep := ": "
+	for _, p := range []struct{ label, text string }{
+		{"file ", quoted(e.Path)}, {"tensor ", quoted(e.Tensor)}, {"got ", e.Got}, {"want ", e.Want},
+	} {
+		if p.text != "" {
+			b.WriteString(sep + p.label + p.text)
+			sep = ", "
+		}
+	}
+	return b.String()
+}
+
+// Is makes errors.Is(err, ErrFormat) and errors.Is(err, ErrTruncated), ... work.
+func (e *FormatError) Is(target error) bool {
+	return target == ErrFormat || target == e.sentinel()
+}
+
+func (e *FormatError) sentinel() error {
+	if int(e.Kind) < len(kinds) && kinds[e.Kind] != nil {
+		return kinds[e.Kind]
+	}
+	return ErrFormat
+}
+
+// quoted keeps hostile names on one line, and short: a tensor name may have as
+// many bytes as the header.
+func quoted(s string) string {
+	const most = 200
+	switch {
+	case s == "":
+		return ""
+	case len(s) > most:
+		return fmt.Sprintf("%q...", s[:most])
+	}
+	return fmt.Sprintf("%q", s)
+}
