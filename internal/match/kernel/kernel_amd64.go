@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !noasm
+
+package kernel
+
+import "golang.org/x/sys/cpu"
+
+// native lists the assembly kernels this processor runs.
+//
+// AVX-512 needs only the F, DQ and BW groups that every such processor since
+// Skylake-X has; x/sys/cpu also checks that the system saves the registers.
+func native() []*Kernel {
+	var ks []*Kernel
+	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW {
+		ks = append(ks, &Kernel{
+			Name: "avx512", MR: 12, NR: 32,
+			strip: stripAVX512, stripUnrolled: stripUnrolledAVX512,
+			stripRow: stripRowAVX512, stripRowUnrolled: stripRowUnrolledAVX512,
+			firstEqual: firstEqualAVX512, firstEqualUnrolled: firstEqualUnrolledAVX512,
+			rowBest: rowBestAVX512, rowBestUnrolled: rowBestUnrolledAVX512,
+		})
+	}
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+		ks = append(ks, &Kernel{
+			Name: "avx2", MR: 6, NR: 16,
+			strip: stripAVX2, stripUnrolled: stripUnrolledAVX2,
+			stripRow: stripRowAVX2, stripRowUnrolled: stripRowUnrolledAVX2,
+			firstEqual: firstEqualAVX2, firstEqualUnrolled: firstEqualUnrolledAVX2,
+			rowBest: rowBestAVX2, rowBestUnrolled: rowBestUnrolledAVX2,
+		})
+	}
+	return ks
+}
+
+//go:noescape
+func stripAVX512(p *Args)
+
+//go:noescape
+func stripUnrolledAVX512(p *Args)
+
+//go:noescape
+func stripRowAVX512(p *Args)
+
+//go:noescape
+func stripRowUnrolledAVX512(p *Args)
+
+//go:noescape
+func firstEqualAVX512(a, b *float32, panels, dim int, t float32) int
+
+//go:noescape
+func firstEqualUnrolledAVX512(a, b *float32, panels, dim int, t float32) int
+
+//go:noescape
+func rowBestAVX512(a, b *float32, panels, dim int) float32
+
+//go:noescape
+func rowBestUnrolledAVX512(a, b *float32, panels, dim int) float32
+
+//go:noescape
+func stripAVX2(p *Args)
+
+//go:noescape
+func stripUnrolledAVX2(p *Args)
+
+//go:noescape
+func stripRowAVX2(p *Args)
+
+//go:noescape
+func stripRowUnrolledAVX2(p *Args)
+
+//go:noescape
+func firstEqualAVX2(a, b *float32, panels, dim int, t float32) int
+
+//go:noescape
+func firstEqualUnrolledAVX2(a, b *float32, panels, dim int, t float32) int
+
+//go:noescape
+func rowBestAVX2(a, b *float32, panels, dim int) float32
+
+//go:noescape
+func rowBestUnrolledAVX2(a, b *float32, panels, dim int) float32
