@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vec
+
+import "fmt"
+
+// ISA names an instruction set.
+type ISA uint8
+
+// The instruction sets, in rising order of preference on one architecture.
+const (
+	Portable ISA = iota
+	NEON
+	AVX2
+	AVX512
+)
+
+var isaNames = [...]string{"portable", "neon", "avx2", "avx512"}
+
+// String is the lower-case name.
+func (i ISA) String() string {
+	if int(i) < len(isaNames) {
+		return isaNames[i]
+	}
+	return fmt.Sprintf("isa(%d)", uint8(i))
+}
+
+// active is written before main starts and by Force, which only tests call.
+var active = best()
+
+// Active is the instruction set in use.
+func Active() ISA { return active }
+
+// Supported lists what this machine can run, Portable first.
+func Supported() []ISA {
+	l := []ISA{Portable}
+	for _, i := range []ISA{NEON, AVX2, AVX512} {
+		if supported(i) {
+			l = append(l, i)
+		}
+	}
+	return l
+}
+
+func best() ISA {
+	l := Supported()
+	return l[len(l)-1]
+}
+
+// Force switches to an instruction set of Supported and returns the function
+// that switches back. It is for tests: no kernel may be running meanwhile.
+func Force(i ISA) (restore func(), err error) {
+	if i != Portable && !supported(i) {
+		return nil, fmt.Errorf("vec: this machine has no %v", i)
+	}
+	old := active
+	active = i
+	return func() { active = old }, nil
+}
