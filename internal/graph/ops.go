@@ -21,6 +21,9 @@ type Param struct {
 	// Data are the elements, row-major, little-endian, often a view of a mapped
 	// file; it must stay readable for as long as the graph is used.
 	Data []byte
+	// Region is the mapped file that Data is a part of, for a device that can use
+	// the whole mapping in place; nil when Data stands alone.
+	Region []byte
 	// Release tells the owner that a backend holds its own copy now and that the
 	// pages of Data may leave memory. It may be nil; Data stays readable.
 	Release func()

@@ -38,9 +38,10 @@ func (f *fuser) rule(n *graph.Node, in []*graph.Node) (*graph.Node, error) {
 			return f.residual(n, in), nil
 		}
 	case graph.Conv2D:
-		if u, ok := n.In[0].Op.(graph.Unary); ok && u.Fn == graph.Relu && !o.PreRelu {
+		// Only a relu that still stands alone: most went into the convolution before.
+		if u, ok := in[0].Op.(graph.Unary); ok && u.Fn == graph.Relu && !o.PreRelu {
 			o.PreRelu = true
-			return f.new.Add(o, append([]*graph.Node{f.to[n.In[0].In[0].ID]}, in[1:]...)...), nil
+			return f.new.Add(o, append([]*graph.Node{in[0].In[0]}, in[1:]...)...), nil
 		}
 	case graph.Attention:
 		return f.attention(o, n, in), nil
