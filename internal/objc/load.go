@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrUnavailable means that this machine has no Objective-C runtime to load.
+var ErrUnavailable = errors.New("objc: Metal is only available on macOS")
+
+// SimulatorEnv names the environment variable that holds the path of the
+// simulator library; it is read on Linux only.
+const SimulatorEnv = "MAST3R_OBJC_SIM"
+
+// runtimeCalls are the C entry points of the Objective-C runtime, typed.
+type runtimeCalls struct {
+	msgSend, msgSendStret uintptr
+
+	getClass         func(name string) Class
+	getProtocol      func(name string) uintptr // 0 in a runtime without protocols
+	selRegister      func(name string) SEL
+	poolPush         func() uintptr
+	poolPop          func(pool uintptr)
+	retain           func(ID) ID
+	release          func(ID)
+	autorelease      func(ID) ID
+	objectClass      func(ID) Class
+	className        func(Class) string
+	instanceMethod   func(Class, SEL) uintptr
+	classMethod      func(Class, SEL) uintptr
+	methodEncoding   func(method uintptr) string
+	protocolEncoding func(proto uintptr, s SEL, required, instance bool) string
+
+	lookup func(symbol string) (uintptr, error)
+}
+
+var rt runtimeCalls
+
+var loading struct {
+	sync.Mutex
+	done bool
+	err  error
+}
+
+// Load opens the runtime and the frameworks, resolves the declared classes and
+// binds the declared selectors. It does so once; later calls return the first
+// result. A class that the running system should have and has not is an error.
+func Load() error {
+	loading.Lock()
+	defer loading.Unlock()
+	if loading.done {
+		return loading.err
+	}
+	loading.done = true
+	loading.err = load()
+	return loading.err
+}
+
+func load() error {
+	r, err := openRuntime()
+	if err != nil {
+		return err
+	}
+	rt = r
+	registry.Lock()
+	defer registry.Unlock()
+	for _, c := range registry.classes {
+		c.ID = rt.getClass(c.Name)
+		if c.ID == 0 && MinimumMacOS.AtLeast(c.Since) {
+			return fmt.Errorf("objc: class %s is missing; it exists since macOS %v", c.Name, c.Since)
+		}
+	}
+	for _, d := range registry.decls {
+		d.bind(rt.selRegister(d.Selector))
+	}
+	return nil
+}
+
+// CFunction binds a C function of the loaded frameworks to *fptr, a pointer to
+// a func variable. Call it after [Load].
+func CFunction(fptr any, name string) error {
+	if rt.lookup == nil {
+		return ErrUnavailable
+	}
+	addr, err := rt.lookup(name)
+	if err != nil {
+		return fmt.Errorf("objc: C function %s: %w", name, err)
+	}
+	registerFunc(fptr, addr)
+	return nil
+}

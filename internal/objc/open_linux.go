@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build amd64 || arm64
+
+package objc
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/ebitengine/purego"
+)
+
+// openRuntime opens the simulator: the same Go code then runs against a strict
+// model of the Objective-C runtime, Metal and MPSGraph.
+func openRuntime() (runtimeCalls, error) {
+	path := os.Getenv(SimulatorEnv)
+	if path == "" {
+		return runtimeCalls{}, ErrUnavailable
+	}
+	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	if err != nil {
+		return runtimeCalls{}, fmt.Errorf("objc: %s: %w", SimulatorEnv, err)
+	}
+	return resolve(h)
+}

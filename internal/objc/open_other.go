@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !((darwin || linux) && (amd64 || arm64))
+
+package objc
+
+// Without a runtime nothing below is ever reached: Load reports the error
+// first, and nothing else runs before Load.
+
+func openRuntime() (runtimeCalls, error) { return runtimeCalls{}, ErrUnavailable }
+
+func registerFunc(any, uintptr) {}
+
+// Bind returns the zero F: there is no runtime to send to.
+func Bind[F any](SEL) F {
+	var f F
+	return f
+}
