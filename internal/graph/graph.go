@@ -74,10 +74,14 @@ func New(name string) *Graph {
 	return &Graph{Name: name, params: map[string]*Node{}}
 }
 
+// harmless is the shape of a node returned after an error: every dimension that
+// building code may look at is there, and none is zero.
+var harmless = tensor.Shape{1, 1, 1, 1, 1, 1, 1, 1}
+
 // Add appends op applied to in and returns the new value. After an error it
 // returns a harmless node, so that building code need not check every step.
 func (g *Graph) Add(op Op, in ...*Node) *Node {
-	n := &Node{Op: op, In: in, DType: tensor.F32}
+	n := &Node{Op: op, In: in, DType: tensor.F32, Shape: harmless}
 	if g.err != nil {
 		return n
 	}

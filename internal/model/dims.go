@@ -63,7 +63,7 @@ const (
 
 // derive reads the dimensions off the shapes and the metadata of s.
 func derive(s *weights.Set) (Dims, error) {
-	meta := metadata(s.Metadata())
+	meta := &metadata{values: s.Metadata()}
 	var d Dims
 	switch {
 	case s.Has("enc_blocks.0.attn.qkv.weight"):
@@ -87,11 +87,11 @@ func derive(s *weights.Set) (Dims, error) {
 	if err := errors.Join(shape.errs...); err != nil {
 		return d, err
 	}
-	return d, d.finish(s, meta, local)
+	return d, d.finish(meta, local)
 }
 
 // finish fills in what the shapes do not say.
-func (d *Dims) finish(s *weights.Set, meta metadata, local int) error {
+func (d *Dims) finish(meta *metadata, local int) error {
 	d.EncHeads = meta.integer("enc_heads", d.EncDim/headDim)
 	d.DecHeads = meta.integer("dec_heads", d.DecDim/headDim)
 	d.Hooks = meta.hooks([4]int{0, d.DecDepth / 2, d.DecDepth * 3 / 4, d.DecDepth})
@@ -103,11 +103,11 @@ func (d *Dims) finish(s *weights.Set, meta metadata, local int) error {
 	d.DescConf = meta.mode("desc_conf_mode", ConfMode{0, float32(math.Inf(1))})
 	d.DescDim = local/(d.Patch*d.Patch) - 1
 	d.Resolution = meta.integer("resolution", d.native())
-	d.Variant = meta["variant"]
+	d.Variant = meta.values["variant"]
 	if d.Variant == "" {
 		d.Variant = d.guessVariant()
 	}
-	if err := errors.Join(meta.errs()...); err != nil {
+	if err := errors.Join(meta.errs...); err != nil {
 		return err
 	}
 	return d.check(local)
@@ -215,24 +215,19 @@ func (s *shapes) of(name string, rank int) tensor.Shape {
 	return t.Shape
 }
 
-// metadata reads typed values out of a file's free-form strings.
-type metadata map[string]string
-
-const metaErr = "\x00errors" // no file can hold this key: it is not valid in our reader's output
-
-func (m metadata) fail(key, want string) {
-	m[metaErr] += fmt.Sprintf("\nmetadata %q is %.80q, want %s", key, m[key], want)
+// metadata reads typed values out of a file's free-form strings and collects
+// what cannot be read.
+type metadata struct {
+	values map[string]string
+	errs   []error
 }
 
-func (m metadata) errs() []error {
-	if m[metaErr] == "" {
-		return nil
-	}
-	return []error{fmt.Errorf("model: %s", strings.TrimPrefix(m[metaErr], "\n"))}
+func (m *metadata) fail(key, want string) {
+	m.errs = append(m.errs, fmt.Errorf("model: metadata %q is %.80q, want %s", key, m.values[key], want))
 }
 
-func (m metadata) integer(key string, otherwise int) int {
-	v, ok := m[key]
+func (m *metadata) integer(key string, otherwise int) int {
+	v, ok := m.values[key]
 	if !ok {
 		return otherwise
 	}
@@ -244,8 +239,8 @@ func (m metadata) integer(key string, otherwise int) int {
 	return n
 }
 
-func (m metadata) number(key string, otherwise float32) float32 {
-	v, ok := m[key]
+func (m *metadata) number(key string, otherwise float32) float32 {
+	v, ok := m.values[key]
 	if !ok {
 		return otherwise
 	}
@@ -257,33 +252,30 @@ func (m metadata) number(key string, otherwise float32) float32 {
 	return float32(f)
 }
 
-func (m metadata) hooks(otherwise [4]int) [4]int {
-	v, ok := m["dpt_hooks"]
+func (m *metadata) hooks(otherwise [4]int) [4]int {
+	v, ok := m.values["dpt_hooks"]
 	if !ok {
 		return otherwise
 	}
 	parts := strings.Split(v, ",")
 	var h [4]int
 	for i := range h {
-		if len(parts) != 4 {
-			break
+		var err error
+		if len(parts) == len(h) {
+			h[i], err = strconv.Atoi(strings.TrimSpace(parts[i]))
 		}
-		n, err := strconv.Atoi(strings.TrimSpace(parts[i]))
-		if err != nil {
+		if len(parts) != len(h) || err != nil {
 			m.fail("dpt_hooks", "four integers")
 			return otherwise
 		}
-		h[i] = n
-	}
-	if len(parts) != 4 {
-		m.fail("dpt_hooks", "four integers")
 	}
 	return h
 }
 
 // mode reads "exp,min,max", the one output function of the published models.
-func (m metadata) mode(key string, otherwise ConfMode) ConfMode {
-	v, ok := m[key]
+// The points have no limits in any of them.
+func (m *metadata) mode(key string, otherwise ConfMode) ConfMode {
+	v, ok := m.values[key]
 	if !ok {
 		return otherwise
 	}
@@ -291,8 +283,8 @@ func (m metadata) mode(key string, otherwise ConfMode) ConfMode {
 	if len(parts) == 3 && strings.TrimSpace(parts[0]) == "exp" {
 		lo, err1 := strconv.ParseFloat(strings.TrimSpace(parts[1]), 32)
 		hi, err2 := strconv.ParseFloat(strings.TrimSpace(parts[2]), 32)
-		finite := key != "depth_mode" || math.IsInf(lo, -1) && math.IsInf(hi, 1)
-		if err1 == nil && err2 == nil && lo < hi && finite {
+		free := key != "depth_mode" || math.IsInf(lo, -1) && math.IsInf(hi, 1)
+		if err1 == nil && err2 == nil && lo < hi && free {
 			return ConfMode{float32(lo), float32(hi)}
 		}
 	}

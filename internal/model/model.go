@@ -5,6 +5,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -90,7 +91,9 @@ type builder struct {
 	*graph.Graph
 	m *Model
 	// err is the first missing or misshapen weight; the set's report has all.
-	err error
+	// lost says that a size is not known, so the rest cannot be checked.
+	err  error
+	lost bool
 	// view prefixes the names shown to Tap.
 	view string
 }
@@ -114,13 +117,16 @@ func (b *builder) tap(name string, n *graph.Node) {
 
 // weight is a named tensor of the given shape; -1 matches any size.
 func (b *builder) weight(name string, shape ...int) *graph.Node {
+	if b.lost || b.Err() != nil {
+		return b.standIn(name, shape)
+	}
 	t, err := b.m.set.Need(name, shape)
 	if err != nil {
 		if b.err == nil {
 			b.err = err
 		}
-		// Something of the right shape, so that the graph can go on and the report
-		// gets the other missing names too.
+		// With a size unknown, what comes after would be reported with wrong sizes.
+		b.lost = slices.Contains(shape, -1)
 		return b.standIn(name, shape)
 	}
 	p := graph.Param{Name: name, Shape: t.Shape, DType: t.DType, Data: t.Data}
@@ -131,8 +137,9 @@ func (b *builder) weight(name string, shape ...int) *graph.Node {
 	return b.Param(p)
 }
 
-// standIn keeps a graph with a missing weight going; such a graph is never
-// returned.
+// standIn has the shape of a weight that is missing, so that the construction
+// goes on and the report gets the other missing names too. A graph with one is
+// never returned.
 func (b *builder) standIn(name string, shape []int) *graph.Node {
 	s := tensor.Shape(shape).Clone()
 	for i := range s {
