@@ -105,3 +105,46 @@ func truth[F float32 | float64](b byte) F {
 	}
 	return 0
 }
+
+// FromFloat32s makes an F32 tensor of values in memory, without a copy.
+func FromFloat32s(name string, shape tensor.Shape, values []float32) Tensor {
+	t := Tensor{Name: name, DType: tensor.F32, Shape: shape}
+	if littleEndian {
+		t.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+		return t
+	}
+	t.Data = make([]byte, 0, 4*len(values))
+	for _, v := range values {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+	}
+	return t
+}
+
+// Cast rounds the tensor to another floating-point type, to nearest even, in
+// new memory.
+func (t Tensor) Cast(d tensor.DType) (Tensor, error) {
+	out := Tensor{Name: t.Name, DType: d, Shape: t.Shape}
+	le := binary.LittleEndian
+	out.Data = make([]byte, t.Shape.Numel()*d.Size())
+	switch d {
+	case tensor.F64:
+		for i, v := range t.Float64s(nil) {
+			le.PutUint64(out.Data[8*i:], math.Float64bits(v))
+		}
+	case tensor.F32:
+		for i, v := range t.Float32s(nil) {
+			le.PutUint32(out.Data[4*i:], math.Float32bits(v))
+		}
+	case tensor.F16:
+		for i, v := range t.Float32s(nil) {
+			le.PutUint16(out.Data[2*i:], tensor.F16FromFloat32(v))
+		}
+	case tensor.BF16:
+		for i, v := range t.Float32s(nil) {
+			le.PutUint16(out.Data[2*i:], tensor.BF16FromFloat32(v))
+		}
+	default:
+		return Tensor{}, fmt.Errorf("weights: tensor %q: cast to %v, want f64, f32, f16 or bf16", t.Name, d)
+	}
+	return out, nil
+}
