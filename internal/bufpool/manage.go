@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bufpool
+
+import "time"
+
+// Stats are the books of a pool.
+type Stats struct {
+	// Pooled are free buffers kept for reuse, InUse those handed out (in flight
+	// or not); bytes count whole capacities.
+	PooledBuffers, InUseBuffers int
+	PooledBytes, InUseBytes     uint64
+	// InFlight counts buffers that a device uses.
+	InFlight int
+	// Classes is the number of sizes with a free buffer.
+	Classes int
+	// Allocations and Reuses count what Get handed out, Evictions the buffers
+	// that the pool destroyed.
+	Allocations, Reuses, Evictions uint64
+	// PeakBytes is the most that was pooled and in use together.
+	PeakBytes uint64
+
+	released uint64
+}
+
+// ReuseRate is Reuses/(Reuses+Allocations), 0 before the first Get.
+func (s Stats) ReuseRate() float64 {
+	if s.Reuses+s.Allocations == 0 {
+		return 0
+	}
+	return float64(s.Reuses) / float64(s.Reuses+s.Allocations)
+}
+
+// Stats returns the books.
+func (p *Pool[M]) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Classes = len(p.free)
+	return s
+}
+
+// Limit is the current byte limit, 0 for none.
+func (p *Pool[M]) Limit() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limit
+}
+
+// SetLimit changes the byte limit and enforces it at once.
+func (p *Pool[M]) SetLimit(bytes uint64) {
+	p.mu.Lock()
+	p.limit = bytes
+	victims := p.enforce(0)
+	p.mu.Unlock()
+	p.destroy(victims)
+}
+
+// Warmup makes a free buffer for each of the sizes, so that the first requests
+// need not allocate; a size given twice gives two. On an error what was made
+// stays pooled.
+func (p *Pool[M]) Warmup(sizes ...int) error {
+	made := make([]*Buffer[M], 0, len(sizes))
+	defer func() {
+		for _, b := range made {
+			b.Release()
+		}
+	}()
+	for _, n := range sizes {
+		b, err := p.Get(n)
+		if err != nil {
+			return err
+		}
+		made = append(made, b)
+	}
+	return nil
+}
+
+// Clear destroys all free buffers and returns their number.
+func (p *Pool[M]) Clear() int { return p.remove(func(slot[M]) bool { return true }) }
+
+// ClearSize destroys the free buffers of the class that serves n bytes.
+func (p *Pool[M]) ClearSize(n int) int {
+	size := ClassSize(n)
+	return p.remove(func(s slot[M]) bool { return s.cap == size })
+}
+
+// EvictOlderThan destroys the buffers that have been free for longer than age.
+func (p *Pool[M]) EvictOlderThan(age time.Duration) int {
+	t := p.now().Add(-age)
+	return p.remove(func(s slot[M]) bool { return s.since.Before(t) })
+}
+
+// ShrinkToFit destroys free buffers until at most bytes of them are left, the
+// largest class first, within a class the oldest first.
+func (p *Pool[M]) ShrinkToFit(bytes uint64) int {
+	p.mu.Lock()
+	var victims []slot[M]
+	for p.stats.PooledBytes > bytes {
+		largest := 0
+		for size := range p.free {
+			largest = max(largest, size)
+		}
+		victims = p.evict(victims, largest, 0)
+	}
+	p.mu.Unlock()
+	return p.destroy(victims)
+}
+
+// MemoryPressure is the hook for a host that is told to save memory: it halves
+// the free buffers, or, when the pressure is critical, destroys them all.
+func (p *Pool[M]) MemoryPressure(critical bool) int {
+	if critical {
+		return p.Clear()
+	}
+	return p.ShrinkToFit(p.Stats().PooledBytes / 2)
+}
+
+// Close destroys all free buffers; those handed out are destroyed when they
+// come back. It may be called again.
+func (p *Pool[M]) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.Clear()
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bufpool
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// MinClass and MaxClass are the smallest and the largest size class.
+	MinClass = 64
+	MaxClass = 512 << 20
+	// PerClass is how many free buffers of one size are kept.
+	PerClass = 50
+)
+
+// ErrClosed means use of a closed pool.
+var ErrClosed = errors.New("bufpool: the pool is closed")
+
+// ErrReleased means that a buffer was given to a device after its release.
+var ErrReleased = errors.New("bufpool: the buffer was released")
+
+// Allocator makes and frees memory of kind M. Its methods may be called from
+// any goroutine.
+type Allocator[M any] interface {
+	// Alloc makes memory of exactly n bytes, n >= 1.
+	Alloc(n int) (M, error)
+	// Free destroys memory that Alloc made; it is called once for each.
+	Free(m M)
+}
+
+// Options configure a pool.
+type Options struct {
+	// Limit bounds the bytes that the pool owns, free and in use together: free
+	// buffers are evicted while it is exceeded. What is in use may exceed it,
+	// since only the allocator can refuse. 0 means no limit.
+	Limit uint64
+	// Now is the clock, time.Now when nil.
+	Now func() time.Time
+}
+
+// Pool hands out buffers. Its methods may be called from any goroutine.
+type Pool[M any] struct {
+	alloc Allocator[M]
+	now   func() time.Time
+
+	mu     sync.Mutex
+	limit  uint64
+	closed bool
+	// free maps a capacity to its free slots, oldest first.
+	free  map[int][]slot[M]
+	stats Stats
+}
+
+// slot is memory and when it became free.
+type slot[M any] struct {
+	mem   M
+	cap   int
+	since time.Time
+	seq   uint64 // breaks ties of the clock: release order
+}
+
+// New makes a pool over an allocator.
+func New[M any](a Allocator[M], o Options) *Pool[M] {
+	now := o.Now
+	if now == nil {
+		now = time.Now
+	}
+	return &Pool[M]{alloc: a, now: now, limit: o.Limit, free: map[int][]slot[M]{}}
+}
+
+// ClassSize is the capacity of the buffer that serves a request of n bytes.
+func ClassSize(n int) int {
+	switch {
+	case n <= MinClass:
+		return MinClass
+	case n > MaxClass:
+		return n
+	}
+	return 1 << bits.Len(uint(n-1))
+}
+
+// Get hands out a buffer of at least n bytes with unspecified contents: a free
+// one of the class, otherwise a new one. When the allocator has no memory, the
+// free buffers are given back to it and it is asked once more.
+func (p *Pool[M]) Get(n int) (*Buffer[M], error) {
+	if n < 0 {
+		return nil, fmt.Errorf("bufpool: buffer of %d bytes", n)
+	}
+	size := ClassSize(n)
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if list := p.free[size]; len(list) > 0 {
+		s := list[len(list)-1]
+		p.drop(size, len(list)-1)
+		p.stats.Reuses++
+		p.take(size)
+		p.mu.Unlock()
+		return &Buffer[M]{pool: p, mem: s.mem, n: n, cap: size}, nil
+	}
+	// Room is made before the allocation, so that the device never holds both.
+	victims := p.enforce(size)
+	p.mu.Unlock()
+	p.destroy(victims)
+
+	mem, err := p.alloc.Alloc(size)
+	if err != nil && p.Clear() > 0 {
+		mem, err = p.alloc.Alloc(size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bufpool: %d bytes: %w", size, err)
+	}
+	p.mu.Lock()
+	p.stats.Allocations++
+	p.take(size)
+	victims = p.enforce(0) // others may have allocated meanwhile
+	p.mu.Unlock()
+	p.destroy(victims)
+	return &Buffer[M]{pool: p, mem: mem, n: n, cap: size}, nil
+}
+
+// take counts a buffer that goes out.
+func (p *Pool[M]) take(size int) {
+	p.stats.InUseBuffers++
+	p.stats.InUseBytes += uint64(size)
+	p.stats.PeakBytes = max(p.stats.PeakBytes, p.stats.InUseBytes+p.stats.PooledBytes)
+}
+
+// put takes a buffer back and returns what must be destroyed for it.
+func (p *Pool[M]) put(mem M, size int) []slot[M] {
+	p.stats.InUseBuffers--
+	p.stats.InUseBytes -= uint64(size)
+	s := slot[M]{mem: mem, cap: size, since: p.now(), seq: p.stats.released}
+	p.stats.released++
+	if p.closed || p.limit != 0 && uint64(size) > p.limit {
+		// It alone exceeds the limit: evicting others for it would be in vain.
+		p.stats.Evictions++
+		return []slot[M]{s}
+	}
+	var victims []slot[M]
+	if len(p.free[size]) >= PerClass {
+		victims = p.evict(victims, size, 0)
+	}
+	p.free[size] = append(p.free[size], s)
+	p.stats.PooledBuffers++
+	p.stats.PooledBytes += uint64(size)
+	return append(victims, p.enforce(0)...)
+}
+
+// enforce evicts the least recently used free buffers while what the pool owns,
+// and extra bytes, exceed the limit.
+func (p *Pool[M]) enforce(extra int) []slot[M] {
+	var victims []slot[M]
+	for p.limit != 0 && p.stats.InUseBytes+p.stats.PooledBytes+uint64(extra) > p.limit && p.stats.PooledBuffers > 0 {
+		oldest := -1
+		for size, list := range p.free {
+			if oldest < 0 || list[0].before(p.free[oldest][0]) {
+				oldest = size
+			}
+		}
+		victims = p.evict(victims, oldest, 0)
+	}
+	return victims
+}
+
+func (s slot[M]) before(o slot[M]) bool {
+	if !s.since.Equal(o.since) {
+		return s.since.Before(o.since)
+	}
+	return s.seq < o.seq
+}
+
+// evict moves free buffer i of a class to victims.
+func (p *Pool[M]) evict(victims []slot[M], size, i int) []slot[M] {
+	victims = append(victims, p.free[size][i])
+	p.drop(size, i)
+	p.stats.Evictions++
+	return victims
+}
+
+// drop removes free buffer i of a class from the books. Classes without free
+// buffers leave the map, so that exact sizes do not pile up in it.
+func (p *Pool[M]) drop(size, i int) {
+	list := slices.Delete(p.free[size], i, i+1)
+	if len(list) == 0 {
+		delete(p.free, size)
+	} else {
+		p.free[size] = list
+	}
+	p.stats.PooledBuffers--
+	p.stats.PooledBytes -= uint64(size)
+}
+
+// destroy frees memory, outside the lock: a device may take its time.
+func (p *Pool[M]) destroy(victims []slot[M]) int {
+	for _, v := range victims {
+		p.alloc.Free(v.mem)
+	}
+	return len(victims)
+}
+
+// remove evicts the free buffers that match, destroys them and returns their
+// number.
+func (p *Pool[M]) remove(match func(slot[M]) bool) int {
+	p.mu.Lock()
+	var victims []slot[M]
+	for size, list := range p.free {
+		for i := len(list) - 1; i >= 0; i-- {
+			if match(list[i]) {
+				victims = p.evict(victims, size, i)
+			}
+		}
+	}
+	p.mu.Unlock()
+	return p.destroy(victims)
+}
