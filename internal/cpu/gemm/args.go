@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gemm
+
+import "unsafe"
+
+// kargs are the arguments of a microkernel. The assembly reads the fields by
+// offset: keep the order in step with gen/amd64.go and gen/arm64.go.
+//
+// A kernel computes, for each of its rows i and columns j,
+//
+//	c[i][j] = ini[i][j] + sum over runs r, k < steps: a[i][off[r]+k] * b[r*steps+k][j]
+//
+// Strides and offsets are in bytes. A step is one float32 of a row, or one pair
+// of bfloat16. Products have one run; a convolution has one per kernel tap or
+// kernel row, which is how it needs no im2col.
+type kargs struct {
+	a     unsafe.Pointer // 0
+	lda   uintptr        // 8
+	b     unsafe.Pointer // 16: 32 columns per step
+	c     unsafe.Pointer // 24
+	ldc   uintptr        // 32
+	steps int            // 40: > 0
+	runs  int            // 48: > 0
+	off   *int64         // 56
+	ini   unsafe.Pointer // 64
+	ldi   uintptr        // 72: 0 repeats one row, the bias
+}
+
+// eargs are the arguments of the epilogue on a tile of rows x 32:
+//
+//	c = res + gamma * act(scale * tile)
+//
+// with the terms whose pointer is nil left out.
+type eargs struct {
+	tile  unsafe.Pointer // 0: row stride tileLD floats
+	rows  int            // 8: > 0
+	c     unsafe.Pointer // 16: may be the tile
+	ldc   uintptr        // 24
+	act   Act            // 32
+	_     [7]byte
+	gamma unsafe.Pointer // 40: 32 floats
+	res   unsafe.Pointer // 48: may be c
+	ldr   uintptr        // 56
+	scale unsafe.Pointer // 64: one float per row
+}
+
+// sargs are the arguments of the softmax of one row, in place:
+//
+//	x = exp(x + mask - max), sum = the sum of x
+type sargs struct {
+	x    unsafe.Pointer // 0
+	n    int            // 8: > 0, a multiple of 32
+	mask unsafe.Pointer // 16: n floats or nil
+	sum  float32        // 24: result
+}
+
+// targs are the arguments of the panel transposition: 32 rows of n floats become
+// n rows of 32, stored as float32 or rounded to float16.
+type targs struct {
+	dst unsafe.Pointer // 0
+	src unsafe.Pointer // 8
+	ld  uintptr        // 16
+	n   int            // 24: > 0, a multiple of 8
+}
+
+// rargs are the arguments of the row rotation of RoPE: for both halves of a row,
+//
+//	dst.u = scale*(src.u*cos - src.v*sin), dst.v = scale*(src.v*cos + src.u*sin)
+//
+// with u and v of q floats each.
+type rargs struct {
+	dst   unsafe.Pointer // 0
+	src   unsafe.Pointer // 8
+	cos   unsafe.Pointer // 16: 2q floats
+	sin   unsafe.Pointer // 24
+	q     int            // 32: > 0, a multiple of 8
+	scale float32        // 40
+}
+
+// vargs are the arguments of a conversion of n elements, n a multiple of 16.
+type vargs struct {
+	dst unsafe.Pointer // 0
+	src unsafe.Pointer // 8
+	n   int            // 16: > 0
+}
+
+const tileLD = 32 // floats
+
+var (
+	zeroRow [32]float32 // start value without a bias
+	noOff   [1]int64    // the single run of a product
+)
+
+func at(p unsafe.Pointer, i int) *float32 { return (*float32)(unsafe.Add(p, i*4)) }

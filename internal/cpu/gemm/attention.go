@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// Rope holds rotation tables, one row of HeadDim/2 values per token: the first
+// half belongs to the token's row in the grid and rotates the first half of a
+// head, the second half to its column. Within a half of a head, the pairs are
+// (j, j+HeadDim/4). Row stride HeadDim/2; the table serves every batch entry.
+type Rope struct {
+	Cos, Sin []float32
+}
+
+// Attention is O = softmax(Scale * rope(Q)·rope(K)ᵀ + Mask) · V for every batch
+// entry and head. Row b*Nq+i of Q and O, and row b*Nk+j of K and V, hold the
+// heads side by side, HeadDim values each; the strides let them be parts of one
+// wider matrix. O may be Q, but not K or V.
+//
+// K and V are packed once per head into panels. Then a task takes a block of
+// query rows against all keys: the scores of the block stay in the second-level
+// cache, so no online softmax is needed and nothing of size Nq x Nk exists.
+type Attention struct {
+	Batch, Heads, HeadDim int
+	Nq, Nk                int
+	Q, K, V, O            []float32
+	LDQ, LDK, LDV, LDO    int
+	Scale                 float32
+	RopeQ, RopeK          *Rope
+	Mask                  []float32 // [Nq][Nk] or nil; for all batch entries and heads
+	LDMask                int
+
+	// Scratch has ScratchBytes(threads) bytes.
+	Scratch []byte
+
+	pack, fn func(worker, tile int)
+	im       *impl
+	g        attPlan
+	kp, vp   Packed
+	none     Epilogue
+}
+
+// attPlan is everything Run derives from the fields. Sizes are in floats.
+type attPlan struct {
+	rows, blocks int // query rows per task, tasks per head
+	lds, ldq     int // row strides of the scores and of the rotated queries
+	kSize, vSize int // packed K and V of one head
+	worker       int // scratch of one worker
+}
+
+// scoreBytes bounds the scores of a task.
+const scoreBytes = 256 << 10
+
+// maxQueryRows bounds the query rows of a task; it is four full kernels.
+const maxQueryRows = 56
+
+func (a *Attention) plan() {
+	g := &a.g
+	nk := (a.Nk + panelN - 1) / panelN * panelN
+	// A stride that is an odd multiple of a cache line never crowds one set.
+	g.lds, g.ldq = nk|16, a.HeadDim|16
+	g.rows = min(a.Nq, maxQueryRows, max(maxMR, scoreBytes/(4*g.lds)/maxMR*maxMR))
+	g.blocks = (a.Nq + g.rows - 1) / g.rows
+	g.kSize = nk * a.HeadDim
+	g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * a.Nk
+	// Scores, queries, row factors, one mask row, the stage for rotated keys.
+	g.worker = g.rows*(g.lds+g.ldq) + (g.rows+15)&^15 + nk + panelN*g.ldq
+	g.worker = (g.worker + 15) &^ 15
+}
+
+// Check reports whether the fields fit together.
+func (a *Attention) Check() error {
+	if a.Batch < 1 || a.Heads < 1 || a.HeadDim < 8 || a.HeadDim%8 != 0 || a.Nq < 1 || a.Nk < 1 {
+		return fmt.Errorf("gemm: attention: batch %d, %d heads of %d, %d queries, %d keys: %w",
+			a.Batch, a.Heads, a.HeadDim, a.Nq, a.Nk, ErrShape)
+	}
+	width, ok := product(a.Heads, a.HeadDim)
+	nq, ok1 := product(a.Batch, a.Nq)
+	nk, ok2 := product(a.Batch, a.Nk)
+	if !ok || !ok1 || !ok2 {
+		return fmt.Errorf("gemm: attention: size overflows: %w", ErrShape)
+	}
+	for _, x := range []struct {
+		what     string
+		data     []float32
+		rows, ld int
+	}{{"Q", a.Q, nq, a.LDQ}, {"K", a.K, nk, a.LDK}, {"V", a.V, nk, a.LDV}, {"O", a.O, nq, a.LDO}} {
+		if err := checkRows("attention "+x.what, x.data, x.rows, width, x.ld); err != nil {
+			return err
+		}
+	}
+	if a.Mask != nil {
+		if err := checkRows("attention mask", a.Mask, a.Nq, a.Nk, a.LDMask); err != nil {
+			return err
+		}
+	}
+	if err := a.RopeQ.check(a.Nq, a.HeadDim); err != nil {
+		return err
+	}
+	return a.RopeK.check(a.Nk, a.HeadDim)
+}
+
+func (r *Rope) check(tokens, headDim int) error {
+	if r == nil {
+		return nil
+	}
+	if n := tokens * headDim / 2; len(r.Cos) < n || len(r.Sin) < n {
+		return fmt.Errorf("gemm: rope tables of %d and %d values for %d tokens, want %d: %w",
+			len(r.Cos), len(r.Sin), tokens, n, ErrShape)
+	}
+	return nil
+}
+
+// ScratchBytes returns the bytes of Scratch that Run needs on a pool of that many
+// threads. The shape fields must be set.
+func (a *Attention) ScratchBytes(threads int) int {
+	a.plan()
+	return 4 * (a.Batch*a.Heads*(a.g.kSize+a.g.vSize) + threads*a.g.worker)
+}
+
+// Run computes O. It panics if Check or the size of Scratch would report an
+// error: both are mistakes of the program, known before its first run.
+func (a *Attention) Run(pool *par.Pool) {
+	if err := a.Check(); err != nil {
+		panic(err)
+	}
+	n := a.ScratchBytes(pool.Threads())
+	if len(a.Scratch) < n || uintptr(unsafe.Pointer(&a.Scratch[0]))&3 != 0 {
+		panic(fmt.Errorf("gemm: attention: %d bytes of scratch, want %d on a 4-byte boundary", len(a.Scratch), n))
+	}
+	if a.fn == nil {
+		a.pack, a.fn = a.packTile, a.tile
+	}
+	a.im = active.Load()
+	a.setPacked()
+	pool.Run(a.Batch*a.Heads*a.kp.panels(), a.pack)
+	pool.Run(a.Batch*a.Heads*a.g.blocks, a.fn)
+}
+
+// setPacked describes the packed operands in Scratch.
+func (a *Attention) setPacked() {
+	heads := a.Batch * a.Heads
+	kb, vb := 4*a.g.kSize, 4*a.g.vSize
+	a.kp = Packed{Type: tensor.F32, N: a.Nk, K: a.HeadDim, Batch: heads, data: a.Scratch[:heads*kb],
+		panel: 4 * panelN * a.HeadDim, stride: kb, stepSize: 1}
+	a.vp = Packed{Type: tensor.F32, N: a.HeadDim, K: a.Nk, Batch: heads, data: a.Scratch[heads*kb:][:heads*vb],
+		panel: 4 * panelN * a.Nk, stride: vb, stepSize: 1}
+}
+
+// workerFloats returns the scratch of one worker.
+func (a *Attention) workerFloats(w int) []float32 {
+	o := a.Batch*a.Heads*(a.g.kSize+a.g.vSize) + w*a.g.worker
+	return unsafe.Slice((*float32)(unsafe.Pointer(&a.Scratch[o*4])), a.g.worker)
+}
+
+// packTile packs 32 keys of one head: a panel of K, and those rows of every
+// panel of V.
+func (a *Attention) packTile(w, t int) {
+	panels := a.kp.panels()
+	pi, head := t%panels, t/panels
+	b, h := head/a.Heads, head%a.Heads
+	j0 := pi * panelN
+	n := min(panelN, a.Nk-j0)
+	hd, ld := a.HeadDim, a.g.ldq
+	st := a.workerFloats(w)[:panelN*ld]
+	for j := range n {
+		src := a.K[(b*a.Nk+j0+j)*a.LDK+h*hd:][:hd]
+		rotate(a.im, st[j*ld:][:hd], src, a.RopeK, j0+j, 1)
+	}
+	clear(st[n*ld:])
+	transpose(a.im, kF32, a.kp.data[head*a.kp.stride+pi*a.kp.panel:], st, ld, hd)
+	for p := range a.vp.panels() {
+		cols := min(panelN, hd-p*panelN)
+		dst := a.vp.data[head*a.vp.stride+p*a.vp.panel+j0*panelN*4:]
+		rows := unsafe.Slice((*float32)(unsafe.Pointer(&dst[0])), n*panelN)
+		for j := range n {
+			row := rows[j*panelN:][:panelN]
+			copy(row[:cols], a.V[(b*a.Nk+j0+j)*a.LDV+h*hd+p*panelN:])
+			clear(row[cols:])
+		}
+	}
+}
+
+// tile computes a block of query rows of one head.
+func (a *Attention) tile(w, t int) {
+	g := &a.g
+	q0, head := t%g.blocks*g.rows, t/g.blocks
+	b, h := head/a.Heads, head%a.Heads
+	n := min(g.rows, a.Nq-q0)
+	hd := a.HeadDim
+	mem := a.workerFloats(w)
+	s, mem := mem[:g.rows*g.lds], mem[g.rows*g.lds:]
+	q, mem := mem[:g.rows*g.ldq], mem[g.rows*g.ldq:]
+	inv, mem := mem[:(g.rows+15)&^15], mem[(g.rows+15)&^15:]
+	for i := range n {
+		src := a.Q[(b*a.Nq+q0+i)*a.LDQ+h*hd:][:hd]
+		rotate(a.im, q[i*g.ldq:][:hd], src, a.RopeQ, q0+i, a.Scale)
+	}
+	qk := block{
+		im: a.im, w: &a.kp, wdata: unsafe.Pointer(&a.kp.data[head*a.kp.stride]), p1: a.kp.panels(),
+		lines: 1, rows: n, a: unsafe.Pointer(&q[0]), lda: g.ldq * 4, c: unsafe.Pointer(&s[0]), ldc: g.lds * 4,
+		off: noOff[:], steps: hd, ep: &a.none,
+	}
+	qk.run()
+	for i := range n {
+		inv[i] = 1 / a.softmax(s[i*g.lds:], mem, q0+i)
+	}
+	pv := block{
+		im: a.im, w: &a.vp, wdata: unsafe.Pointer(&a.vp.data[head*a.vp.stride]), p1: a.vp.panels(),
+		lines: 1, rows: n, a: unsafe.Pointer(&s[0]), lda: g.lds * 4,
+		c: unsafe.Pointer(&a.O[(b*a.Nq+q0)*a.LDO+h*hd]), ldc: a.LDO * 4,
+		off: noOff[:], steps: a.Nk, ep: &a.none, scale: inv,
+	}
+	pv.run()
+}
+
+// softmax turns the scores of query i into exponentials and returns their sum.
+func (a *Attention) softmax(s, pad []float32, i int) float32 {
+	nk := (a.Nk + panelN - 1) / panelN * panelN
+	for j := a.Nk; j < nk; j++ {
+		s[j] = float32(math.Inf(-1))
+	}
+	e := sargs{x: unsafe.Pointer(&s[0]), n: nk}
+	if a.Mask != nil {
+		m := a.Mask[i*a.LDMask:][:a.Nk]
+		if a.Nk < nk {
+			copy(pad, m)
+			clear(pad[a.Nk:nk])
+			m = pad
+		}
+		e.mask = unsafe.Pointer(&m[0])
+	}
+	softmax(a.im, &e)
+	return e.sum
+}
+
+// rotate copies a head's row to dst, rotated by token's angles and scaled.
+func rotate(im *impl, dst, src []float32, r *Rope, token int, scale float32) {
+	if r == nil {
+		for i, x := range src {
+			dst[i] = x * scale
+		}
+		return
+	}
+	half := len(src) / 2
+	cos, sin := r.Cos[token*half:][:half], r.Sin[token*half:][:half]
+	if rotateFast(im, dst, src, cos, sin, scale) {
+		return
+	}
+	q := half / 2
+	for h := 0; h < 2; h++ {
+		for j := range q {
+			u, v := src[h*half+j], src[h*half+q+j]
+			c, s := cos[h*q+j], sin[h*q+j]
+			dst[h*half+j] = float32(u*c-float32(v*s)) * scale
+			dst[h*half+q+j] = float32(v*c+float32(u*s)) * scale
+		}
+	}
+}

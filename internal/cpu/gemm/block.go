@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gemm
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Act is the activation of an epilogue.
+type Act uint8
+
+// The activations.
+const (
+	None Act = iota
+	ReLU
+	GELU // 0.5*x*(1+erf(x/sqrt(2))), the exact form
+	numAct
+)
+
+// Epilogue is what happens to a product before it is stored:
+//
+//	C = Res + Gamma * Act(product + Bias)
+//
+// with the empty terms left out. Bias and Gamma have one value per column. Res
+// has the rows of C with a row stride of LDR, and may be C itself.
+type Epilogue struct {
+	Bias  []float32
+	Act   Act
+	Gamma []float32
+	Res   []float32
+	LDR   int
+}
+
+func (e *Epilogue) check(rows, n int) error {
+	switch {
+	case e.Bias != nil && len(e.Bias) < n:
+		return fmt.Errorf("gemm: bias of %d values for %d columns: %w", len(e.Bias), n, ErrShape)
+	case e.Gamma != nil && len(e.Gamma) < n:
+		return fmt.Errorf("gemm: gamma of %d values for %d columns: %w", len(e.Gamma), n, ErrShape)
+	case e.Act >= numAct:
+		return fmt.Errorf("gemm: activation %d: %w", e.Act, ErrUnsupported)
+	case e.Res != nil:
+		return checkRows("residual", e.Res, rows, n, e.LDR)
+	}
+	return nil
+}
+
+// checkRows verifies that x holds rows of n values, ld apart.
+func checkRows(what string, x []float32, rows, n, ld int) error {
+	last, ok := product(rows-1, ld)
+	if rows < 1 || n < 1 || ld < n || !ok || len(x)-n < last {
+		return fmt.Errorf("gemm: %s: %d values for %d rows of %d, stride %d: %w", what, len(x), rows, n, ld, ErrShape)
+	}
+	return nil
+}
+
+// block is one task: lines of rows of A against panels p0 <= p < p1 of W. A
+// product is one line; a convolution's tile has one line per output row.
+type block struct {
+	im               *impl
+	w                *Packed
+	wdata            unsafe.Pointer // the matrix of this batch entry
+	p0, p1           int
+	lines, rows      int
+	a, c, res        unsafe.Pointer // row 0 of line 0, column 0
+	lda, ldc, ldr    int            // row strides, bytes
+	linA, linC, linR int            // line strides, bytes
+	off              []int64        // one entry per run
+	steps            int            // per run
+	ep               *Epilogue
+	scale            []float32 // per row, or nil; only with one line
+}
+
+// tiles are the two working tiles of a block, on its goroutine's stack.
+type tiles struct {
+	t, r        [maxMR * tileLD]float32
+	bias, gamma [panelN]float32
+}
+
+// run goes panel by panel, so that a panel read from memory serves all rows, and
+// inside it row group by row group.
+func (b *block) run() {
+	var ts tiles
+	id := b.im.kern[b.w.kind]
+	k := kargs{lda: uintptr(b.lda), steps: b.steps, runs: len(b.off), off: &b.off[0]}
+	for p := b.p0; p < b.p1; p++ {
+		n0 := p * panelN
+		cols := min(panelN, b.w.N-n0)
+		panel := unsafe.Add(b.wdata, p*b.w.panel)
+		e := eargs{act: b.ep.Act}
+		k.ini = ts.vector(b.ep.Bias, &ts.bias, n0, cols)
+		if k.ini == nil {
+			k.ini = unsafe.Pointer(&zeroRow)
+		}
+		e.gamma = ts.vector(b.ep.Gamma, &ts.gamma, n0, cols)
+		// Without an epilogue, kernels store whole kernel columns themselves.
+		direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols%b.im.nr == 0
+		for l := range b.lines {
+			for i := 0; i < b.rows; {
+				ki, m := b.im.rows.take(b.rows - i)
+				k.a = unsafe.Add(b.a, l*b.linA+i*b.lda)
+				c := unsafe.Add(b.c, l*b.linC+i*b.ldc+n0*4)
+				k.c, k.ldc = c, uintptr(b.ldc)
+				if !direct {
+					k.c, k.ldc = unsafe.Pointer(&ts.t), tileLD*4
+				}
+				for j := 0; j < cols; j += b.im.nr {
+					kj := k
+					kj.b = unsafe.Add(panel, j*b.w.Type.Size()*b.w.stepSize)
+					kj.c = unsafe.Add(k.c, j*4)
+					kj.ini = unsafe.Add(k.ini, j*4)
+					(id + kernelID(ki)).call(&kj)
+				}
+				if !direct {
+					e.rows, e.c, e.ldc = m, c, uintptr(b.ldc)
+					if b.res != nil {
+						e.res, e.ldr = unsafe.Add(b.res, l*b.linR+i*b.ldr+n0*4), uintptr(b.ldr)
+					}
+					if b.scale != nil {
+						e.scale = unsafe.Pointer(&b.scale[i])
+					}
+					b.finish(&ts, e, cols)
+				}
+				i += m
+			}
+		}
+	}
+}
+
+// vector returns 32 values of v from n0 on, in pad when v ends before.
+func (ts *tiles) vector(v []float32, pad *[panelN]float32, n0, cols int) unsafe.Pointer {
+	if v == nil {
+		return nil
+	}
+	if len(v)-n0 >= panelN {
+		return unsafe.Pointer(&v[n0])
+	}
+	copy(pad[:cols], v[n0:])
+	return unsafe.Pointer(pad)
+}
+
+// finish runs the epilogue of one tile and stores its first cols columns.
+func (b *block) finish(ts *tiles, e eargs, cols int) {
+	e.tile = unsafe.Pointer(&ts.t)
+	if cols == panelN {
+		epilogue(b.im, &e)
+		return
+	}
+	// The last panel: whole rows of 32 would reach beyond C and Res.
+	c, ldc := e.c, e.ldc
+	if e.res != nil {
+		for i := range e.rows {
+			copy(ts.r[i*tileLD:][:cols], unsafe.Slice(at(e.res, i*int(e.ldr)/4), cols))
+		}
+		e.res, e.ldr = unsafe.Pointer(&ts.r), tileLD*4
+	}
+	e.c, e.ldc = e.tile, tileLD*4
+	epilogue(b.im, &e)
+	for i := range e.rows {
+		copy(unsafe.Slice(at(c, i*int(ldc)/4), cols), ts.t[i*tileLD:][:cols])
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gemm
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// ISA names the instruction set whose kernels run.
+type ISA uint8
+
+// The instruction sets, each better than the ones before it on its machine.
+const (
+	Portable   ISA = iota // plain Go
+	NEON                  // arm64
+	AVX2                  // AVX2, FMA and F16C
+	AVX512                // AVX-512 F, BW, DQ, VL
+	AVX512BF16            // AVX512 and native bfloat16 products
+	numISA
+)
+
+var isaNames = [numISA]string{"portable", "neon", "avx2", "avx512", "avx512bf16"}
+
+func (i ISA) String() string {
+	if i >= numISA {
+		return fmt.Sprintf("isa(%d)", uint8(i))
+	}
+	return isaNames[i]
+}
+
+// ISAEnv names the environment variable that picks the instruction set, by its
+// String, for a whole process. An unknown or unusable value is ignored: a
+// library must not fail to start over it.
+const ISAEnv = "MAST3R_CPU_ISA"
+
+// kernelID numbers a microkernel; kernelID.call dispatches. A switch and not a
+// function value, so that arguments stay on the caller's stack.
+type kernelID uint8
+
+// maxMR is the largest number of rows of any microkernel.
+const maxMR = 14
+
+// impl is what one instruction set offers.
+type impl struct {
+	isa   ISA
+	nr    int   // columns of a microkernel: 32 or 16
+	sizes []int // its row counts, descending; the last is 1
+	// kern[d] is the first kernel of a storage type; kernel i computes sizes[i]
+	// rows. 0 means the type is not supported.
+	kern [3]kernelID
+	rows rowPlan
+}
+
+// Indices of impl.kern.
+const (
+	kF32 = iota
+	kF16
+	kBF16
+)
+
+func kindOf(d tensor.DType) (int, bool) {
+	switch d {
+	case tensor.F32:
+		return kF32, true
+	case tensor.F16:
+		return kF16, true
+	case tensor.BF16:
+		return kBF16, true
+	}
+	return 0, false
+}
+
+var active atomic.Pointer[impl]
+
+func init() {
+	for _, im := range impls {
+		if im != nil {
+			im.rows.init(im.sizes)
+		}
+	}
+	best := ISAs()
+	use(best[len(best)-1])
+	name := os.Getenv(ISAEnv)
+	for _, i := range best {
+		if i.String() == name {
+			use(i)
+		}
+	}
+}
+
+func use(i ISA) { active.Store(impls[i]) }
+
+// ISAs lists the instruction sets that this machine can run, slowest first.
+func ISAs() []ISA {
+	var r []ISA
+	for i := range numISA {
+		if impls[i] != nil && usable(i) {
+			r = append(r, i)
+		}
+	}
+	return r
+}
+
+// Active returns the instruction set in use.
+func Active() ISA { return active.Load().isa }
+
+// Force selects an instruction set for everything that starts afterwards. It
+// exists for tests and benchmarks; programs let the machine decide.
+func Force(i ISA) error {
+	for _, ok := range ISAs() {
+		if ok == i {
+			use(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("gemm: instruction set %v: not available here, have %v", i, ISAs())
+}
+
+// Supports reports whether products with weights stored as d have kernels in the
+// active instruction set. F32 and F16 always do; BF16 only natively.
+func Supports(d tensor.DType) bool {
+	k, ok := kindOf(d)
+	return ok && active.Load().kern[k] != 0
+}
+
+// rowPlan splits a number of rows into microkernel calls. Results do not depend
+// on the split (see the package comment), only speed does.
+type rowPlan struct {
+	main int
+	next [3 * maxMR]uint8 // index into sizes of the first call for that many rows
+	len  int
+	size []int
+}
+
+// init fills the table by dynamic programming. A kernel of m rows costs about
+// max(m, 4) steps (fewer rows cannot hide the latency of the multiply-add) and a
+// fixed start.
+func (p *rowPlan) init(sizes []int) {
+	const start = 0.6
+	p.main, p.size, p.len = sizes[0], sizes, 3*sizes[0]
+	var cost [3 * maxMR]float64
+	for n := 1; n < p.len; n++ {
+		cost[n] = 1e9
+		for i, m := range sizes {
+			if m > n {
+				continue
+			}
+			if c := cost[n-m] + max(float64(m), 4) + start; c < cost[n] {
+				cost[n], p.next[n] = c, uint8(i)
+			}
+		}
+	}
+}
+
+// take returns the index and the number of rows of the next call for n > 0 rows.
+func (p *rowPlan) take(n int) (index, rows int) {
+	if n >= p.len {
+		return 0, p.main
+	}
+	i := int(p.next[n])
+	return i, p.size[i]
+}

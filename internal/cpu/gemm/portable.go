@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gemm
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// The portable implementation, in plain Go: the fallback for machines without
+// kernels, and readable equivalents of all of them. Products are rounded before
+// they are added (the conversions below forbid fusing), so that it gives the same
+// bits on every architecture.
+
+// Its kernels are numbered before all others; see kernelID.call.
+const (
+	noKernel kernelID = iota
+	portableF32x4
+	portableF32x1
+	portableF16x4
+	portableF16x1
+	firstAsm
+)
+
+var portableImpl = impl{
+	isa: Portable, nr: panelN, sizes: []int{4, 1},
+	kern: [3]kernelID{kF32: portableF32x4, kF16: portableF16x4},
+}
+
+func callPortable(id kernelID, k *kargs) {
+	switch id {
+	case portableF32x4:
+		portableKernel(k, 4, false)
+	case portableF32x1:
+		portableKernel(k, 1, false)
+	case portableF16x4:
+		portableKernel(k, 4, true)
+	case portableF16x1:
+		portableKernel(k, 1, true)
+	default:
+		panic("gemm: no such kernel")
+	}
+}
+
+// portableKernel computes rows x 32 elements. Chunks of B are widened first, so
+// that the rows share the cost, and 8 sums at a time stay in registers.
+func portableKernel(k *kargs, rows int, half bool) {
+	const chunk = 32
+	var wide [chunk][panelN]float32
+	for i := range rows {
+		copy(row32(k.c, i*int(k.ldc))[:], row32(k.ini, i*int(k.ldi))[:])
+	}
+	b := k.b
+	for r := range k.runs {
+		a := unsafe.Add(k.a, *(*int64)(unsafe.Add(unsafe.Pointer(k.off), r*8)))
+		for s := 0; s < k.steps; s += chunk {
+			n := min(chunk, k.steps-s)
+			bs := unsafe.Slice((*[panelN]float32)(b), n)
+			if half {
+				for j, h := range unsafe.Slice((*uint16)(b), n*panelN) {
+					wide[j/panelN][j%panelN] = tensor.Float32FromF16(h)
+				}
+				bs = wide[:n]
+				b = unsafe.Add(b, n*panelN*2)
+			} else {
+				b = unsafe.Add(b, n*panelN*4)
+			}
+			for i := range rows {
+				x := unsafe.Slice(at(unsafe.Add(a, i*int(k.lda)), s), n)
+				c := row32(k.c, i*int(k.ldc))
+				for j := 0; j < panelN; j += 8 {
+					dot8((*[8]float32)(c[j:]), x, bs, j)
+				}
+			}
+		}
+	}
+}
+
+func row32(p unsafe.Pointer, off int) *[panelN]float32 {
+	return (*[panelN]float32)(unsafe.Add(p, off))
+}
+
+// dot8 adds x[k]*b[k][j:j+8] to c.
+func dot8(c *[8]float32, x []float32, b [][panelN]float32, j int) {
+	c0, c1, c2, c3, c4, c5, c6, c7 := c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]
+	for k, a := range x {
+		w := (*[8]float32)(b[k][j:])
+		c0 += float32(a * w[0])
+		c1 += float32(a * w[1])
+		c2 += float32(a * w[2])
+		c3 += float32(a * w[3])
+		c4 += float32(a * w[4])
+		c5 += float32(a * w[5])
+		c6 += float32(a * w[6])
+		c7 += float32(a * w[7])
+	}
+	*c = [8]float32{c0, c1, c2, c3, c4, c5, c6, c7}
+}
+
+// erf(w) is approximated by w*P(w²)/Q(w²) on |w| <= erfMax and limited to ±1,
+// which the approximation just exceeds at the end: beyond it, GELU is exactly 0
+// or x. Coefficients: least squares with Lawson weights towards the smallest
+// largest error, 1.5e-9 before rounding.
+const erfMax = 3.95
+
+var (
+	erfP = [...]float32{1.12837918125, 0.184712966568, 0.0543018242005, 0.003835661662, 0.000381336866048, 4.74369073707e-6, -1.34725620221e-8}
+	erfQ = [...]float32{1, 0.497031138847, 0.11379985318, 0.0154409506296, 0.00130698514023, 6.36627557863e-5}
+)
+
+func gelu(x float32) float32 {
+	w := min(max(x*float32(1/math.Sqrt2), -erfMax), erfMax)
+	s := w * w
+	p, q := erfP[6], erfQ[5]
+	for i := 5; i >= 0; i-- {
+		p = float32(p*s) + erfP[i]
+	}
+	for i := 4; i >= 0; i-- {
+		q = float32(q*s) + erfQ[i]
+	}
+	e := min(max(w*p/q, -1), 1)
+	h := 0.5 * x
+	return h + float32(h*e)
+}
+
+func relu(x float32) float32 {
+	if x < 0 {
+		return 0
+	}
+	return x // NaN stays NaN
+}
+
+func portableEpilogue(e *eargs) {
+	for i := range e.rows {
+		t := row32(e.tile, i*tileLD*4)
+		c := row32(e.c, i*int(e.ldc))
+		for j, x := range t {
+			if e.scale != nil {
+				x *= *at(e.scale, i)
+			}
+			switch e.act {
+			case ReLU:
+				x = relu(x)
+			case GELU:
+				x = gelu(x)
+			}
+			if e.gamma != nil {
+				x *= *at(e.gamma, j)
+			}
+			if e.res != nil {
+				x = float32(x) + *at(unsafe.Add(e.res, i*int(e.ldr)), j)
+			}
+			c[j] = x
+		}
+	}
+}
+
+// portableSoftmax sums in float64: 16 partial sums, as the vector code has, would
+// be as good, but this is simpler.
+func portableSoftmax(e *sargs) {
+	x := unsafe.Slice((*float32)(e.x), e.n)
+	if e.mask != nil {
+		for i, m := range unsafe.Slice((*float32)(e.mask), e.n) {
+			x[i] += m
+		}
+	}
+	top := float32(math.Inf(-1))
+	for _, v := range x {
+		top = max(top, v)
+	}
+	sum := 0.0
+	for i, v := range x {
+		x[i] = float32(math.Exp(float64(v - top)))
+		sum += float64(x[i])
+	}
+	e.sum = float32(sum)
+}
+
+func portableBF16(dst unsafe.Pointer, src []float32) {
+	out := unsafe.Slice((*uint16)(dst), len(src))
+	for i, x := range src {
+		out[i] = tensor.BF16FromFloat32(x)
+	}
+}
+
+func portableReLU(dst, src []float32) {
+	for i, x := range src {
+		dst[i] = relu(x)
+	}
+}
