@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package synth makes models of every size with deterministic weights, for
-// tests and benchmarks where no trained weights are at hand.
+// Package synth makes models of every size with deterministic weights, and
+// pictures to go with them, for tests and benchmarks where no trained weights
+// and no photographs are at hand.
 //
 // A weight is a hash of its tensor's name and its index, so that any part of
 // any model can be made alone, in any order and on any number of threads, and

@@ -314,3 +314,37 @@ func BenchmarkFill(b *testing.B) {
 		Golden.Fill(dst, "enc_blocks.0.mlp.fc1.weight", tensor.Shape{4096, 1024}, 0)
 	}
 }
+
+func TestPictures(t *testing.T) {
+	pool := par.New(0)
+	defer pool.Close()
+	var index struct {
+		Cases map[string]struct {
+			View1 [][5]any `json:"view1"`
+			View2 [][5]any `json:"view2"`
+		} `json:"cases"`
+	}
+	dir := golden.Path(t, "golden", "mast3r_micro")
+	golden.ReadJSON(t, filepath.Join(dir, "index.json"), &index)
+	n := 0
+	for name, c := range index.Cases {
+		for v, list := range [][][5]any{c.View1, c.View2} {
+			for i, a := range list {
+				num := func(k int) int { return int(a[k].(float64)) }
+				path := filepath.Join(dir, fmt.Sprintf("%s_view%d_%d.png", name, v+1, i))
+				if _, err := os.Stat(path); err != nil || name == "flat" {
+					continue // symmetric and fp16_weights share landscape's; flat is grey
+				}
+				want, w, h := golden.Picture(t, path)
+				got := Picture(pool, a[0].(string), num(1), num(2), num(3), num(4))
+				if w != num(1) || h != num(2) || !slices.Equal(got, want) {
+					t.Errorf("%s: the picture differs", path)
+				}
+				n++
+			}
+		}
+	}
+	if n < 8 {
+		t.Errorf("only %d pictures compared", n)
+	}
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preprocess
+
+import "fmt"
+
+// Image is a view of 8-bit RGB pixels, three bytes each, rows Stride bytes
+// apart, top row first.
+type Image struct {
+	Pix    []byte
+	W, H   int
+	Stride int
+}
+
+// check makes sure that every pixel lies in Pix, so that the loops may index
+// freely.
+func (m Image) check() error {
+	if m.W < 1 || m.H < 1 || m.W > MaxSide || m.H > MaxSide || m.Stride < 3*m.W ||
+		m.Stride > (len(m.Pix)-3*m.W)/max(m.H-1, 1) && m.H > 1 || len(m.Pix) < 3*m.W {
+		return fmt.Errorf("preprocess: image of %dx%d pixels, stride %d, in %d bytes: want sides of 1 to %d, a stride of at least 3 x width, and all rows inside",
+			m.W, m.H, m.Stride, len(m.Pix), MaxSide)
+	}
+	return nil
+}
+
+func (m Image) row(y int) []byte { return m.Pix[y*m.Stride : y*m.Stride+3*m.W] }
+
+// Runner spreads tiles over threads; *par.Pool is one.
+type Runner interface {
+	Threads() int
+	Run(tiles int, fn func(worker, tile int))
+}
+
+type serial struct{}
+
+func (serial) Threads() int { return 1 }
+func (serial) Run(tiles int, fn func(worker, tile int)) {
+	for t := range tiles {
+		fn(0, t)
+	}
+}
+
+// Resizer resizes and crops pictures. It keeps its scratch memory and weight
+// tables from call to call and allocates nothing for pictures of one size. It
+// serves one goroutine at a time.
+type Resizer struct {
+	run  Runner
+	x, y taps
+	mid  []byte    // after the horizontal pass: the source rows that count
+	acc  [][]int32 // a row of sums for each worker
+
+	// The call in progress, here so that the tile functions need no closure.
+	src, in        Image
+	dst            []byte
+	t              Transform
+	firstRow, rows int
+	horizontal     func(worker, tile int)
+	vertical       func(worker, tile int)
+}
+
+// NewResizer returns a Resizer that works on r's threads, or on the caller's
+// alone when r is nil.
+func NewResizer(r Runner) *Resizer {
+	if r == nil {
+		r = serial{}
+	}
+	z := &Resizer{run: r, acc: make([][]int32, r.Threads())}
+	z.horizontal, z.vertical = z.horizontalTile, z.verticalTile
+	return z
+}
+
+// rowsPerTile makes a tile of the horizontal pass a few tenths of a
+// millisecond for a 12-megapixel picture.
+const rowsPerTile = 8
+
+// Apply writes t.Width x t.Height packed RGB pixels to dst. src must have the
+// size that t was planned for; it may not overlap dst.
+//
+// The resampler is Pillow's for 8-bit pictures: separable, horizontal pass
+// first, each pass rounded to 8 bits, weights in fixed point. Only pixels that
+// survive the crop are computed, which changes none of them.
+func (z *Resizer) Apply(dst []byte, src Image, t Transform) error {
+	if err := src.check(); err != nil {
+		return err
+	}
+	if src.W != t.OriginalW || src.H != t.OriginalH {
+		return fmt.Errorf("preprocess: picture of %dx%d, want the planned %dx%d", src.W, src.H, t.OriginalW, t.OriginalH)
+	}
+	if !t.valid() || len(dst) != 3*t.Width*t.Height {
+		return fmt.Errorf("preprocess: output of %d bytes for %+v, want a transform from Plan and 3 x width x height bytes", len(dst), t)
+	}
+	z.src, z.dst, z.t = src, dst, t
+	defer func() { z.src, z.in, z.dst = Image{}, Image{}, nil }() // keep no picture alive
+
+	f := bicubic
+	if max(src.W, src.H) > max(t.ResizedW, t.ResizedH) {
+		f = lanczos3
+	}
+	// Source rows that the vertical pass will read.
+	z.firstRow, z.rows = t.CropY, t.Height
+	if t.ResizedH != src.H {
+		z.y.prepare(f, src.H, t.ResizedH, t.CropY, t.Height)
+		last := t.Height - 1
+		z.firstRow = z.y.lo[0]
+		z.rows = z.y.lo[last] + z.y.n[last] - z.firstRow
+	}
+	switch {
+	case t.ResizedW != src.W:
+		z.x.prepare(f, src.W, t.ResizedW, t.CropX, t.Width)
+		z.mid = resized(z.mid, 3*t.Width*z.rows)
+		z.in = Image{z.mid, t.Width, z.rows, 3 * t.Width}
+		z.run.Run((z.rows+rowsPerTile-1)/rowsPerTile, z.horizontal)
+	default: // the rows as they are, cropped
+		at := z.firstRow*src.Stride + 3*t.CropX
+		z.in = Image{src.Pix[at:], t.Width, z.rows, src.Stride}
+	}
+	if t.ResizedH != src.H {
+		z.run.Run(t.Height, z.vertical)
+		return nil
+	}
+	for y := range t.Height {
+		copy(dst[3*t.Width*y:], z.in.row(y))
+	}
+	return nil
+}
+
+// valid reports whether the crop lies inside the resized picture.
+func (t Transform) valid() bool {
+	return t.Width > 0 && t.Height > 0 && t.CropX >= 0 && t.CropY >= 0 &&
+		t.ResizedW > 0 && t.ResizedH > 0 &&
+		t.Width <= t.ResizedW-t.CropX && t.Height <= t.ResizedH-t.CropY
+}
+
+// half rounds the fixed-point sum.
+const half = 1 << (precision - 1)
+
+func clamp(sum int32) byte {
+	sum >>= precision
+	if uint32(sum) > 255 {
+		return byte(^(sum >> 31)) // 0 below, 255 above
+	}
+	return byte(sum)
+}
+
+func (z *Resizer) horizontalTile(_, tile int) {
+	for y := tile * rowsPerTile; y < min((tile+1)*rowsPerTile, z.rows); y++ {
+		src := z.src.row(z.firstRow + y)
+		out := z.in.row(y)
+		for x, n := range z.x.n {
+			k := z.x.k[x*z.x.size:][:n]
+			px := src[3*z.x.lo[x]:][:3*n]
+			r, g, b := int32(half), int32(half), int32(half)
+			for _, w := range k {
+				if len(px) < 3 { // never; tells the compiler that the indices are good
+					break
+				}
+				r += w * int32(px[0])
+				g += w * int32(px[1])
+				b += w * int32(px[2])
+				px = px[3:]
+			}
+			o := out[3*x : 3*x+3 : 3*x+3]
+			o[0], o[1], o[2] = clamp(r), clamp(g), clamp(b)
+		}
+	}
+}
+
+// verticalTile makes one output row. It adds whole rows, weighted, so that
+// memory is read along rows and not down columns.
+func (z *Resizer) verticalTile(worker, y int) {
+	width := 3 * z.t.Width
+	acc := resized(z.acc[worker], width)
+	z.acc[worker] = acc
+	for i := range acc {
+		acc[i] = half
+	}
+	lo := z.y.lo[y] - z.firstRow
+	for j, w := range z.y.k[y*z.y.size:][:z.y.n[y]] {
+		row := z.in.row(lo + j)[:len(acc)]
+		for i, p := range row {
+			acc[i] += w * int32(p)
+		}
+	}
+	out := z.dst[y*width:][:len(acc)]
+	for i, s := range acc {
+		out[i] = clamp(s)
+	}
+}
