@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+)
+
+// Config says what to run on what. The zero value is the best this machine has.
+type Config struct {
+	// Variant is the model's name, "auto" or "" for whatever the file holds. A
+	// name is checked against the file by Load.
+	Variant string
+	// Resolution is the long side in pixels to which pictures are brought; 0
+	// means the model's native one.
+	Resolution int
+	// Precision is "fp32", "fp16", "bf16", or "auto" (""): fp16 on Metal, and on
+	// the CPU fp32 arithmetic with the weights as the file stores them.
+	Precision string
+	// Threads is the number of CPU threads, 0 for all.
+	Threads int
+	// Backend is "cpu", "metal", or "auto" (""): Metal where it can run the model,
+	// else the CPU, with the reason in Info.
+	Backend string
+	// Logger gets warnings and debug records; nil discards them.
+	Logger *slog.Logger
+}
+
+const (
+	maxThreads    = 1024
+	maxResolution = 8192
+)
+
+func (c Config) check() error {
+	if c.Threads < 0 || c.Threads > maxThreads {
+		return &ConfigError{"Threads", fmt.Sprint(c.Threads), fmt.Sprintf("0 to %d", maxThreads)}
+	}
+	if c.Resolution < 0 || c.Resolution > maxResolution {
+		return &ConfigError{"Resolution", fmt.Sprint(c.Resolution), fmt.Sprintf("0 to %d", maxResolution)}
+	}
+	switch c.Backend {
+	case "", "auto", "cpu", "metal":
+	default:
+		return &ConfigError{"Backend", c.Backend, "auto, cpu or metal"}
+	}
+	_, err := c.precision("cpu")
+	return err
+}
+
+// precision resolves the name for a device.
+func (c Config) precision(device string) (backend.Precision, error) {
+	switch c.Precision {
+	case "fp32":
+		return backend.FP32, nil
+	case "fp16":
+		return backend.FP16, nil
+	case "bf16":
+		return backend.BF16, nil
+	case "", "auto":
+		if device == "metal" {
+			return backend.FP16, nil
+		}
+		return backend.FP32, nil
+	}
+	return 0, &ConfigError{"Precision", c.Precision, "auto, fp32, fp16 or bf16"}
+}

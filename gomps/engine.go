@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
+)
+
+// Engine runs one model on one device.
+type Engine struct {
+	cfg      Config
+	log      *slog.Logger
+	dev      backend.Backend
+	fallback string
+
+	// mu is held for the length of every call that uses the device.
+	mu     sync.Mutex
+	closed bool
+	loaded *loaded
+
+	// matchMu is apart from mu: matching needs no model and no device.
+	matchMu sync.Mutex
+	pool    *par.Pool
+	matcher *match.Matcher
+}
+
+// loaded is a model and what has been compiled of it.
+type loaded struct {
+	set       *weights.Set
+	model     *model.Model
+	precision backend.Precision
+	size      int // long side
+	programs  programs
+	counts    struct{ encodes, decodes, heads uint64 }
+}
+
+// Open starts an engine without a model.
+func Open(cfg Config) (*Engine, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	dev, fallback, err := openBackend(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	pool := par.New(cfg.Threads)
+	return &Engine{cfg: cfg, log: log, dev: dev, fallback: fallback, pool: pool, matcher: match.New(pool)}, nil
+}
+
+// Load reads a model: a safetensors file, or a directory that holds
+// unified.safetensors, model.safetensors, or encoder.safetensors and
+// decoder.safetensors. It replaces the model loaded before; when it fails, that
+// one stays.
+func (e *Engine) Load(path string) error {
+	set, err := weights.OpenSet(path)
+	if err != nil {
+		return &WeightsError{path, err}
+	}
+	l, err := e.prepare(set)
+	if err != nil {
+		return &WeightsError{path, errors.Join(err, set.Close())}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errors.Join(ErrClosed, set.Close())
+	}
+	old := e.loaded
+	e.loaded = l
+	if unused := l.model.Report().Extra; len(unused) > 0 {
+		e.log.Warn("the model file holds tensors that are not used", "path", path, "count", len(unused), "first", unused[0])
+	}
+	e.log.Info("model loaded", "path", path, "variant", l.model.Variant, "parameters", l.model.Parameters, "precision", l.precision)
+	return old.close()
+}
+
+func (e *Engine) prepare(set *weights.Set) (*loaded, error) {
+	m, err := model.Open(set)
+	if err != nil {
+		return nil, err
+	}
+	if v := e.cfg.Variant; v != "" && v != "auto" && v != m.Variant {
+		return nil, &ConfigError{"Variant", v, fmt.Sprintf("%s, which is what the file holds", m.Variant)}
+	}
+	l := &loaded{set: set, model: m, size: e.cfg.Resolution}
+	if l.size == 0 {
+		l.size = m.Resolution
+	}
+	if l.size < m.Patch {
+		return nil, &ConfigError{"Resolution", fmt.Sprint(l.size), fmt.Sprintf("at least the patch size %d", m.Patch)}
+	}
+	l.precision, err = e.cfg.precision(e.dev.Device().Backend)
+	l.programs.dev, l.programs.opt = e.dev, backend.Options{Precision: l.precision}
+	return l, err
+}
+
+func (l *loaded) close() error {
+	if l == nil {
+		return nil
+	}
+	return errors.Join(l.programs.close(), l.set.Close())
+}
+
+// lock takes the engine for a call that needs a model.
+func (e *Engine) lock() (*loaded, error) {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if e.loaded == nil {
+		e.mu.Unlock()
+		return nil, ErrNotLoaded
+	}
+	return e.loaded, nil
+}
+
+// Ready reports whether a model is loaded.
+func (e *Engine) Ready() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.closed && e.loaded != nil
+}
+
+// Name says what runs where: "mast3r_tiny on cpu (avx512)".
+func (e *Engine) Name() string {
+	i := e.Info()
+	what := i.Variant
+	if what == "" {
+		what = "no model"
+	}
+	if i.ISA != "" {
+		return fmt.Sprintf("%s on %s (%s)", what, i.Backend, i.ISA)
+	}
+	return fmt.Sprintf("%s on %s", what, i.Backend)
+}
+
+// Info describes the device and the model.
+func (e *Engine) Info() Info {
+	d := e.dev.Device()
+	i := Info{
+		Backend: d.Backend, Device: d.Name, ISA: d.ISA, Threads: d.Threads,
+		WorkingSet: d.WorkingSet, MaxBuffer: d.MaxBuffer, UnifiedMemory: d.UnifiedMemory, OS: d.OS,
+		PoolBuffers: d.PoolBuffers, PoolBytes: d.PoolBytes, LiveBuffers: d.LiveBuffers,
+		FallbackReason: e.fallback,
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.loaded
+	if l == nil {
+		return i
+	}
+	m := l.model
+	i.Variant, i.Precision = m.Variant, l.precision.String()
+	i.Patch, i.DescDim, i.Resolution = m.Patch, m.DescDim, l.size
+	i.EncDim, i.EncDepth, i.EncHeads = m.EncDim, m.EncDepth, m.EncHeads
+	i.DecDim, i.DecDepth, i.DecHeads = m.DecDim, m.DecDepth, m.DecHeads
+	i.Parameters, i.Metadata = m.Parameters, m.Metadata()
+	i.UnusedTensors = m.Report().Extra
+	i.Encodes, i.Decodes, i.HeadPasses = l.counts.encodes, l.counts.decodes, l.counts.heads
+	return i
+}
+
+// Warmup runs n inferences on a grey pair of the native size, so that what is
+// compiled and allocated once does not fall on the first picture.
+func (e *Engine) Warmup(ctx context.Context, n int) error {
+	l, err := e.lock()
+	if err != nil {
+		return err
+	}
+	p := l.model.Patch
+	w := max(l.size/p*p, p)
+	h := max(w*3/4/p*p, p)
+	e.mu.Unlock()
+	grey := Image{Pix: make([]byte, 3*h*w), Height: h, Width: w}
+	for i := range grey.Pix {
+		grey.Pix[i] = 128
+	}
+	for range n {
+		r, err := e.Infer(ctx, grey, grey, InferOptions{Raw: true})
+		if err != nil {
+			return err
+		}
+		r.Release()
+	}
+	return nil
+}
+
+// Trim gives memory that the engine keeps for reuse back to the system.
+func (e *Engine) Trim() { e.dev.Trim() }
+
+// Close frees the model and the device. Results stay valid. Closing again does
+// nothing.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	err := errors.Join(e.loaded.close(), e.dev.Close())
+	e.loaded = nil
+	e.matchMu.Lock()
+	defer e.matchMu.Unlock()
+	e.pool.Close()
+	return err
+}
+
+// milestone measures the stages of one call.
+type milestone struct{ last time.Time }
+
+func (m *milestone) lap() time.Duration {
+	now := time.Now()
+	d := now.Sub(m.last)
+	m.last = now
+	return d
+}

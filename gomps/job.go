@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
+)
+
+// job is one call of Infer and the like. It owns every buffer and program the
+// call has taken and gives back, at the end, all that did not become part of a
+// result.
+type job struct {
+	ctx context.Context
+	e   *Engine
+	l   *loaded
+
+	start      time.Time
+	preprocess time.Duration
+	buffers    []backend.Buffer
+	results    []*Tensor
+	works      []*work
+	programs   []*program
+	kept       bool
+}
+
+func (e *Engine) newJob(ctx context.Context, l *loaded) *job {
+	return &job{ctx: ctx, e: e, l: l, start: time.Now()}
+}
+
+// keep lets the results outlive the job and completes a timing.
+func (j *job) keep(t *Timing) {
+	j.kept = true
+	t.Preprocess = j.preprocess
+	t.Inference = t.Encoder + t.Decoder + t.Heads
+	t.Total = time.Since(j.start)
+}
+
+func (j *job) close() {
+	for _, w := range j.works {
+		w.discard()
+	}
+	for _, p := range j.programs {
+		j.l.programs.put(p)
+	}
+	for _, b := range j.buffers {
+		b.Release()
+	}
+	if !j.kept {
+		for _, t := range j.results {
+			t.Release()
+		}
+	}
+}
+
+func (j *job) alloc(n int) (backend.Buffer, error) {
+	b, err := j.e.dev.Alloc(n)
+	if err != nil {
+		return nil, &DeviceError{fmt.Sprintf("allocate %d bytes", n), err}
+	}
+	return b, nil
+}
+
+// temp is a buffer that lives no longer than the job.
+func (j *job) temp(n int) (backend.Buffer, error) {
+	b, err := j.alloc(n)
+	if err == nil {
+		j.buffers = append(j.buffers, b)
+	}
+	return b, err
+}
+
+// result is a buffer that becomes part of what the caller gets.
+func (j *job) result(n *graph.Node) (*Tensor, backend.Buffer, error) {
+	b, err := j.alloc(n.Bytes())
+	if err != nil {
+		return nil, nil, err
+	}
+	t := newTensor(n.Shape, b)
+	j.results = append(j.results, t)
+	return t, b, nil
+}
+
+func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, error) {
+	p, err := j.l.programs.get(j.ctx, key, build)
+	if err != nil {
+		if j.ctx.Err() != nil {
+			return nil, fmt.Errorf("gomps: %s: %w", key.what, j.ctx.Err())
+		}
+		return nil, &DeviceError{"compile " + key.what, err}
+	}
+	j.programs = append(j.programs, p)
+	return p, nil
+}
+
+// picture is an image on its way through the network.
+type picture struct {
+	transform     preprocess.Transform
+	height, width int // network size
+	pixels        backend.Buffer
+	feat          backend.Buffer
+}
+
+func (p *picture) grid(m *model.Model) model.Grid { return m.GridOf(p.height, p.width) }
+
+// work is a backend.Work with what is needed to read its times.
+type work struct {
+	backend.Work
+	j       *job
+	stages  []string // of the Runs, in order
+	pending backend.Pending
+	times   []time.Duration
+	// temps are only needed by this work's Runs: they go back at its Submit, which
+	// is early, so that a long sequence does not pile them up.
+	temps []backend.Buffer
+}
+
+func (j *job) begin(lane backend.Lane) (*work, error) {
+	b, err := j.e.dev.Begin(lane)
+	if err != nil {
+		return nil, &DeviceError{"begin work", err}
+	}
+	w := &work{Work: b, j: j}
+	j.works = append(j.works, w)
+	return w, nil
+}
+
+func (w *work) run(p *program, in, out []backend.Buffer) error {
+	err := w.Run(w.j.ctx, p.Program, in, out)
+	if err != nil {
+		return w.wrap(p.what, err)
+	}
+	w.stages = append(w.stages, p.what)
+	return nil
+}
+
+func (w *work) wrap(what string, err error) error {
+	if cause := w.j.ctx.Err(); cause != nil {
+		return fmt.Errorf("gomps: %s: %w", what, cause)
+	}
+	return &DeviceError{what, err}
+}
+
+// encode fills in the features of the pictures, all at once when their sizes
+// agree.
+func (w *work) encode(pics ...*picture) error {
+	m := w.j.l.model
+	for len(pics) > 0 {
+		n := 1
+		for n < len(pics) && pics[n].height == pics[0].height && pics[n].width == pics[0].width {
+			n++
+		}
+		h, wd := pics[0].height, pics[0].width
+		p, err := w.j.program(part{what: "encoder", images: n, h1: h, w1: wd}, func() (*graph.Graph, error) {
+			return m.Encoder(n, h, wd)
+		})
+		if err != nil {
+			return err
+		}
+		var in, out []backend.Buffer
+		for i, pic := range pics[:n] {
+			if pic.feat, err = w.j.temp(p.Graph().Outputs[i].Node.Bytes()); err != nil {
+				return err
+			}
+			in, out = append(in, pic.pixels), append(out, pic.feat)
+		}
+		w.temps = append(w.temps, in...)
+		if err := w.run(p, in, out); err != nil {
+			return err
+		}
+		w.j.l.counts.encodes += uint64(n)
+		pics = pics[n:]
+	}
+	return nil
+}
+
+// decode runs the decoders and both heads for the pair (a, b).
+func (w *work) decode(a, b *picture, va, vb *View) error {
+	m := w.j.l.model
+	p, err := w.j.program(part{"decoder", 0, a.height, a.width, b.height, b.width}, func() (*graph.Graph, error) {
+		return m.Decoder(1, a.grid(m), b.grid(m))
+	})
+	if err != nil {
+		return err
+	}
+	hooks := make([]backend.Buffer, len(p.Graph().Outputs))
+	for i, o := range p.Graph().Outputs {
+		if hooks[i], err = w.j.temp(o.Node.Bytes()); err != nil {
+			return err
+		}
+	}
+	w.temps = append(w.temps, hooks...)
+	if err := w.run(p, []backend.Buffer{a.feat, b.feat}, hooks); err != nil {
+		return err
+	}
+	w.j.l.counts.decodes++
+	half := len(hooks) / 2
+	if err := w.head(1, a, hooks[:half], va); err != nil {
+		return err
+	}
+	return w.head(2, b, hooks[half:], vb)
+}
+
+func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) error {
+	m := w.j.l.model
+	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width}, func() (*graph.Graph, error) {
+		return m.Head(view, 1, pic.height, pic.width, model.AllOutputs)
+	})
+	if err != nil {
+		return err
+	}
+	var out []backend.Buffer
+	for i, t := range []**Tensor{&v.Points, &v.Conf, &v.Desc, &v.DescConf} {
+		var buf backend.Buffer
+		if *t, buf, err = w.j.result(p.Graph().Outputs[i].Node); err != nil {
+			return err
+		}
+		// The graph has a leading batch of one that a user does not want to see.
+		(*t).shape = (*t).shape[1:]
+		out = append(out, buf)
+	}
+	v.Transform = pic.transform
+	if err := w.run(p, append([]backend.Buffer{pic.feat}, hooks...), out); err != nil {
+		return err
+	}
+	w.j.l.counts.heads++
+	return nil
+}
+
+func (w *work) submit() (backend.Pending, error) {
+	p, err := w.Submit()
+	if err != nil {
+		return nil, w.wrap("submit", err)
+	}
+	w.pending = p
+	for _, b := range w.temps {
+		b.Release()
+	}
+	w.temps = nil
+	return p, nil
+}
+
+// finish submits what is not submitted, waits, and adds the device times.
+func (w *work) finish(t *Timing) error {
+	if w.pending == nil {
+		if _, err := w.submit(); err != nil {
+			return err
+		}
+	}
+	times, err := w.pending.Wait(w.j.ctx)
+	if err != nil {
+		return w.wrap("wait for the device", err)
+	}
+	w.times = times
+	w.timing(t)
+	return nil
+}
+
+// timing adds the times known by now.
+func (w *work) timing(t *Timing) {
+	for i, d := range w.times {
+		switch w.stages[i] {
+		case "encoder":
+			t.Encoder += d
+		case "decoder":
+			t.Decoder += d
+		default:
+			t.Heads += d
+		}
+	}
+}
+
+// discard drops unsubmitted work and waits for what the device still has: its
+// buffers are about to be given back.
+func (w *work) discard() {
+	w.Discard()
+	if w.pending != nil && w.times == nil {
+		// The caller may have gone; the device has not.
+		_, _ = w.pending.Wait(context.WithoutCancel(w.j.ctx))
+	}
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
+)
+
+// Image is a view of 8-bit RGB pixels, row by row, channels interleaved. It is
+// only read, and only during the call it is given to.
+type Image struct {
+	Pix           []byte
+	Height, Width int
+	// Stride is the distance of two rows in bytes; 0 means 3*Width.
+	Stride int
+}
+
+// InferOptions steer one inference.
+type InferOptions struct {
+	// Raw takes the pictures as they are: their sides must be multiples of the
+	// patch size. Otherwise they are resized and cropped (model.md 3).
+	Raw bool
+	// Rectangle43 cuts square pictures to 4:3, as the reference loader does.
+	Rectangle43 bool
+}
+
+// Transform records how a picture became the network's input, and maps points
+// both ways.
+type Transform = preprocess.Transform
+
+// View is what the network says of one picture. H and W are its network size.
+type View struct {
+	// Points [H,W,3] are in camera 1's frame.
+	Points *Tensor
+	// Conf [H,W] is the confidence of Points, at least 1.
+	Conf *Tensor
+	// Desc [H,W,D] are unit descriptors.
+	Desc *Tensor
+	// DescConf [H,W] is the confidence of Desc, above 0.
+	DescConf *Tensor
+	// Transform leads from the given picture to the network's.
+	Transform Transform
+}
+
+// Release gives the memory of the four tensors back.
+func (v *View) Release() {
+	for _, t := range []*Tensor{v.Points, v.Conf, v.Desc, v.DescConf} {
+		if t != nil {
+			t.Release()
+		}
+	}
+}
+
+// Result is the reconstruction of a pair.
+type Result struct {
+	View   [2]View
+	Timing Timing
+}
+
+// Release gives the memory of both views back.
+func (r *Result) Release() {
+	for i := range r.View {
+		r.View[i].Release()
+	}
+}
+
+// Symmetric is the reconstruction of a pair in both directions. View XY is
+// picture X in camera Y's frame, in the order 11, 21, 22, 12.
+type Symmetric struct {
+	View   [4]View
+	Timing Timing
+}
+
+// Release gives the memory of the four views back.
+func (s *Symmetric) Release() {
+	for i := range s.View {
+		s.View[i].Release()
+	}
+}
+
+// Timing is where the time went. Encoder, Decoder and Heads are device times;
+// Inference is their sum, Total the wall time of the call.
+type Timing struct {
+	Preprocess, Encoder, Decoder, Heads, Copy, Inference, Total time.Duration
+}
+
+// Info are facts about an engine: its device, and its model once one is loaded.
+type Info struct {
+	Backend, Device, ISA  string
+	Threads               int
+	WorkingSet, MaxBuffer uint64
+	UnifiedMemory         bool
+	OS                    string
+	PoolBuffers           int
+	PoolBytes             uint64
+	LiveBuffers           int
+	// FallbackReason says why the CPU runs what Metal was wanted for.
+	FallbackReason string
+
+	Variant, Precision           string
+	Patch, DescDim, Resolution   int
+	EncDim, EncDepth, EncHeads   int
+	DecDim, DecDepth, DecHeads   int
+	Parameters                   int64
+	Metadata                     map[string]string
+	UnusedTensors                []string
+	Encodes, Decodes, HeadPasses uint64
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// Tensor is a float32 array of a result, in device memory that the host can
+// read. It owns that memory until Release, or until it is garbage.
+type Tensor struct {
+	shape tensor.Shape
+	// mem is apart from Tensor so that the cleanup of a forgotten Tensor can hold
+	// it without holding the Tensor itself.
+	mem *tensorMemory
+}
+
+type tensorMemory struct {
+	buf atomic.Pointer[backend.Buffer]
+}
+
+func (m *tensorMemory) release() {
+	if b := m.buf.Swap(nil); b != nil {
+		(*b).Release()
+	}
+}
+
+func newTensor(shape tensor.Shape, buf backend.Buffer) *Tensor {
+	t := &Tensor{shape: shape, mem: &tensorMemory{}}
+	t.mem.buf.Store(&buf)
+	runtime.AddCleanup(t, (*tensorMemory).release, t.mem)
+	return t
+}
+
+// Shape is a copy of the dimensions, slowest first.
+func (t *Tensor) Shape() []int { return t.shape.Clone() }
+
+// DType is "f32".
+func (t *Tensor) DType() string { return tensor.F32.String() }
+
+// Numel is the number of elements.
+func (t *Tensor) Numel() int { return t.shape.Numel() }
+
+// NBytes is the size in bytes.
+func (t *Tensor) NBytes() int { return t.shape.Numel() * tensor.F32.Size() }
+
+// Valid reports whether the tensor still has its memory.
+func (t *Tensor) Valid() bool { return t != nil && t.mem.buf.Load() != nil }
+
+// Float32s is the tensor's own memory as a slice, row-major; nil after Release.
+// The slice is valid as long as t is referenced and not released.
+func (t *Tensor) Float32s() []float32 {
+	b := t.mem.buf.Load()
+	n := t.shape.Numel()
+	if b == nil || n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData((*b).Bytes()))), n)
+}
+
+// CopyTo copies the elements into dst, which must have exactly Numel elements.
+func (t *Tensor) CopyTo(dst []float32) error {
+	if !t.Valid() {
+		return &ShapeError{"CopyTo", "a released tensor", "a valid one"}
+	}
+	if len(dst) != t.Numel() {
+		return &ShapeError{"CopyTo", fmt.Sprintf("room for %d elements", len(dst)), fmt.Sprintf("%d for %v", t.Numel(), t.shape)}
+	}
+	copy(dst, t.Float32s())
+	runtime.KeepAlive(t)
+	return nil
+}
+
+// Release gives the memory back. Calling it again does nothing.
+func (t *Tensor) Release() { t.mem.release() }

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package optest
+
+import "testing"
+
+// The reference is held against PyTorch before anything is held against the
+// reference.
+func TestReferenceGolden(t *testing.T) { Golden(t, Reference, 1) }
+
+// Random against the reference itself shows that the drawn graphs build, and
+// that Simplify keeps their meaning.
+func TestSimplifyKeepsMeaning(t *testing.T) { Random(t, Reference, 20, 1e-6) }
