@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -320,4 +321,32 @@ func FuzzOpenBytes(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestCastAndMemoryTensors(t *testing.T) {
+	values := []float32{1, -0.1, 65520, 3e-8}
+	m := FromFloat32s("w", tensor.Shape{2, 2}, values)
+	if v := m.View(); len(v) != 4 || &v[0] != &values[0] {
+		t.Error("a tensor of float32 values in memory has no view of them")
+	}
+	for d, want := range map[tensor.DType][]float64{
+		tensor.F32:  {1, float64(float32(-0.1)), 65520, float64(float32(3e-8))},
+		tensor.F64:  {1, float64(float32(-0.1)), 65520, float64(float32(3e-8))},
+		tensor.F16:  {1, -0.0999755859375, math.Inf(1), 5.9604644775390625e-08},
+		tensor.BF16: {1, -0.10009765625, 65536, 129.0 / 128 * 0x1p-25},
+	} {
+		c, err := m.Cast(d)
+		if err != nil || c.DType != d || !c.Shape.Equal(m.Shape) || c.Name != "w" {
+			t.Fatalf("%v: %+v, %v", d, c, err)
+		}
+		if got := c.Float64s(nil); !slices.Equal(got, want) {
+			t.Errorf("%v: got %v, want %v", d, got, want)
+		}
+		if d != tensor.F32 && c.View() != nil {
+			t.Errorf("%v: has a float32 view", d)
+		}
+	}
+	if _, err := m.Cast(tensor.I32); err == nil {
+		t.Error("a cast to integers was accepted")
+	}
 }
