@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
@@ -33,6 +33,8 @@ type Engine struct {
 	matchMu sync.Mutex
 	pool    *par.Pool
 	matcher *match.Matcher
+	// resizer is used under mu.
+	resizer *preprocess.Resizer
 }
 
 // loaded is a model and what has been compiled of it.
@@ -59,7 +61,8 @@ func Open(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	pool := par.New(cfg.Threads)
-	return &Engine{cfg: cfg, log: log, dev: dev, fallback: fallback, pool: pool, matcher: match.New(pool)}, nil
+	return &Engine{cfg: cfg, log: log, dev: dev, fallback: fallback,
+		pool: pool, matcher: match.New(pool), resizer: preprocess.NewResizer(pool)}, nil
 }
 
 // Load reads a model: a safetensors file, or a directory that holds
@@ -219,14 +222,4 @@ func (e *Engine) Close() error {
 	defer e.matchMu.Unlock()
 	e.pool.Close()
 	return err
-}
-
-// milestone measures the stages of one call.
-type milestone struct{ last time.Time }
-
-func (m *milestone) lap() time.Duration {
-	now := time.Now()
-	d := now.Sub(m.last)
-	m.last = now
-	return d
 }

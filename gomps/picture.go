@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
+)
+
+// maxSide bounds a picture's sides: far beyond any camera, and small enough
+// that products of two sides fit any integer.
+const maxSide = 1 << 20
+
+func (m Image) stride() int {
+	if m.Stride == 0 {
+		return 3 * m.Width
+	}
+	return m.Stride
+}
+
+// check refuses an image whose numbers do not describe its bytes.
+func (m Image) check() error {
+	switch {
+	case m.Height < 1 || m.Width < 1 || m.Height > maxSide || m.Width > maxSide:
+		return fmt.Errorf("height %d, width %d, want 1 to %d", m.Height, m.Width, maxSide)
+	case m.stride() < 3*m.Width:
+		return fmt.Errorf("stride %d bytes, want at least 3*%d", m.stride(), m.Width)
+	case m.stride() > (1<<62)/m.Height:
+		return fmt.Errorf("stride %d bytes for %d rows is too large", m.stride(), m.Height)
+	}
+	if want := m.stride()*(m.Height-1) + 3*m.Width; len(m.Pix) < want {
+		return fmt.Errorf("%d bytes of pixels, want %d for %dx%d RGB", len(m.Pix), want, m.Height, m.Width)
+	}
+	return nil
+}
+
+// prepare brings images to network size in device memory.
+func (j *job) prepare(images []Image, opt InferOptions) ([]*picture, error) {
+	return j.prepareAt(0, images, opt)
+}
+
+// prepareAt is prepare for images whose first is number base of the call.
+func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture, error) {
+	start := time.Now()
+	pics := make([]*picture, len(images))
+	for i, img := range images {
+		pic, err := j.prepareOne(img, opt)
+		if err != nil {
+			return nil, &ImageError{base + i, err}
+		}
+		pics[i] = pic
+	}
+	j.preprocess += time.Since(start)
+	return pics, nil
+}
+
+func (j *job) prepareOne(img Image, opt InferOptions) (*picture, error) {
+	if err := img.check(); err != nil {
+		return nil, err
+	}
+	patch := j.l.model.Patch
+	t := preprocess.Transform{OriginalW: img.Width, OriginalH: img.Height,
+		ResizedW: img.Width, ResizedH: img.Height, Width: img.Width, Height: img.Height}
+	if opt.Raw {
+		if img.Height%patch != 0 || img.Width%patch != 0 {
+			return nil, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
+		}
+	} else {
+		var err error
+		if t, err = preprocess.Plan(img.Width, img.Height, j.l.size, patch, !opt.Rectangle43); err != nil {
+			return nil, err
+		}
+	}
+	buf, err := j.temp(3 * t.Width * t.Height)
+	if err != nil {
+		return nil, err
+	}
+	src := preprocess.Image{Pix: img.Pix, W: img.Width, H: img.Height, Stride: img.stride()}
+	if err := j.e.resizer.Apply(buf.Bytes(), src, t); err != nil {
+		return nil, err
+	}
+	return &picture{transform: t, height: t.Height, width: t.Width, pixels: buf}, nil
+}
