@@ -12,7 +12,6 @@
 
 enum { NOT_ENQUEUED, ENQUEUED, COMMITTED, SCHEDULED, COMPLETED, ERROR }; // MTLCommandBufferStatus
 #define EVENT_TIMEOUT 5.0 // seconds that a GPU wait lasts before the buffer fails
-#define MAX_CB(o) ((MTLCommandBufferObj *)(o))
 
 double ms_now(void)
 {
@@ -70,10 +69,6 @@ void ms_submit_unref(ms_submit *s)
 {
 	while (s && --s->refs == 0) {
 		ms_submit *prev = s->prev_in_queue;
-		for (ms_op *op = s->first, *next; op; op = next) {
-			next = op->next;
-			op->destroy(op);
-		}
 		for (int i = 0; i < s->nuses; i++)
 			ms_mem_release(s->uses[i].mem);
 		free(s->uses);
@@ -95,15 +90,25 @@ static void count_uses(ms_submit *s, int add, int upto)
 	}
 }
 
+static void drop_uses(ms_submit *s)
+{
+	for (int i = 0; i < s->nuses; i++)
+		ms_mem_release(s->uses[i].mem);
+	s->nuses = 0;
+}
+
 // Completion of one command buffer tells the CPU that all earlier ones of its queue are done.
 void ms_observe(ms_submit *s, int upto)
 {
 	count_uses(s, -1, upto);
 	ms_submit *p = s->prev_in_queue;
 	s->observed = s->observed || upto >= s->nops - 1;
+	if (s->observed)
+		drop_uses(s);
 	while (p && !p->observed) {
 		count_uses(p, -1, p->nops);
 		p->observed = true;
+		drop_uses(p);
 		p = p->prev_in_queue;
 	}
 	p = s->prev_in_queue;
@@ -143,7 +148,11 @@ void ms_event_observe(MTLEventObj *e, uint64_t value)
 
 typedef struct { ms_op op; id event; uint64_t value; } event_op;
 
-static void event_destroy(ms_op *op) { free(op); } // the event was released when the buffer ended
+static void event_destroy(ms_op *op)
+{
+	ms_release(((event_op *)op)->event);
+	free(op);
+}
 
 static void run_wait(ms_op *op, ms_submit *s)
 {
@@ -197,11 +206,14 @@ static void run_handlers(MTLCommandBufferObj *cb, int from, int to)
 	}
 }
 
-static void drop_events(ms_submit *s)
+// drop_ops runs outside ms_gpu_mu: an op may hold the last reference to an object.
+static void drop_ops(ms_submit *s)
 {
-	for (ms_op *op = s->first; op; op = op->next)
-		if (op->destroy == event_destroy)
-			ms_release(((event_op *)op)->event);
+	for (ms_op *op = s->first, *next; op; op = next) {
+		next = op->next;
+		op->destroy(op);
+	}
+	s->first = s->last = NULL;
 }
 
 static void check_watchdog(ms_submit *s)
@@ -233,7 +245,7 @@ static void execute(MTLCommandBufferObj *cb)
 			if (s->uses[i].write && !s->uses[i].mem->foreign)
 				memset(s->uses[i].mem->gpu, 0xff, (size_t)s->uses[i].mem->len);
 	cb->end = ms_now() + 1e-9;
-	drop_events(s);
+	drop_ops(s);
 }
 
 static void finish(MTLCommandBufferObj *cb)
@@ -277,6 +289,289 @@ static void *worker(void *arg)
 		pthread_mutex_lock(&ms_gpu_mu);
 	}
 	pthread_mutex_unlock(&ms_gpu_mu);
-	free(q->h.state == MS_DEAD ? NULL : NULL);
 	return NULL;
+}
+
+// ---- queues and command buffers ----
+id ms_queue_command_buffer(id queue, bool unretained)
+{
+	MTLQueueObj *q = (MTLQueueObj *)queue;
+	pthread_mutex_lock(&ms_gpu_mu);
+	while (q->open >= q->max && q->committed > 0)
+		pthread_cond_wait(&ms_gpu_cond, &ms_gpu_mu);
+	bool full = q->open >= q->max;
+	q->open += !full;
+	pthread_mutex_unlock(&ms_gpu_mu);
+	if (full) {
+		ms_violation("too-many-command-buffers", "%lld command buffers of one queue exist and none is committed: "
+			     "commandBuffer would block for ever", (long long)q->max);
+		return NULL;
+	}
+	MTLCommandBufferObj *cb = (MTLCommandBufferObj *)ms_new("MTLSimCommandBuffer");
+	cb->queue = (MTLQueueObj *)ms_retain(queue);
+	cb->sub = calloc(1, sizeof *cb->sub);
+	cb->sub->refs = 1;
+	cb->sub->unretained = unretained;
+	cb->counted = true;
+	ms_count("command_buffers", 1);
+	return (id)cb;
+}
+
+static void cb_dealloc(id o)
+{
+	MTLCommandBufferObj *cb = (MTLCommandBufferObj *)o;
+	if (cb->encoder)
+		ms_violation("encoder-open", "a command buffer was deallocated while an encoder was open");
+	drop_ops(cb->sub);
+	for (int i = 0; i < cb->nhandlers; i++)
+		ms_block_release(cb->handlers[i]);
+	pthread_mutex_lock(&ms_gpu_mu);
+	cb->queue->open -= cb->counted;
+	pthread_cond_broadcast(&ms_gpu_cond);
+	ms_submit_unref(cb->sub);
+	pthread_mutex_unlock(&ms_gpu_mu);
+	ms_release(cb->label);
+	ms_release(cb->error);
+	ms_release((id)cb->queue);
+}
+
+static void queue_dealloc(id o)
+{
+	MTLQueueObj *q = (MTLQueueObj *)o;
+	pthread_mutex_lock(&ms_gpu_mu);
+	q->quit = true;
+	if (q->last_submit)
+		ms_submit_unref(q->last_submit);
+	pthread_cond_broadcast(&ms_gpu_cond);
+	pthread_mutex_unlock(&ms_gpu_mu);
+	if (q->started && pthread_equal(q->worker, pthread_self()))
+		pthread_detach(q->worker);
+	else if (q->started)
+		pthread_join(q->worker, NULL);
+	ms_release(q->label);
+	ms_release(q->device);
+}
+
+MTLCommandBufferObj *ms_encodable(id o, const char *what)
+{
+	MTLCommandBufferObj *cb = (MTLCommandBufferObj *)ms_root(o);
+	if (cb->status >= COMMITTED) {
+		ms_violation("encode-after-commit", "%s on a command buffer that is committed", what);
+		return NULL;
+	}
+	if (cb->encoder) {
+		ms_violation("two-encoders", "%s while an encoder is open: A command encoder is already encoding to this "
+			     "command buffer", what);
+		return NULL;
+	}
+	return cb;
+}
+
+void ms_commit(MTLCommandBufferObj *cb)
+{
+	MTLQueueObj *q = cb->queue;
+	if (cb->status >= COMMITTED) {
+		ms_violation("commit-twice", "commit on a command buffer that is committed");
+		return;
+	}
+	if (cb->encoder) {
+		ms_violation("encoder-open", "commit while an encoder is open: endEncoding is missing");
+		cb->encoder = NULL;
+	}
+	ms_retain((id)cb);
+	ms_count("commits", 1);
+	pthread_mutex_lock(&ms_gpu_mu);
+	count_uses(cb->sub, 1, cb->sub->nops);
+	cb->status = COMMITTED;
+	q->committed++;
+	cb->sub->prev_in_queue = q->last_submit; // takes over the queue's reference
+	if (q->last_submit && q->last_submit->observed) {
+		ms_submit_unref(q->last_submit);
+		cb->sub->prev_in_queue = NULL;
+	}
+	q->last_submit = cb->sub;
+	cb->sub->refs++;
+	cb->next = NULL;
+	if (q->tail)
+		q->tail->next = cb;
+	else
+		q->head = cb;
+	q->tail = cb;
+	if (!q->started)
+		q->started = !pthread_create(&q->worker, NULL, worker, q);
+	pthread_cond_broadcast(&ms_gpu_cond);
+	pthread_mutex_unlock(&ms_gpu_mu);
+}
+
+void ms_wait(MTLCommandBufferObj *cb)
+{
+	if (cb->status < COMMITTED) {
+		ms_violation("wait-before-commit", "waitUntilCompleted on a command buffer that was not committed blocks for ever");
+		return;
+	}
+	pthread_mutex_lock(&ms_gpu_mu);
+	while (cb->status < COMPLETED)
+		pthread_cond_wait(&ms_gpu_cond, &ms_gpu_mu);
+	ms_observe(cb->sub, cb->sub->nops);
+	pthread_mutex_unlock(&ms_gpu_mu);
+}
+
+// ---- messages ----
+static MTLCommandBufferObj *root(ms_call *c) { return (MTLCommandBufferObj *)ms_root(c->self); }
+IMP(cb_commit) { ms_commit(root(c)); }
+IMP(cb_enqueue)
+{
+	if (root(c)->status < ENQUEUED)
+		root(c)->status = ENQUEUED;
+}
+IMP(cb_wait) { ms_wait(root(c)); }
+IMP(cb_wait_scheduled)
+{
+	MTLCommandBufferObj *cb = root(c);
+	if (cb->status < COMMITTED) {
+		ms_violation("wait-before-commit", "waitUntilScheduled on a command buffer that was not committed blocks for ever");
+		return;
+	}
+	pthread_mutex_lock(&ms_gpu_mu);
+	while (cb->status < SCHEDULED)
+		pthread_cond_wait(&ms_gpu_cond, &ms_gpu_mu);
+	pthread_mutex_unlock(&ms_gpu_mu);
+}
+// Reading a final status is how a polling CPU learns of completion.
+IMP(cb_status)
+{
+	MTLCommandBufferObj *cb = root(c);
+	pthread_mutex_lock(&ms_gpu_mu);
+	c->ret.q = cb->status;
+	if (cb->status >= COMPLETED)
+		ms_observe(cb->sub, cb->sub->nops);
+	pthread_mutex_unlock(&ms_gpu_mu);
+}
+IMP(cb_error)
+{
+	pthread_mutex_lock(&ms_gpu_mu);
+	ms_return(c, root(c)->status == ERROR ? root(c)->error : NULL);
+	pthread_mutex_unlock(&ms_gpu_mu);
+}
+IMP(cb_start) { c->ret.d = root(c)->status >= COMPLETED ? root(c)->start : 0; }
+IMP(cb_end) { c->ret.d = root(c)->status >= COMPLETED ? root(c)->end : 0; }
+IMP(cb_queue) { ms_return(c, (id)root(c)->queue); }
+IMP(cb_device) { ms_return(c, root(c)->queue->device); }
+IMP(cb_retained) { c->ret.q = !root(c)->sub->unretained; }
+IMP(cb_label) { ms_return(c, root(c)->label); }
+IMP(cb_set_label)
+{
+	ms_retain(c->a[0].o);
+	ms_release(root(c)->label);
+	root(c)->label = c->a[0].o;
+}
+IMP(cb_nothing) { (void)c; }
+static void add_handler(ms_call *c, bool scheduled)
+{
+	MTLCommandBufferObj *cb = root(c);
+	if (cb->status >= COMMITTED || cb->nhandlers == ARRAY_LEN(cb->handlers)) {
+		ms_violation("encode-after-commit", "%s after commit", c->decl->sel + 1);
+		return;
+	}
+	void *b = ms_block_copy(c->a[0].p);
+	if (scheduled) {
+		memmove(cb->handlers + 1, cb->handlers, (size_t)cb->nhandlers * sizeof(void *));
+		cb->handlers[0] = b;
+		cb->nscheduled++;
+		cb->nhandlers++;
+	} else {
+		cb->handlers[cb->nhandlers++] = b;
+	}
+}
+IMP(cb_on_completed) { add_handler(c, false); }
+IMP(cb_on_scheduled) { add_handler(c, true); }
+IMP(cb_encode_wait)
+{
+	MTLCommandBufferObj *cb = ms_encodable(c->self, "encodeWaitForEvent:value:");
+	if (cb)
+		ms_encode_wait(cb, c->a[0].o, c->a[1].q);
+}
+IMP(cb_encode_signal)
+{
+	MTLCommandBufferObj *cb = ms_encodable(c->self, "encodeSignalEvent:value:");
+	if (cb)
+		ms_encode_signal(cb, c->a[0].o, c->a[1].q);
+}
+static const ms_impl cb_impls[] = {
+	{"-commit", cb_commit}, {"-enqueue", cb_enqueue}, {"-waitUntilCompleted", cb_wait},
+	{"-waitUntilScheduled", cb_wait_scheduled}, {"-status", cb_status}, {"-error", cb_error}, {"-GPUStartTime", cb_start},
+	{"-GPUEndTime", cb_end}, {"-kernelStartTime", cb_start}, {"-kernelEndTime", cb_end}, {"-commandQueue", cb_queue},
+	{"-device", cb_device}, {"-retainedReferences", cb_retained}, {"-label", cb_label}, {"-setLabel:", cb_set_label},
+	{"-addCompletedHandler:", cb_on_completed}, {"-addScheduledHandler:", cb_on_scheduled},
+	{"-encodeWaitForEvent:value:", cb_encode_wait}, {"-encodeSignalEvent:value:", cb_encode_signal},
+	{"-pushDebugGroup:", cb_nothing}, {"-popDebugGroup", cb_nothing},
+};
+
+IMP(q_command_buffer) { ms_return_new(c, ms_queue_command_buffer(c->self, false)); }
+IMP(q_unretained) { ms_return_new(c, ms_queue_command_buffer(c->self, true)); }
+IMP(q_device) { ms_return(c, ((MTLQueueObj *)c->self)->device); }
+IMP(q_label) { ms_return(c, ((MTLQueueObj *)c->self)->label); }
+IMP(q_set_label)
+{
+	ms_retain(c->a[0].o);
+	ms_release(((MTLQueueObj *)c->self)->label);
+	((MTLQueueObj *)c->self)->label = c->a[0].o;
+}
+static const ms_impl queue_impls[] = {
+	{"-commandBuffer", q_command_buffer}, {"-commandBufferWithUnretainedReferences", q_unretained}, {"-device", q_device},
+	{"-label", q_label}, {"-setLabel:", q_set_label},
+};
+
+// ---- MTLSharedEvent ----
+IMP(ev_value)
+{
+	MTLEventObj *e = (MTLEventObj *)c->self;
+	pthread_mutex_lock(&ms_gpu_mu);
+	c->ret.q = e->value;
+	ms_event_observe(e, e->value);
+	pthread_mutex_unlock(&ms_gpu_mu);
+}
+IMP(ev_set)
+{
+	MTLEventObj *e = (MTLEventObj *)c->self;
+	pthread_mutex_lock(&ms_gpu_mu);
+	e->value = c->a[0].q;
+	pthread_cond_broadcast(&ms_gpu_cond);
+	pthread_mutex_unlock(&ms_gpu_mu);
+}
+IMP(ev_wait)
+{
+	MTLEventObj *e = (MTLEventObj *)c->self;
+	double end = ms_now() + (double)c->a[1].q * 1e-3;
+	pthread_mutex_lock(&ms_gpu_mu);
+	while (e->value < c->a[0].q && ms_now() < end)
+		wait_cond(end - ms_now());
+	c->ret.q = e->value >= c->a[0].q;
+	if (c->ret.q)
+		ms_event_observe(e, c->a[0].q);
+	pthread_mutex_unlock(&ms_gpu_mu);
+}
+IMP(ev_label) { ms_return(c, ((MTLEventObj *)c->self)->label); }
+IMP(ev_set_label)
+{
+	ms_retain(c->a[0].o);
+	ms_release(((MTLEventObj *)c->self)->label);
+	((MTLEventObj *)c->self)->label = c->a[0].o;
+}
+IMP(ev_device) { ms_return(c, ms_device()); }
+static const ms_impl event_impls[] = {{"-label", ev_label}, {"-setLabel:", ev_set_label}, {"-device", ev_device}};
+static const ms_impl shared_impls[] = {
+	{"-signaledValue", ev_value}, {"-setSignaledValue:", ev_set}, {"-waitUntilSignaledValue:timeoutMS:", ev_wait},
+};
+
+void ms_init_command(void)
+{
+	ms_define("MTLSimCommandQueue", "NSObject", "MTLCommandQueue", sizeof(MTLQueueObj), queue_dealloc);
+	ms_define("MTLSimCommandBuffer", "NSObject", "MTLCommandBuffer", sizeof(MTLCommandBufferObj), cb_dealloc);
+	ms_define("MTLSimEvent", "NSObject", "MTLEvent", sizeof(MTLEventObj), event_dealloc);
+	ms_define("MTLSimSharedEvent", "NSObject", "MTLSharedEvent", sizeof(MTLEventObj), event_dealloc);
+	MS_IMPLEMENT("MTLCommandBuffer", cb_impls);
+	MS_IMPLEMENT("MTLCommandQueue", queue_impls);
+	MS_IMPLEMENT("MTLEvent", event_impls);
+	MS_IMPLEMENT("MTLSharedEvent", shared_impls);
 }

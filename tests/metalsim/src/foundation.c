@@ -60,9 +60,7 @@ IMP(obj_new)
 		ms_violation("unavailable", "+[%s new]: objects of this class come from a factory", c->cls->name);
 		return;
 	}
-	id objc_msgSend(id, SEL, ...);
-	id o = ms_alloc(c->cls, MS_UNINIT);
-	ms_return_new(c, ((id(*)(id, SEL))objc_msgSend)(o, ms_intern("init")));
+	ms_return_new(c, ms_send0(ms_alloc(c->cls, MS_UNINIT), "init"));
 }
 IMP(obj_init) { ms_init_self(c); }
 IMP(obj_retain) { c->ret.o = ms_retain(c->self); }

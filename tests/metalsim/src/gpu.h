@@ -99,6 +99,7 @@ double ms_now(void);
 void ms_encode_wait(MTLCommandBufferObj *, id event, uint64_t value);
 void ms_encode_signal(MTLCommandBufferObj *, id event, uint64_t value);
 
+void ms_init_command(void);
 id ms_device(void); // borrowed
 id ms_compute_encoder(MTLCommandBufferObj *);
 id ms_blit_encoder(MTLCommandBufferObj *);

@@ -273,9 +273,14 @@ MS_EXPORT Class objc_opt_class(id o) { return o ? ms_is_class(o) ? (Class)o : o-
 MS_EXPORT id CFRetain(id o) { return ms_retain(o); }
 MS_EXPORT void CFRelease(id o) { ms_release(o); }
 
-id objc_msgSend(id, SEL, ...);
-MS_EXPORT id objc_alloc(Class c) { return ((id(*)(id, SEL))objc_msgSend)((id)c, ms_intern("alloc")); }
-MS_EXPORT id objc_alloc_init(Class c) { return ((id(*)(id, SEL))objc_msgSend)(objc_alloc(c), ms_intern("init")); }
+id ms_send0(id o, const char *sel)
+{
+	void objc_msgSend(void);
+	id (*send)(id, SEL) = (id(*)(id, SEL))(void *)objc_msgSend;
+	return send(o, ms_intern(sel));
+}
+MS_EXPORT id objc_alloc(Class c) { return ms_send0((id)c, "alloc"); }
+MS_EXPORT id objc_alloc_init(Class c) { return ms_send0(objc_alloc(c), "init"); }
 
 // An NSException that nobody catches calls this handler and then aborts; the simulator
 // records violations instead, so the handler is only stored.

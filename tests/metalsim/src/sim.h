@@ -117,6 +117,7 @@ id ms_new(const char *cls);        // +1, initialised, zeroed
 id ms_alloc(Class c, int state);   // +1
 id ms_retain(id);
 void ms_release(id);
+id ms_send0(id o, const char *sel); // a message without arguments
 id ms_autorelease(id);
 enum { MS_PTR_NONE, MS_PTR_LIVE, MS_PTR_DEAD };
 int ms_pointer_kind(const void *p); // is it one of our objects?

@@ -912,6 +912,8 @@ const ms_decl ms_method_table[] = {
 	{"MTLCompileOptions", "-setPreprocessorMacros:", "v24@0:8@16", "NSDictionary", 0x1, MS_OWN_NONE, 0},
 	{"MTLCompileOptions", "-setPreserveInvariance:", "v20@0:8B16", "", 0x0, MS_OWN_NONE, 0},
 	{"MTLCompileOptions", "-setRequiredThreadsPerThreadgroup:", "v40@0:8{?=QQQ}16", "", 0x0, MS_OWN_NONE, 260000},
+	{"MTLComputeCommandEncoder", "-dispatchThreadgroups:threadsPerThreadgroup:", "v64@0:8{?=QQQ}16{?=QQQ}40", "", 0x0, MS_OWN_NONE, 0},
+	{"MTLComputeCommandEncoder", "-dispatchThreads:threadsPerThreadgroup:", "v64@0:8{?=QQQ}16{?=QQQ}40", "", 0x0, MS_OWN_NONE, 0},
 	{"MTLComputeCommandEncoder", "-executeCommandsInBuffer:indirectBuffer:indirectBufferOffset:", "v40@0:8@16@24Q32", "|<MTLBuffer>|", 0x0, MS_OWN_NONE, 0},
 	{"MTLComputeCommandEncoder", "-executeCommandsInBuffer:withRange:", "v40@0:8@16{_NSRange=QQ}24", "", 0x0, MS_OWN_NONE, 0},
 	{"MTLComputeCommandEncoder", "-memoryBarrierWithResources:count:", "v32@0:8r^@16Q24", "", 0x0, MS_OWN_NONE, 0},
@@ -1482,4 +1484,4 @@ const ms_decl ms_method_table[] = {
 	{"NSValue", "-pointerValue", "^v16@0:8", "", 0x0, MS_OWN_NONE, 0},
 	{"NSValue", "-rangeValue", "{_NSRange=QQ}16@0:8", "", 0x0, MS_OWN_NONE, 0},
 };
-const int ms_method_table_n = 1410;
+const int ms_method_table_n = 1412;
