@@ -17,6 +17,34 @@ const (
 	statusError     = 5
 )
 
+// Queue is an MTLCommandQueue: its command buffers run in the order of their
+// commits, those of different queues may overlap. At most 64 may be unfinished;
+// beginning another one then blocks.
+type Queue struct {
+	dev *Device
+	id  objc.ID
+}
+
+// NewQueue makes a queue.
+func (d *Device) NewQueue() (*Queue, error) {
+	if d.id == 0 {
+		return nil, ErrClosed
+	}
+	q := &Queue{dev: d}
+	objc.WithPool(func() { q.id = newCommandQueue.Send(d.id) })
+	if q.id == 0 {
+		return nil, fmt.Errorf("%w: %s gives no command queue", ErrNoDevice, d.info.Name)
+	}
+	return q, nil
+}
+
+// Release drops the queue; committed work is finished anyway. It may be called
+// again.
+func (q *Queue) Release() {
+	objc.WithPool(func() { objc.Release(q.id) })
+	q.id = 0
+}
+
 // CommandBuffer collects GPU work. It wraps an MPSCommandBuffer, the kind that
 // MPSGraph encodes into; MPSGraph may commit the underlying MTLCommandBuffer and
 // continue in a fresh one, so every root seen is kept and checked at the end.
@@ -24,20 +52,22 @@ const (
 // Encoding and Commit belong on the owner thread (inside Device.Do), Wait and
 // what follows it may be called anywhere, once.
 type CommandBuffer struct {
-	dev       *Device
 	label     string
 	id        objc.ID   // MPSCommandBuffer, retained
 	roots     []objc.ID // MTLCommandBuffers, retained, oldest first
 	committed bool
 }
 
-// NewCommandBuffer starts a command buffer on the device's queue. Owner thread.
-func (d *Device) NewCommandBuffer(label string) (*CommandBuffer, error) {
-	id := commandBufferFromQueue.Send(mpsCommandBuffer.ID, d.queue)
+// NewCommandBuffer starts a command buffer. Owner thread.
+func (q *Queue) NewCommandBuffer(label string) (*CommandBuffer, error) {
+	if q.id == 0 {
+		return nil, ErrClosed
+	}
+	id := commandBufferFromQueue.Send(mpsCommandBuffer.ID, q.id)
 	if id == 0 {
 		return nil, errors.New("metal: the queue gives no command buffer")
 	}
-	c := &CommandBuffer{dev: d, label: label, id: objc.Retain(id)}
+	c := &CommandBuffer{label: label, id: objc.Retain(id)}
 	c.NoteRoot()
 	if label != "" {
 		setLabel.Send(id, objc.String(label))

@@ -23,12 +23,12 @@ type Info struct {
 	System                objc.OSVersion
 }
 
-// Device is the system's GPU with one command queue and the OS thread that owns
-// it. Its methods may be called from any goroutine.
+// Device is the system's GPU and the OS thread that encodes for it. Its methods
+// may be called from any goroutine.
 type Device struct {
-	id, queue objc.ID
-	info      Info
-	live      atomic.Int64 // buffers not yet released
+	id   objc.ID
+	info Info
+	live atomic.Int64 // buffers not yet released
 
 	mu     sync.RWMutex // held for reading while a job is handed over
 	closed bool
@@ -83,17 +83,12 @@ func (d *Device) open() error {
 		d.release()
 		return fmt.Errorf("%w: %s has memory of its own, unified memory is needed", ErrNoDevice, d.info.Name)
 	}
-	if d.queue = newCommandQueue.Send(d.id); d.queue == 0 {
-		d.release()
-		return fmt.Errorf("%w: %s gives no command queue", ErrNoDevice, d.info.Name)
-	}
 	return nil
 }
 
 func (d *Device) release() {
-	objc.Release(d.queue)
 	objc.Release(d.id)
-	d.queue, d.id = 0, 0
+	d.id = 0
 }
 
 // loop is the owner thread. It stays locked to its OS thread until it ends.
@@ -134,9 +129,8 @@ func (d *Device) Do(f func() error) error {
 	return j.err
 }
 
-// Close releases the queue and the device and ends the owner thread. Buffers
-// that are still referenced stay valid until they are released. Close may be
-// called again.
+// Close releases the device and ends the owner thread. Queues and buffers stay
+// valid until they are released. Close may be called again.
 func (d *Device) Close() error {
 	err := d.Do(func() error { d.release(); return nil })
 	if err == ErrClosed {
@@ -156,11 +150,8 @@ func (d *Device) stop() {
 	<-d.ended
 }
 
-// ID is the MTLDevice, Queue its MTLCommandQueue; both belong to d.
+// ID is the MTLDevice; it belongs to d.
 func (d *Device) ID() objc.ID { return d.id }
-
-// Queue is the MTLCommandQueue.
-func (d *Device) Queue() objc.ID { return d.queue }
 
 // Info describes the device.
 func (d *Device) Info() Info { return d.info }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metal is the part of Apple's Metal that the engine needs: a device
-// with one queue, shared buffers, command buffers, events, and compute kernels
-// compiled from source.
+// Package metal is the part of Apple's Metal that the engine needs: a device,
+// queues, shared buffers, command buffers, events, and compute kernels compiled
+// from source.
 //
 // # Threads
 //

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsgraph
+
+import (
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// maxScores bounds B*H*Nq*Nkv: MPS corrupts silently once the scores of an
+// attention reach 2^31 elements.
+const maxScores = 1 << 31
+
+// maxK bounds the inner dimension of a product: from 32767 on, M1 and M2 GPUs
+// read past the operands in the last tile.
+const maxK = 32766
+
+// MatMul is the batched product a[...,M,K] x b[...,K,N]; leading dimensions
+// broadcast. Reordered operands must come from a Transpose node of the graph,
+// never from strides of the data.
+func (g *Graph) MatMul(a, b *Tensor) *Tensor {
+	const op = "matmul"
+	if !g.ready(op, a, b) {
+		return g.dead()
+	}
+	in := []*Tensor{a, b}
+	ra, rb := len(a.shape), len(b.shape)
+	if ra < 2 || rb < 2 || a.dtype != b.dtype || !a.dtype.Float() {
+		return g.failf(op, in, "want two matrices of one float type")
+	}
+	k := a.shape[ra-1]
+	if k != b.shape[rb-2] {
+		return g.failf(op, in, "inner dimensions %d and %d differ", k, b.shape[rb-2])
+	}
+	if k > maxK {
+		return g.failf(op, in, "inner dimension %d, MPS is right up to %d", k, maxK)
+	}
+	lead, ok := broadcastShape(a.shape[:ra-2], b.shape[:rb-2])
+	if !ok {
+		return g.failf(op, in, "leading dimensions do not broadcast")
+	}
+	out := append(lead, a.shape[ra-2], b.shape[rb-1])
+	if !g.mayMake(op, in, out, a.dtype) {
+		return g.dead()
+	}
+	return g.done(op, in, matmul.Send(g.id, a.id, b.id, 0), out, a.dtype)
+}
+
+// checkAttention verifies q [B,H,Nq,hd], k [B,H,Nk,hd], v [B,H,Nk,hv] and an
+// optional mask. Equal head counts are demanded: MPSGraph's product aborts on a
+// broadcast of heads.
+func (g *Graph) checkAttention(op string, in []*Tensor) bool {
+	q, k, v := in[0], in[1], in[2]
+	if len(q.shape) != 4 || len(k.shape) != 4 || len(v.shape) != 4 {
+		g.failf(op, in, "want q, k, v of 4 dimensions")
+		return false
+	}
+	if k.dtype != q.dtype || v.dtype != q.dtype || !q.dtype.Float() {
+		g.failf(op, in, "want one float type")
+		return false
+	}
+	b, h, nq, nk := q.shape[0], q.shape[1], q.shape[2], k.shape[2]
+	if !k.shape.Equal(tensor.Shape{b, h, nk, q.shape[3]}) || !v.shape.Equal(tensor.Shape{b, h, nk, v.shape[3]}) {
+		g.failf(op, in, "want k [%d,%d,N,%d] and v [%d,%d,N,D]", b, h, q.shape[3], b, h)
+		return false
+	}
+	scores := tensor.Shape{b, h, nq, nk}
+	if scores.Check(1) != nil || scores.Numel() >= maxScores {
+		g.failf(op, in, "%d x %d x %d x %d scores, MPS is right below 2^31", b, h, nq, nk)
+		return false
+	}
+	if len(in) == 4 {
+		s, ok := broadcastShape(in[3].shape, scores)
+		if !ok || !s.Equal(scores) || in[3].dtype != q.dtype {
+			g.failf(op, in, "mask does not broadcast to %v%v", q.dtype, scores)
+			return false
+		}
+	}
+	return true
+}
+
+// withMask lists the operands; the mask is optional.
+func withMask(q, k, v, mask *Tensor) []*Tensor {
+	if mask == nil {
+		return []*Tensor{q, k, v}
+	}
+	return []*Tensor{q, k, v, mask}
+}
+
+// Attention is the native softmax(scale*q k^T + mask) v of macOS 15. The mask is
+// additive, of q's type, and may be nil. The operands are [B,H,N,hd]: split the
+// heads of [B,N,H*hd] by a reshape to [B,N,H,hd] and a transpose.
+func (g *Graph) Attention(q, k, v, mask *Tensor, scale float32) *Tensor {
+	const op = "attention"
+	in := withMask(q, k, v, mask)
+	if !g.ready(op, in...) || !g.checkAttention(op, in) {
+		return g.dead()
+	}
+	out := tensor.Shape{q.shape[0], q.shape[1], q.shape[2], v.shape[3]}
+	if !g.mayMake(op, in, out, q.dtype) {
+		return g.dead()
+	}
+	m := in[len(in)-1].id
+	if mask == nil {
+		m = 0
+	}
+	return g.done(op, in, attention.Send(g.id, q.id, k.id, v.id, m, scale, 0), out, q.dtype)
+}
+
+// AttentionByHand is Attention from products and a softmax in float32, for
+// measuring the native one and for more exact scores in half precision. q is
+// scaled before the product, so that the scores of half precision stay in range.
+func (g *Graph) AttentionByHand(q, k, v, mask *Tensor, scale float32) *Tensor {
+	const op = "attention by hand"
+	in := withMask(q, k, v, mask)
+	if !g.ready(op, in...) || !g.checkAttention(op, in) {
+		return g.dead()
+	}
+	q = g.Mul(q, g.Scalar(float64(scale), q.dtype))
+	s := g.Cast(g.MatMul(q, g.Transpose(k, 0, 1, 3, 2)), tensor.F32)
+	if mask != nil {
+		s = g.Add(s, g.Cast(mask, tensor.F32))
+	}
+	if q.dtype == tensor.F32 {
+		// MPSGraph would recognise this pattern in float32 and put its fused
+		// kernel in place, which leaks memory on macOS 15; PyTorch breaks the
+		// match with this number, too small to change any score that matters.
+		s = g.Add(s, g.Scalar(1e-20, tensor.F32))
+	}
+	return g.MatMul(g.Cast(g.Softmax(s, -1), v.dtype), v)
+}
