@@ -5,7 +5,7 @@ package gemm
 import "unsafe"
 
 // kargs are the arguments of a microkernel. The assembly reads the fields by
-// offset: keep the order in step with gen/amd64.go and gen/arm64.go.
+// offset: keep the order in step with the generators in gen.
 //
 // A kernel computes, for each of its rows i and columns j,
 //
@@ -38,7 +38,6 @@ type eargs struct {
 	c     unsafe.Pointer // 16: may be the tile
 	ldc   uintptr        // 24
 	act   Act            // 32
-	_     [7]byte
 	gamma unsafe.Pointer // 40: 32 floats
 	res   unsafe.Pointer // 48: may be c
 	ldr   uintptr        // 56
@@ -80,9 +79,10 @@ type rargs struct {
 
 // vargs are the arguments of a conversion of n elements, n a multiple of 16.
 type vargs struct {
-	dst unsafe.Pointer // 0
-	src unsafe.Pointer // 8
-	n   int            // 16: > 0
+	dst   unsafe.Pointer // 0
+	src   unsafe.Pointer // 8
+	n     int            // 16: > 0
+	scale float32        // 24: only for the scaling
 }
 
 const tileLD = 32 // floats

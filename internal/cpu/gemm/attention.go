@@ -244,9 +244,7 @@ func (a *Attention) softmax(s, pad []float32, i int) float32 {
 // rotate copies a head's row to dst, rotated by token's angles and scaled.
 func rotate(im *impl, dst, src []float32, r *Rope, token int, scale float32) {
 	if r == nil {
-		for i, x := range src {
-			dst[i] = x * scale
-		}
+		scaleRow(im, dst, src, scale)
 		return
 	}
 	half := len(src) / 2

@@ -8,8 +8,6 @@ var impls = [numISA]*impl{Portable: &portableImpl}
 
 func usable(i ISA) bool { return i == Portable }
 
-func (id kernelID) call(k *kargs) { callPortable(id, k) }
-
 func epilogue(_ *impl, e *eargs) { portableEpilogue(e) }
 
 func softmax(_ *impl, s *sargs) { portableSoftmax(s) }
@@ -21,5 +19,7 @@ func transposeFast(*impl, int, []byte, []float32, int, int) int { return 0 }
 func rotateFast(*impl, []float32, []float32, []float32, []float32, float32) bool { return false }
 
 func reluRow(_ *impl, dst, src []float32) { portableReLU(dst, src) }
+
+func scaleRow(_ *impl, dst, src []float32, s float32) { portableScale(dst, src, s) }
 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }

@@ -24,4 +24,6 @@ func rotateFast(*impl, []float32, []float32, []float32, []float32, float32) bool
 
 func reluRow(_ *impl, dst, src []float32) { portableReLU(dst, src) }
 
+func scaleRow(_ *impl, dst, src []float32, s float32) { portableScale(dst, src, s) }
+
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }

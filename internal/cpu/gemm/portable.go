@@ -99,30 +99,8 @@ func dot8(c *[8]float32, x []float32, b [][panelN]float32, j int) {
 	*c = [8]float32{c0, c1, c2, c3, c4, c5, c6, c7}
 }
 
-// erf(w) is approximated by w*P(w²)/Q(w²) on |w| <= erfMax and limited to ±1,
-// which the approximation just exceeds at the end: beyond it, GELU is exactly 0
-// or x. Coefficients: least squares with Lawson weights towards the smallest
-// largest error, 1.5e-9 before rounding.
-const erfMax = 3.95
-
-var (
-	erfP = [...]float32{1.12837918125, 0.184712966568, 0.0543018242005, 0.003835661662, 0.000381336866048, 4.74369073707e-6, -1.34725620221e-8}
-	erfQ = [...]float32{1, 0.497031138847, 0.11379985318, 0.0154409506296, 0.00130698514023, 6.36627557863e-5}
-)
-
 func gelu(x float32) float32 {
-	w := min(max(x*float32(1/math.Sqrt2), -erfMax), erfMax)
-	s := w * w
-	p, q := erfP[6], erfQ[5]
-	for i := 5; i >= 0; i-- {
-		p = float32(p*s) + erfP[i]
-	}
-	for i := 4; i >= 0; i-- {
-		q = float32(q*s) + erfQ[i]
-	}
-	e := min(max(w*p/q, -1), 1)
-	h := 0.5 * x
-	return h + float32(h*e)
+	return float32(0.5 * float64(x) * (1 + math.Erf(float64(x)/math.Sqrt2)))
 }
 
 func relu(x float32) float32 {
@@ -188,5 +166,11 @@ func portableBF16(dst unsafe.Pointer, src []float32) {
 func portableReLU(dst, src []float32) {
 	for i, x := range src {
 		dst[i] = relu(x)
+	}
+}
+
+func portableScale(dst, src []float32, scale float32) {
+	for i, x := range src {
+		dst[i] = x * scale
 	}
 }

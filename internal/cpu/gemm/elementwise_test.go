@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// runEpilogue applies an activation to tiles of values.
+func runEpilogue(act Act, x []float32) []float32 {
+	y := make([]float32, (len(x)+tileLD-1)/tileLD*tileLD)
+	copy(y, x)
+	for i := 0; i < len(y); i += tileLD {
+		p := unsafe.Pointer(&y[i])
+		epilogue(active.Load(), &eargs{tile: p, rows: 1, c: p, ldc: tileLD * 4, act: act})
+	}
+	return y[:len(x)]
+}
+
+// GELU over the whole interesting range, and its limits.
+func TestGELU(t *testing.T) {
+	const n = 1 << 16
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(i-n/2) * (16.0 / n) // -8 to 8
+	}
+	eachISA(t, func(t *testing.T) {
+		y := runEpilogue(GELU, x)
+		var num, den float64
+		for i, v := range x {
+			want := refGELU(float64(v))
+			d := float64(y[i]) - want
+			num, den = num+d*d, den+want*want
+			// gelu = x/2 (1+erf): an error of erf, 3e-7 at most, counts |x|/2 times.
+			// The result's own rounding comes on top.
+			if math.Abs(d) > 3e-7*math.Abs(float64(v))/2+math.Abs(want)*0x1p-24+1e-9 {
+				t.Fatalf("gelu(%v) = %v, want %v", v, y[i], want)
+			}
+		}
+		if l2 := math.Sqrt(num / den); l2 > 1e-7 {
+			t.Errorf("relative L2 error %.2g, want below 1e-7", l2)
+		}
+		inf := float32(math.Inf(1))
+		nan := float32(math.NaN())
+		for i, got := range runEpilogue(GELU, []float32{-40, -100, -1e30, 100, 1e30, inf}) {
+			if want := []float32{0, 0, 0, 100, 1e30, inf}[i]; got != want {
+				t.Errorf("limit %d: %v, want %v", i, got, want)
+			}
+		}
+		for _, act := range []Act{GELU, ReLU} {
+			if y := runEpilogue(act, []float32{1, nan, 2}); y[1] == y[1] {
+				t.Errorf("activation %d of NaN is %v", act, y[1])
+			}
+		}
+	})
+}
+
+// Scores of any size, masked ones, and a row masked as a whole.
+func TestSoftmax(t *testing.T) {
+	inf := math.Inf(-1)
+	const subnormal = 0x1p-125 // below it, a result may be zero
+	eachISA(t, func(t *testing.T) {
+		r := rng(41)
+		for round := range 60 {
+			n := 32 * (1 + r.IntN(20))
+			spread := []float64{0, 1, 30, 1e4, 1e30}[round%5]
+			x, m := make([]float32, n), make([]float32, n)
+			for i := range x {
+				x[i] = float32(spread * r.NormFloat64())
+				if i > 0 && r.IntN(4) == 0 {
+					m[i] = float32(inf)
+				}
+			}
+			e := sargs{n: n}
+			in := append([]float32(nil), x...)
+			if round%2 == 0 {
+				e.mask = unsafe.Pointer(&m[0])
+				for i := range in {
+					in[i] += m[i]
+				}
+			}
+			e.x = unsafe.Pointer(&x[0])
+			softmax(active.Load(), &e)
+			top, sum := inf, 0.0
+			for _, v := range in {
+				top = max(top, float64(v))
+			}
+			for i, v := range in {
+				want := math.Exp(float64(v - float32(top)))
+				sum += want
+				closeTo(t, fmt.Sprintf("round %d: exp(%v - %v)", round, v, top), x[i], want, want+subnormal/2e-7, 2e-7)
+			}
+			closeTo(t, "sum", e.sum, sum, sum, 5e-7)
+		}
+		x := make([]float32, 32)
+		for i := range x {
+			x[i] = float32(inf)
+		}
+		e := sargs{x: unsafe.Pointer(&x[0]), n: 32}
+		softmax(active.Load(), &e)
+		if e.sum == e.sum {
+			t.Errorf("a row without any key: sum %v, want NaN", e.sum)
+		}
+	})
+}
+
+// All instruction sets with a fused multiply-add round alike, since the chain of
+// every element is the same.
+func TestSameBitsAcrossISAs(t *testing.T) {
+	pool := par.New(2)
+	defer pool.Close()
+	r := rng(42)
+	const m, n, k = 45, 77, 133
+	a, w, bias := normal(r, m*k), normal(r, n*k), normal(r, n)
+	var want []float32
+	eachISA(t, func(t *testing.T) {
+		if Active() == Portable {
+			t.Skip("portable code rounds the products")
+		}
+		mm := MatMul{M: m, A: a, LDA: k, C: make([]float32, m*n), LDC: n, Epilogue: Epilogue{Bias: bias, Act: ReLU},
+			W: mustPack(t, tensor.F32, n, k, 1, Rows(Bytes(w), tensor.F32, k))}
+		mm.Run(pool)
+		if want == nil {
+			want = mm.C
+		}
+		sameBits(t, Active().String(), want, mm.C)
+	})
+}
+
+func TestForce(t *testing.T) {
+	was := Active()
+	defer func() { _ = Force(was) }()
+	if err := Force(numISA); err == nil {
+		t.Error("an unknown instruction set was accepted")
+	}
+	if Active() != was {
+		t.Errorf("a refused Force changed the instruction set to %v", Active())
+	}
+	if err := Force(Portable); err != nil || Active() != Portable {
+		t.Errorf("Force(Portable): %v, active %v", err, Active())
+	}
+	if s := ISA(99).String(); s != "isa(99)" {
+		t.Errorf("String of an unknown instruction set: %q", s)
+	}
+}
+
+// The plan covers every number of rows with calls that exist.
+func TestRowPlan(t *testing.T) {
+	for _, im := range impls {
+		if im == nil {
+			continue
+		}
+		for n := 1; n < 200; n++ {
+			for left := n; left > 0; {
+				i, m := im.rows.take(left)
+				if m != im.sizes[i] || m > left {
+					t.Fatalf("%v: %d rows of %d: call %d of %d", im.isa, left, n, i, m)
+				}
+				left -= m
+			}
+		}
+	}
+}
