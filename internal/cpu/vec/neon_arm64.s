@@ -1626,13 +1626,13 @@ TEXT ·affineNEON(SB), NOSPLIT, $0-32
 	BLT next77
 loop76:
 	FMOVQ 0(R1), F2
-	WORD $0x4ea11c23 // mov
-	WORD $0x4e20cc43 // fma V3, V2, V0
-	FMOVQ F3, 0(R0)
+	WORD $0x6e20dc42 // mul V2, V2, V0
+	WORD $0x4e21d442 // add V2, V2, V1
+	FMOVQ F2, 0(R0)
 	FMOVQ 16(R1), F2
-	WORD $0x4ea11c23 // mov
-	WORD $0x4e20cc43 // fma V3, V2, V0
-	FMOVQ F3, 16(R0)
+	WORD $0x6e20dc42 // mul V2, V2, V0
+	WORD $0x4e21d442 // add V2, V2, V1
+	FMOVQ F2, 16(R0)
 	ADD $32, R0
 	ADD $32, R1
 	SUB $8, R7
@@ -1643,9 +1643,9 @@ next77:
 	BLT next79
 loop78:
 	FMOVQ 0(R1), F2
-	WORD $0x4ea11c23 // mov
-	WORD $0x4e20cc43 // fma V3, V2, V0
-	FMOVQ F3, 0(R0)
+	WORD $0x6e20dc42 // mul V2, V2, V0
+	WORD $0x4e21d442 // add V2, V2, V1
+	FMOVQ F2, 0(R0)
 	ADD $16, R0
 	ADD $16, R1
 	SUB $4, R7
@@ -1667,16 +1667,16 @@ next79:
 	BLT lanes80
 	VLD1.P 4(R9), V2.S[2]
 lanes80:
-	WORD $0x4ea11c23 // mov
-	WORD $0x4e20cc43 // fma V3, V2, V0
+	WORD $0x6e20dc42 // mul V2, V2, V0
+	WORD $0x4e21d442 // add V2, V2, V1
 	MOVD R0, R9
-	VST1.P V3.S[0], 4(R9)
+	VST1.P V2.S[0], 4(R9)
 	CMP $2, R7
 	BLT lanes81
-	VST1.P V3.S[1], 4(R9)
+	VST1.P V2.S[1], 4(R9)
 	CMP $3, R7
 	BLT lanes81
-	VST1.P V3.S[2], 4(R9)
+	VST1.P V2.S[2], 4(R9)
 lanes81:
 done75:
 	RET

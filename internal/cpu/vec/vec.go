@@ -126,11 +126,11 @@ func Scale(dst, src []float32, s float32) {
 	}
 }
 
-// Affine writes scale*src + shift.
+// Affine writes scale*src + shift, the product rounded before the sum.
 func Affine(dst, src []float32, scale, shift float32) {
 	if n := check(dst, src); n > 0 && !kAffine(&dst[0], &src[0], n, scale, shift) {
 		for i := range dst {
-			dst[i] = float32(float64(scale)*float64(src[i]) + float64(shift))
+			dst[i] = float32(scale*src[i]) + shift
 		}
 	}
 }

@@ -157,7 +157,7 @@ func TestBinary(t *testing.T) {
 		{"mul", Mul, func(x, y float64) float64 { return x * y }, half},
 		{"div", Div, func(x, y float64) float64 { return x / y }, half},
 		{"scale", func(d, x, y []float32) { Scale(d, x, 1.7) }, func(x, y float64) float64 { return x * float64(float32(1.7)) }, half},
-		{"affine", func(d, x, y []float32) { Affine(d, x, 1.7, -3) }, func(x, y float64) float64 { return x*float64(float32(1.7)) - 3 }, half},
+		{"affine", func(d, x, y []float32) { Affine(d, x, 1.7, -3) }, func(x, y float64) float64 { return float64(float32(x*float64(float32(1.7)))) - 3 }, half},
 		{"axpy", func(d, x, y []float32) { copy(d, x); Axpy(d, y, 0.3) }, func(x, y float64) float64 { return x + y*float64(float32(0.3)) }, half},
 	} {
 		t.Run(b.name, func(t *testing.T) {

@@ -199,17 +199,17 @@ func binary(name, op string) kernel {
 	}}
 }
 
-// affine is dst = scale*src + shift.
+// affine is dst = scale*src + shift, rounded twice (graph.Affine).
 var affine = kernel{"affine", args("dst", f32p, "src", f32p, "n", "int", "scale", "float32", "shift", "float32"), "", func(a *asm) {
 	d, s := a.ptr(0, "dst"), a.ptr(1, "src")
 	sc, sh := a.scalar("scale"), a.scalar("shift")
 	a.loop(2, []string{d, s}, func(int) {
-		x, y := a.reg(), a.reg()
+		x := a.reg()
 		a.load(x, s)
-		a.un("mov", y, sh)
-		a.op("fma", y, x, sc)
-		a.store(y, d)
-		a.free(x, y)
+		a.op("mul", x, x, sc)
+		a.op("add", x, x, sh)
+		a.store(x, d)
+		a.free(x)
 	})
 	a.free(sc, sh)
 }}

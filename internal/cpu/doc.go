@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cpu is the backend for machines without a GPU of ours: it runs graphs
+// on the processor's vector units.
+//
+// Compile lowers a simplified graph to a list of steps, one per operation that
+// moves or computes anything. Three decisions carry the speed:
+//
+//   - Every value is rows of c elements, a constant stride apart. A slice of the
+//     last axis (q, k and v of one projection) and a change of the leading
+//     dimensions (tokens to feature map) are then other views of the same memory,
+//     and the products of package gemm read them in place.
+//   - Nothing of tensor size is allocated while running. Values live in one
+//     arena whose offsets come from their lifetimes, results are written straight
+//     into the caller's buffers, and scratch is one region that the steps, which
+//     run one after the other, share. First touches of fresh memory cost more on
+//     virtual machines than the arithmetic on it (spec/cpu.md 1).
+//   - Weights are packed once per Backend, whatever the number of programs that
+//     use them, and the pages of the file are given back.
+//
+// A result does not depend on the number of threads or on what else is in the
+// batch: each tile of work computes its elements in an order of its own.
+//
+// Operations on element types other than float32 are rare (a cast picture, an
+// index); those that compute go through the reference interpreter.
+package cpu

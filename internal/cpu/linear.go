@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// bf16Products reports whether this processor multiplies bfloat16 natively.
+func bf16Products() bool { return gemm.Supports(tensor.BF16) }
+
+var activations = map[graph.Activation]gemm.Act{
+	graph.ActNone: gemm.None, graph.ActRelu: gemm.ReLU, graph.ActGelu: gemm.GELU,
+}
+
+// epilogue are the views of a fused epilogue's operands; a view with no columns
+// is absent.
+type epilogue struct{ bias, gamma, res view }
+
+// set points the epilogue at the memory of this run.
+func (v *epilogue) set(e *exec, ep *gemm.Epilogue) {
+	if v.bias.c > 0 {
+		ep.Bias = e.f32(v.bias)
+	}
+	if v.gamma.c > 0 {
+		ep.Gamma = e.f32(v.gamma)
+	}
+	if v.res.c > 0 {
+		ep.Res, ep.LDR = e.f32(v.res), v.res.ld
+	}
+}
+
+// operands takes the optional operands that the flags name, in order.
+func (l *lowering) operands(in []*graph.Node, flags ...bool) []view {
+	v := make([]view, len(flags))
+	for i, has := range flags {
+		if has {
+			v[i] = l.operand(in[0])
+			in = in[1:]
+		}
+	}
+	return v
+}
+
+// factor is the second operand of a product: packed once when it is a Param,
+// at every run otherwise.
+type factor struct {
+	packed *gemm.Packed
+	src    gemm.Source // Data is set at run time
+	from   view
+}
+
+// factorOf prepares w as n rows of k. src describes the layout of its elements,
+// seen from element offset on.
+func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int) (factor, error) {
+	if p, ok := w.Op.(graph.Param); ok {
+		src.Data, src.Type = p.Data[offset*p.DType.Size():], p.DType
+		pw, err := l.b.weights.get(l.b.pool, p, src, n, k, l.opt.stored(p.DType, k), offset)
+		if err != nil {
+			return factor{}, err
+		}
+		l.weights = append(l.weights, pw)
+		return factor{packed: pw.packed}, nil
+	}
+	v := l.operand(w)
+	if !v.dense() {
+		return factor{}, fmt.Errorf("a weight that is a view: %w", ErrUnsupported)
+	}
+	v.off += offset
+	src.Type = tensor.F32
+	return l.dynamic(v, src, n, k, 1)
+}
+
+// dynamic packs an activation at every run, into memory of the program's own.
+func (l *lowering) dynamic(v view, src gemm.Source, n, k, batch int) (factor, error) {
+	size, err := gemm.PackedSize(tensor.F32, n, k)
+	if err != nil {
+		return factor{}, err
+	}
+	packed, err := gemm.NewPacked(tensor.F32, n, k, batch, gemm.Alloc(size*batch))
+	return factor{packed: packed, src: src, from: v}, err
+}
+
+// ready packs an activation; a weight is ready.
+func (f *factor) ready(e *exec) error {
+	if f.src.Type == tensor.Invalid {
+		return nil
+	}
+	s := f.src
+	s.Data = e.p.storages[f.from.st].data[f.from.off*4:]
+	return f.packed.Pack(e.pool, s)
+}
+
+// productStep is one gemm.MatMul.
+type productStep struct {
+	mm   gemm.MatMul
+	a, c view
+	w    factor
+	ep   epilogue
+}
+
+func (s *productStep) run(e *exec) error {
+	if err := s.w.ready(e); err != nil {
+		return err
+	}
+	m := &s.mm
+	m.A, m.LDA = e.f32(s.a), s.a.ld
+	m.C, m.LDC = e.f32(s.c), s.c.ld
+	m.W = s.w.packed
+	s.ep.set(e, &m.Epilogue)
+	m.Scratch = e.scratch
+	m.Run(e.pool)
+	return nil
+}
+
+// finish checks the shapes' products' own demands and books scratch.
+func (l *lowering) finish(s *productStep) {
+	s.mm.W = s.w.packed
+	l.needScratch(s.mm.ScratchBytes(l.b.pool.Threads()))
+}
+
+func (l *lowering) linear(n *graph.Node, o graph.Linear) (step, error) {
+	x, w := n.In[0], n.In[1]
+	out, in := w.Shape[0], w.Shape[1]
+	act, ok := activations[o.Act]
+	if !ok {
+		return nil, fmt.Errorf("activation %v: %w", o.Act, ErrUnsupported)
+	}
+	if in == 0 {
+		return l.reference(n)
+	}
+	f, err := l.factorOf(w, gemm.Source{StrideN: in, StrideC: 1}, out, in, 0)
+	if err != nil {
+		return nil, err
+	}
+	s := &productStep{a: l.operand(x), w: f}
+	v := l.operands(n.In[2:], o.Bias, o.Gamma, o.Residual)
+	s.ep = epilogue{bias: v[0], gamma: v[1], res: v[2]}
+	s.c = l.result(n)
+	s.mm.M, s.mm.Act = s.a.rows, act
+	l.finish(s)
+	return s, nil
+}
+
+// matMul is a product with any number of leading dimensions. Equal leading
+// dimensions are a batch, a second operand without them is a longer product;
+// what else broadcasts is rare and goes through the reference.
+func (l *lowering) matMul(n *graph.Node, o graph.MatMul) (step, error) {
+	a, b := n.In[0], n.In[1]
+	ra, rb := len(a.Shape), len(b.Shape)
+	m, k, cols := a.Shape[ra-2], a.Shape[ra-1], n.Shape[len(n.Shape)-1]
+	if k == 0 {
+		return l.reference(n)
+	}
+	src := gemm.Source{StrideN: 1, StrideC: cols, StrideB: k * cols}
+	if o.TransB {
+		src.StrideN, src.StrideC = k, 1
+	}
+	batchA, batchB := a.Shape[:ra-2].Numel(), b.Shape[:rb-2].Numel()
+	s := &productStep{}
+	var err error
+	switch {
+	case batchB == 1 && batchA == n.Shape[:len(n.Shape)-2].Numel():
+		s.w, err = l.factorOf(b, src, cols, k, 0)
+		s.mm.M = batchA * m
+	case a.Shape[:ra-2].Equal(b.Shape[:rb-2]) && !isParam(b) && l.operand(b).dense():
+		src.Type = tensor.F32
+		s.w, err = l.dynamic(l.operand(b), src, cols, k, batchB)
+		s.mm.M, s.mm.Batch = m, batchB
+	default:
+		return l.reference(n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.a = l.operand(a)
+	s.c = l.result(n)
+	s.mm.StrideA, s.mm.StrideC = m*s.a.ld, m*s.c.ld
+	l.finish(s)
+	return s, nil
+}
+
+func isParam(n *graph.Node) bool { _, ok := n.Op.(graph.Param); return ok }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// step makes the step of one node. The order of the cases is that of
+// graph/ops.go.
+func (l *lowering) step(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.Cast:
+		return l.cast(n)
+	case graph.Reshape, graph.Transpose, graph.Slice, graph.Concat, graph.Pad, graph.Broadcast:
+		return l.move(n)
+	case graph.Gather:
+		return l.gather(n, o)
+	}
+	if !l.allF32(n) {
+		return l.reference(n)
+	}
+	switch o := n.Op.(type) {
+	case graph.Unary:
+		return l.unary(n, o)
+	case graph.Binary:
+		return l.binary(n, o)
+	case graph.Affine:
+		return l.affine(n, o)
+	case graph.MatMul:
+		return l.matMul(n, o)
+	case graph.Linear:
+		return l.linear(n, o)
+	case graph.RoPE:
+		return l.rope(n, o)
+	case graph.Attention:
+		return l.attention(n, o)
+	case graph.LayerNorm:
+		return l.layerNorm(n, o)
+	case graph.RMSNorm:
+		return l.rmsNorm(n, o)
+	case graph.Softmax:
+		return l.softmax(n, o)
+	case graph.L2Normalize:
+		return l.l2Normalize(n)
+	case graph.Conv2D:
+		return l.conv2d(n, o)
+	case graph.ConvTranspose2D:
+		return l.convTranspose2d(n, o)
+	case graph.Pool2D:
+		return l.pool2d(n, o)
+	case graph.Resize2D:
+		return l.resize2d(n, o)
+	case graph.PixelShuffle:
+		return l.pixelShuffle(n, o)
+	case graph.ExpPoints:
+		return l.expPoints(n)
+	case graph.Reduce:
+		return l.reduce(n, o)
+	case graph.ArgReduce:
+		return l.argReduce(n, o)
+	case graph.TopK:
+		return l.topK(n, o)
+	}
+	return nil, fmt.Errorf("operation %T: %w", n.Op, ErrUnsupported)
+}
+
+// allF32 reports whether a node computes in float32: its activations are, and
+// its result is a float32 or an index.
+func (l *lowering) allF32(n *graph.Node) bool {
+	for _, x := range n.In {
+		if _, ok := x.Op.(graph.Param); ok {
+			if !x.DType.Float() {
+				return false
+			}
+			continue
+		}
+		if x.DType != tensor.F32 {
+			return false
+		}
+	}
+	return n.DType == tensor.F32 || n.DType == tensor.I32
+}
+
+// grain is about how many elements a tile of elementwise work has: enough to be
+// worth handing out, few enough to share.
+const grain = 16 << 10
+
+// tiling cuts n units of the given number of elements into tiles.
+type tiling struct{ n, per, tiles int }
+
+func newTiling(n, elements int) tiling {
+	per := max(1, grain/max(1, elements))
+	return tiling{n: n, per: per, tiles: (n + per - 1) / per}
+}
+
+func (t tiling) span(i int) (from, to int) { return i * t.per, min(t.n, (i+1)*t.per) }

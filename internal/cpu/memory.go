@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cpu
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// align is the alignment of everything in an arena: a cache line, and a vector
+// of the widest instruction set.
+const align = 64
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// region is a block of memory off the Go heap, so that the collector neither
+// scans nor moves its budget around gigabytes of weights.
+type region struct {
+	b    []byte
+	free func([]byte) error
+}
+
+func newRegion(n int) (*region, error) {
+	if n == 0 {
+		return &region{}, nil
+	}
+	b, free, err := mapMemory(roundUp(n, align))
+	if err != nil {
+		return nil, fmt.Errorf("cpu: %d bytes of memory: %w", n, err)
+	}
+	return &region{b: b[:n], free: free}, nil
+}
+
+// release gives the memory back; a nil or released region is left alone.
+func (r *region) release() {
+	if r != nil && r.free != nil {
+		_ = r.free(r.b[:cap(r.b)]) // nothing can be done about a failed munmap
+		r.b, r.free = nil, nil
+	}
+}
+
+// floats views bytes, which begin on a 4-byte boundary, as float32.
+func floats(b []byte) []float32 { return viewAs[float32](b) }
+
+type element interface {
+	~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int32 | ~int64 | ~float32 | ~float64
+}
+
+func viewAs[T element](b []byte) []T {
+	var t T
+	n := len(b) / int(unsafe.Sizeof(t))
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n)
+}
+
+func aligned(b []byte, to int) bool {
+	return len(b) == 0 || uintptr(unsafe.Pointer(&b[0]))%uintptr(to) == 0
+}

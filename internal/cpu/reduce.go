@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+)
+
+// reduceStep folds axes. Each element of the result is a tile's job of its own:
+// its terms are summed in order, in float64.
+type reduceStep struct {
+	o        graph.Reduce
+	src, dst view
+	kept     block // strides of the axes that stay, of the result and the operand
+	gone     []int // sizes of the folded axes
+	strides  []int
+	count    int
+	t        tiling
+	x, y     []float32
+	fn       func(w, t int)
+}
+
+func (l *lowering) reduce(n *graph.Node, o graph.Reduce) (step, error) {
+	if o.Fn > graph.ReduceMin {
+		return nil, fmt.Errorf("reduction %v: %w", o.Fn, ErrUnsupported)
+	}
+	in := l.operand(n.In[0])
+	s := &reduceStep{o: o, src: in, count: 1}
+	st := in.strides()
+	var shape, from []int
+	for i, d := range in.shape {
+		folded := slices.ContainsFunc(o.Axes, func(a int) bool { return a == i || a+len(in.shape) == i })
+		if folded {
+			s.gone, s.strides = append(s.gone, d), append(s.strides, st[i])
+			s.count *= d
+			continue
+		}
+		shape, from = append(shape, d), append(from, st[i])
+	}
+	s.dst = l.result(n)
+	s.kept = block{shape: shape, from: from}
+	s.t = newTiling(s.dst.numel(), s.count)
+	s.fn = s.tile
+	return s, nil
+}
+
+func (s *reduceStep) run(e *exec) error {
+	s.x, s.y = e.f32(s.src), e.f32(s.dst)
+	e.pool.Run(s.t.tiles, s.fn)
+	return nil
+}
+
+func (s *reduceStep) tile(_, t int) {
+	first, end := s.t.span(t)
+	for i := first; i < end; i++ {
+		at, r := 0, i
+		for d := len(s.kept.shape) - 1; d >= 0; d-- {
+			at += r % s.kept.shape[d] * s.kept.from[d]
+			r /= s.kept.shape[d]
+		}
+		s.dst.row(s.y, i/s.dst.c)[i%s.dst.c] = s.fold(at)
+	}
+}
+
+func (s *reduceStep) fold(base int) float32 {
+	sum, low, high := 0.0, math.Inf(1), math.Inf(-1)
+	for i := range s.count {
+		at, r := base, i
+		for d := len(s.gone) - 1; d >= 0; d-- {
+			at += r % s.gone[d] * s.strides[d]
+			r /= s.gone[d]
+		}
+		v := float64(s.x[at])
+		sum += v
+		low, high = math.Min(low, v), math.Max(high, v)
+	}
+	switch s.o.Fn {
+	case graph.ReduceMean:
+		return float32(sum / float64(s.count))
+	case graph.ReduceMax:
+		return float32(high)
+	case graph.ReduceMin:
+		return float32(low)
+	}
+	return float32(sum)
+}
+
+// argStep is the index of the largest or smallest element along an axis.
+type argStep struct {
+	min         bool
+	src, dst    view
+	n, stride   int
+	shape, from []int
+	x           []float32
+	y           []int32
+	t           tiling
+	fn          func(w, t int)
+}
+
+func (l *lowering) argReduce(n *graph.Node, o graph.ArgReduce) (step, error) {
+	in := l.operand(n.In[0])
+	axis := o.Axis
+	if axis < 0 {
+		axis += len(in.shape)
+	}
+	st := in.strides()
+	s := &argStep{min: o.Min, src: in, n: in.shape[axis], stride: st[axis]}
+	s.shape = slices.Delete(slices.Clone([]int(in.shape)), axis, axis+1)
+	s.from = slices.Delete(slices.Clone(st), axis, axis+1)
+	s.dst = l.result(n)
+	s.t = newTiling(s.dst.numel(), s.n)
+	s.fn = s.tile
+	return s, nil
+}
+
+func (s *argStep) run(e *exec) error {
+	s.x, s.y = e.f32(s.src), viewAs[int32](e.raw(s.dst))
+	e.pool.Run(s.t.tiles, s.fn)
+	return nil
+}
+
+func (s *argStep) tile(_, t int) {
+	first, end := s.t.span(t)
+	for i := first; i < end; i++ {
+		at, r := 0, i
+		for d := len(s.shape) - 1; d >= 0; d-- {
+			at += r % s.shape[d] * s.from[d]
+			r /= s.shape[d]
+		}
+		best := 0
+		for j := 1; j < s.n; j++ {
+			v, top := s.x[at+j*s.stride], s.x[at+best*s.stride]
+			if !s.min && v > top || s.min && v < top {
+				best = j
+			}
+		}
+		s.y[i] = int32(best)
+	}
+}
+
+// topStep are the K largest elements of each row, by repeated insertion into a
+// sorted list: K is small.
+type topStep struct {
+	k        int
+	index    bool
+	src, dst view
+	at       []int // a list of K positions per worker
+	x        []float32
+	out      []byte
+	fn       func(w, t int)
+}
+
+func (l *lowering) topK(n *graph.Node, o graph.TopK) (step, error) {
+	s := &topStep{k: o.K, index: o.Index, src: l.operand(n.In[0]), at: make([]int, l.b.pool.Threads()*o.K)}
+	s.dst = l.result(n)
+	s.fn = s.row
+	return s, nil
+}
+
+func (s *topStep) run(e *exec) error {
+	s.x, s.out = e.f32(s.src), e.raw(s.dst)
+	e.pool.Run(s.src.rows, s.fn)
+	return nil
+}
+
+func (s *topStep) row(w, r int) {
+	x := s.src.row(s.x, r)
+	best := s.at[w*s.k:][:0:s.k]
+	for i, v := range x {
+		p := len(best)
+		for p > 0 && v > x[best[p-1]] {
+			p--
+		}
+		if p == s.k {
+			continue
+		}
+		if len(best) == s.k {
+			best = best[:s.k-1]
+		}
+		best = slices.Insert(best, p, i)
+	}
+	for i, b := range best {
+		if s.index {
+			viewAs[int32](s.out)[r*s.dst.ld+i] = int32(b)
+		} else {
+			floats(s.out)[r*s.dst.ld+i] = x[b]
+		}
+	}
+}

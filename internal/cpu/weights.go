@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cpu
+
+import (
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// weightKey identifies a packed weight: the bytes it came from and the way they
+// were arranged. Two views of one tensor (a convolution kernel and the matrix of
+// the same numbers) share their bytes, but not their key.
+type weightKey struct {
+	data    *byte
+	size    int
+	src     tensor.DType
+	n, k    int
+	as      tensor.DType
+	arrange [5]int // offset and strides of the source
+}
+
+// weight is one entry of the cache.
+type weight struct {
+	key    weightKey
+	packed *gemm.Packed
+	mem    *region
+	source []byte // keeps memory of the Go heap alive, so that its address stays its name
+	sum    uint64
+	users  int
+	ready  chan struct{} // closed when packing has ended
+	err    error
+}
+
+// weightCache holds the packed weights of a backend. Weights that no program
+// uses stay until Trim: pictures of another size come with the same weights.
+type weightCache struct {
+	mu   sync.Mutex
+	all  map[weightKey]*weight
+	seed maphash.Seed
+	// packed counts the packings, for tests.
+	packed int
+}
+
+// get returns the packed form of a parameter, packing it at the first call.
+func (c *weightCache) get(pool *par.Pool, p graph.Param, s gemm.Source, n, k int, as tensor.DType, offset int) (*weight, error) {
+	key := weightKey{data: unsafe.SliceData(p.Data), size: len(p.Data), src: p.DType, n: n, k: k, as: as,
+		arrange: [5]int{offset, s.StrideN, s.StrideC, s.Taps, s.StrideTap}}
+	c.mu.Lock()
+	if c.all == nil {
+		c.all, c.seed = map[weightKey]*weight{}, maphash.MakeSeed()
+	}
+	sum := c.sample(p.Data)
+	w := c.all[key]
+	if w != nil && w.sum != sum && w.users == 0 {
+		// Another file was mapped where an unmapped one had been.
+		w.mem.release()
+		w = nil
+	}
+	if w != nil {
+		w.users++
+		c.mu.Unlock()
+		<-w.ready
+		if w.err != nil {
+			c.drop(w)
+			return nil, w.err
+		}
+		return w, nil
+	}
+	w = &weight{key: key, source: p.Data, sum: sum, users: 1, ready: make(chan struct{})}
+	c.all[key] = w
+	c.packed++
+	c.mu.Unlock()
+	w.err = w.pack(pool, s)
+	close(w.ready)
+	if w.err != nil {
+		c.drop(w)
+		return nil, fmt.Errorf("weight %q: %w", p.Name, w.err)
+	}
+	if p.Release != nil {
+		p.Release()
+	}
+	return w, nil
+}
+
+// sample hashes a few hundred bytes spread over the data.
+func (c *weightCache) sample(data []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	const piece, pieces = 64, 8
+	step := max(piece, len(data)/pieces)
+	for i := 0; i < len(data); i += step {
+		_, _ = h.Write(data[i:min(i+piece, len(data))])
+	}
+	return h.Sum64()
+}
+
+func (w *weight) pack(pool *par.Pool, s gemm.Source) error {
+	size, err := gemm.PackedSize(w.key.as, w.key.n, w.key.k)
+	if err != nil {
+		return err
+	}
+	if w.mem, err = newRegion(size); err != nil {
+		return err
+	}
+	if w.packed, err = gemm.NewPacked(w.key.as, w.key.n, w.key.k, 1, w.mem.b); err != nil {
+		return err
+	}
+	return w.packed.Pack(pool, s)
+}
+
+// drop ends one use. A weight that could not be packed is forgotten.
+func (c *weightCache) drop(w *weight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.users--
+	if w.users == 0 && w.err != nil && c.all[w.key] == w {
+		delete(c.all, w.key)
+		w.mem.release()
+	}
+}
+
+// trim frees the weights that no program uses.
+func (c *weightCache) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, w := range c.all {
+		if w.users == 0 {
+			w.mem.release()
+			delete(c.all, k)
+		}
+	}
+}
+
+func (c *weightCache) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, w := range c.all {
+		w.mem.release()
+		delete(c.all, k)
+	}
+}
+
+// stored is the type a weight is kept in. float16 weights stay float16: the
+// kernels widen them for free (spec/cpu.md 2), and nothing is lost.
+func (o lowerOptions) stored(src tensor.DType, k int) tensor.DType {
+	switch {
+	case o.bf16 && k%2 == 0:
+		return tensor.BF16
+	case o.f16 || src == tensor.F16:
+		return tensor.F16
+	}
+	return tensor.F32
+}
