@@ -42,8 +42,13 @@ class Quad:
         return np.append(normal, normal @ self.corner)
 
 
-def box(centre: tuple[float, float, float], size: tuple[float, float, float], yaw: float, texture: int,
-        tint: tuple[float, float, float]) -> list[Quad]:  # fmt: skip
+def box(
+    centre: tuple[float, float, float],
+    size: tuple[float, float, float],
+    yaw: float,
+    texture: int,
+    tint: tuple[float, float, float],
+) -> list[Quad]:
     """The five visible faces of a box standing upright (y points down)."""
     c, s = np.cos(yaw), np.sin(yaw)
     x, y, z = (np.array(a) * w for a, w in zip(([c, 0, s], [0, 1.0, 0], [-s, 0, c]), size))
@@ -54,6 +59,7 @@ def box(centre: tuple[float, float, float], size: tuple[float, float, float], ya
 
 def scene() -> list[Quad]:
     """A room 5 m wide, 3 m high and 6 m deep, with boxes and a poster on the back wall."""
+
     def quad(corner, u, v, texture, tint):  # type: ignore[no-untyped-def]
         return [Quad(np.array(corner, float), np.array(u, float), np.array(v, float), texture, tint)]
 
@@ -105,6 +111,7 @@ def hits(quads: list[Quad], origin: F64, rays: F64) -> tuple[F64, npt.NDArray[np
 
 def noise(a: F64, b: F64, seed: int) -> F64:
     """Value noise: a hash at whole coordinates, smoothly interpolated."""
+
     def value(i: F64, j: F64) -> F64:
         h = (i.astype(np.int64) * 374761393 + j.astype(np.int64) * 668265263 + seed * 974711) & 0xFFFFFFFF
         h = ((h ^ (h >> 13)) * 1274126177) & 0xFFFFFFFF
@@ -125,10 +132,14 @@ def colour(q: Quad, a: F64, b: F64, poster: F64) -> F64:
         y = np.clip(b / np.linalg.norm(q.v) * poster.shape[0], 0, poster.shape[0] - 1).astype(int)
         return poster[y, x]
     seed = q.texture
-    grain = sum(noise(a * f, b * f, seed + k) * w for k, (f, w) in enumerate(((3, 0.4), (9, 0.35), (27, 0.25))))
+    grain = sum(
+        noise(a * f, b * f, seed + k) * w for k, (f, w) in enumerate(((3, 0.4), (9, 0.35), (27, 0.25)))
+    )
     shade = 0.55 + 0.75 * np.asarray(grain)
     if seed == 1:  # floor boards
-        shade *= np.where(np.mod(a, 0.35) < 0.012, 0.45, 0.8 + 0.4 * noise(np.floor(a / 0.35), np.zeros_like(b), 7))
+        shade *= np.where(
+            np.mod(a, 0.35) < 0.012, 0.45, 0.8 + 0.4 * noise(np.floor(a / 0.35), np.zeros_like(b), 7)
+        )
     elif seed >= 10 and seed % 10 == 0:  # labelled front: bands
         shade *= np.where(np.mod(b * 5.5 + noise(a * 4, b * 4, seed), 1.0) < 0.3, 0.6, 1.1)
     elif seed in (3, 4, 5):  # wallpaper with dots
@@ -168,18 +179,26 @@ def pixel_rays(dx: float = 0.0, dy: float = 0.0) -> F64:
     """Rays (z = 1) through the pixel centres, moved by (dx, dy) pixels."""
     y, x = np.mgrid[0:HEIGHT, 0:WIDTH].astype(float)
     k = intrinsics()
-    return np.stack([(x + dx - k[0, 2]) / FOCAL, (y + dy - k[1, 2]) / FOCAL, np.ones_like(x)], -1).reshape(-1, 3)
+    return np.stack([(x + dx - k[0, 2]) / FOCAL, (y + dy - k[1, 2]) / FOCAL, np.ones_like(x)], -1).reshape(
+        -1, 3
+    )
 
 
 def truth() -> dict[str, npt.NDArray[np.generic]]:
     """Surface numbers of both pictures, plane equations (n, d) in camera 1's frame, cameras."""
     quads, (rotation, origin) = scene(), camera_2()
-    ids = [hits(quads, o, pixel_rays() @ r.T)[1].reshape(HEIGHT, WIDTH).astype(np.uint8)
-           for r, o in ((np.eye(3), np.zeros(3)), (rotation, origin))]  # fmt: skip
+    ids = [
+        hits(quads, o, pixel_rays() @ r.T)[1].reshape(HEIGHT, WIDTH).astype(np.uint8)
+        for r, o in ((np.eye(3), np.zeros(3)), (rotation, origin))
+    ]
     return {
-        "surface_1": ids[0], "surface_2": ids[1], "planes": np.stack([q.plane() for q in quads]),
-        "intrinsics": intrinsics(), "rotation": rotation, "translation": origin,
-    }  # fmt: skip
+        "surface_1": ids[0],
+        "surface_2": ids[1],
+        "planes": np.stack([q.plane() for q in quads]),
+        "intrinsics": intrinsics(),
+        "rotation": rotation,
+        "translation": origin,
+    }
 
 
 def main(directory: Path) -> None:

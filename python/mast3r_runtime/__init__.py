@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two pictures in, points, confidences, descriptors and matches out.
+
+    import mast3r_runtime as m3r
+
+    with m3r.Engine("auto") as engine:
+        engine.load()                                  # the small model in the wheel
+        result = engine.infer_gpu("left.jpg", "right.jpg")
+        matches = engine.match(result)
+    print(result.pts3d_1.numpy().shape, len(matches))
+
+Importing this package loads no native code; the first engine does.
+"""
+
+from __future__ import annotations
+
+from . import errors
+from ._engine import Engine
+from ._tensor import GPUTensor
+from ._version import __version__
+from .config import (
+    BackendType,
+    MASt3RRuntimeConfig,
+    MatchingConfig,
+    ModelConfig,
+    ModelVariant,
+    Precision,
+    RuntimeConfig,
+)
+from .errors import Mast3rError
+from .images import read_image
+from .results import (
+    GPUInferenceResult,
+    InferenceResult,
+    MatchResult,
+    SymmetricResult,
+    Transform,
+    ViewResult,
+)
+from .runtime import (
+    Runtime,
+    get_available_backends,
+    get_backend_info,
+    get_best_backend,
+    get_runtime,
+)
+
+__all__ = [
+    "BackendType",
+    "Engine",
+    "GPUInferenceResult",
+    "GPUTensor",
+    "InferenceResult",
+    "MASt3RRuntimeConfig",
+    "Mast3rError",
+    "MatchResult",
+    "MatchingConfig",
+    "ModelConfig",
+    "ModelVariant",
+    "Precision",
+    "Runtime",
+    "RuntimeConfig",
+    "SymmetricResult",
+    "Transform",
+    "ViewResult",
+    "__version__",
+    "errors",
+    "get_available_backends",
+    "get_backend_info",
+    "get_best_backend",
+    "get_runtime",
+    "read_image",
+]
+
+import logging as _logging
+
+_logging.getLogger("mast3r_runtime").addHandler(_logging.NullHandler())

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts about a backend's device, for the module functions of the engine modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _native
+from ._engine import backend_wanted, create, info_of
+
+__all__ = ["Context"]
+
+
+class Context:
+    """Answers from an engine without a model, opened for the question and closed after it."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+
+    def _info(self) -> dict[str, Any]:
+        handle = create(backend_wanted(self._backend))
+        try:
+            return info_of(handle)
+        finally:
+            _native.release("mast3r_engine_close", handle)
+
+    def get_name(self) -> str:
+        """The backend that an engine would run on: ``metal`` or ``cpu``."""
+        return str(self._info()["backend"])
+
+    def get_device_name(self) -> str:
+        """The device, as its maker names it."""
+        return str(self._info()["device"])
+
+    def get_recommended_working_set_size(self) -> int:
+        """Bytes that the device can hold without slowing down."""
+        return int(self._info()["working_set"])
+
+    def get_max_buffer_length(self) -> int:
+        """Bytes of the largest single buffer."""
+        return int(self._info()["max_buffer"])
+
+    def get_context_info(self) -> dict[str, Any]:
+        """All of the above in one dictionary."""
+        info = self._info()
+        return {
+            "device_name": info["device"],
+            "recommended_working_set_size": info["working_set"],
+            "max_buffer_length": info["max_buffer"],
+            "buffer_pool_count": info["pool_buffers"],
+            "buffer_pool_bytes": info["pool_bytes"],
+            "backend": info["backend"],
+            "unified_memory": bool(info["unified_memory"]),
+            "os_version": info["os"],
+            "threads": info["threads"],
+            "fallback_reason": info["fallback_reason"],
+        }

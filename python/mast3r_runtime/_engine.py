@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine: one class over the C interface, whatever the backend."""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+import logging
+import os
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _models, _native
+from ._tensor import Array, GPUTensor
+from .errors import ClosedError, Mast3rError, ShapeError
+from .images import U8, ImageLike, read_image
+from .results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
+
+__all__ = ["Engine", "create", "info_of"]
+
+_log = logging.getLogger("mast3r_runtime")
+
+DescLike = Union[npt.ArrayLike, GPUTensor]
+PairResult = Union[GPUInferenceResult, InferenceResult]
+
+_said: set[str] = set()  # reasons for a fallback that were logged: once per process
+
+
+def create(
+    backend: str, variant: str = "auto", resolution: int = 0, precision: str = "auto", threads: int = 0
+) -> int:
+    """Create a native engine and return its handle."""
+    config = _native.struct(
+        _native.Config,
+        resolution=resolution,
+        threads=threads,
+        variant=variant.encode(),
+        precision=precision.encode(),
+        backend=backend.encode(),
+    )
+    handle = _native.Handle()
+    _native.call("mast3r_engine_create", C.byref(config), C.byref(handle))
+    return int(handle.value)
+
+
+def info_of(handle: int) -> dict[str, Any]:
+    """Everything the library says about an engine, texts decoded."""
+    info = _native.struct(_native.Info)
+    _native.call("mast3r_engine_info", handle, C.byref(info))
+    skip = {"size", "reserved"}
+    values = {name: getattr(info, name) for name, *_ in info._fields_ if name not in skip}
+    return {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in values.items()}
+
+
+def backend_wanted(preferred: str) -> str:
+    """Apply MAST3R_BACKEND to "auto": ``metal`` insists, ``cpu`` forces."""
+    wanted = os.environ.get("MAST3R_BACKEND", "").strip().lower()
+    if preferred != "auto" or wanted in ("", "auto"):
+        return preferred
+    if wanted in ("metal", "cpu"):
+        return wanted
+    raise ValueError(f"MAST3R_BACKEND={wanted!r}, want auto, metal or cpu")
+
+
+class Engine:
+    """A two-view engine. Use :class:`MPSEngine` or :class:`CPUEngine`.
+
+    Calls may come from several threads. An engine pickles as its configuration and the
+    path of its model, never as memory.
+    """
+
+    _backend: ClassVar[str] = "auto"
+
+    def __init__(
+        self,
+        variant: str = "mast3r_vit_large",
+        resolution: int = 512,
+        precision: str = "fp16",
+        num_threads: int = 4,
+    ) -> None:
+        self._config = (variant, int(resolution), precision, int(num_threads))
+        self._path: str | None = None
+        self._closed = False
+        backend = backend_wanted(self._backend)
+        self._handle = create(backend, variant, int(resolution), precision, int(num_threads))
+        # Not __del__: a finalizer also runs at exit, in order, and cannot revive the object.
+        self._finalizer = weakref.finalize(self, _native.release, "mast3r_engine_close", self._handle)
+        _native.forward_log()
+        reason = info_of(self._handle)["fallback_reason"]
+        if reason and reason not in _said:
+            _said.add(reason)
+            _log.info("running on the CPU: %s", reason)
+
+    # ---- life ------------------------------------------------------------
+
+    def load(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Load a model: a safetensors file, or a directory that holds one.
+
+        Without a path: the model in the wheel for ``auto`` and ``mast3r_tiny``, otherwise the
+        variant's files in the cache. May be called again; the new model replaces the old one.
+        """
+        where = _models.find(self._config[0]) if path is None else Path(path)
+        _models.check(where)
+        with _native.Job("mast3r_submit_load", self._live(), os.fsencode(where)) as job:
+            job.wait()
+        self._path = os.fspath(where)
+
+    def is_ready(self) -> bool:
+        """Whether a model is loaded and the engine is open."""
+        return not self._closed and bool(info_of(self._live())["ready"])
+
+    def name(self) -> str:
+        """Model and backend, as in ``mast3r_tiny on cpu (avx512)``."""
+        return str(info_of(self._live())["name"])
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the device and the loaded model, with the file's metadata."""
+        values = info_of(self._live())
+        text = _native.text_of(lambda *out: _native.call("mast3r_engine_metadata", self._live(), *out))
+        return {**values, "metadata": json.loads(text)}
+
+    def warmup(self, num_iterations: int = 3) -> None:
+        """Run the network that many times on a blank pair, so that the next call is fast."""
+        with _native.Job("mast3r_submit_warmup", self._live(), int(num_iterations)) as job:
+            job.wait()
+
+    def close(self) -> None:
+        """Free the engine's memory. Results taken before stay valid. May be called twice."""
+        self._closed = True
+        if self._finalizer.detach() is not None:
+            _native.call("mast3r_engine_close", self._handle)
+
+    def _live(self) -> int:
+        _native.check_fork()
+        if self._closed:
+            raise ClosedError("engine: closed")
+        return self._handle
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self._config, self._path))
+
+    def __repr__(self) -> str:
+        variant, resolution, precision, threads = self._config
+        state = ", closed" if self._closed else ""
+        return (
+            f"{type(self).__name__}({variant!r}, resolution={resolution}, "
+            f"precision={precision!r}, num_threads={threads}{state})"
+        )
+
+    # ---- inference -------------------------------------------------------
+
+    def infer_gpu(
+        self, img1: ImageLike, img2: ImageLike, preprocess: bool = True, square_ok: bool = True
+    ) -> GPUInferenceResult:
+        """Run a pair. Pictures of any size each; see :mod:`mast3r_runtime.images`.
+
+        ``preprocess=False`` takes pictures that are at network size already (sides multiples
+        of the patch; the two may differ) as they are. ``square_ok=False`` cuts square pictures
+        to 4:3, as the reference does.
+        """
+        result = self._run("mast3r_submit_infer", [img1, img2], preprocess, square_ok)[0]
+        return GPUInferenceResult._take(result)
+
+    def infer_symmetric(
+        self, img1: ImageLike, img2: ImageLike, preprocess: bool = True, square_ok: bool = True
+    ) -> SymmetricResult:
+        """Encode each picture once, decode the pair both ways."""
+        result = self._run("mast3r_submit_symmetric", [img1, img2], preprocess, square_ok)[0]
+        return SymmetricResult._take(result)
+
+    def infer_batch_pipelined(
+        self, images: Sequence[ImageLike], preprocess: bool = True, square_ok: bool = True
+    ) -> list[GPUInferenceResult]:
+        """Run the pairs (i, i+1) of a sequence; every picture is encoded once."""
+        if len(images) < 2:
+            raise ShapeError(f"infer_batch_pipelined: {len(images)} images, want at least 2")
+        results = self._run("mast3r_submit_sequence", images, preprocess, square_ok)
+        return [GPUInferenceResult._take(result) for result in results]
+
+    def _run(
+        self, submit: str, images: Sequence[ImageLike], preprocess: bool, square_ok: bool
+    ) -> list[_native.Result]:
+        engine = self._live()
+        pictures: list[U8] = [read_image(image) for image in images]
+        structs = (_native.Image * len(pictures))(*map(_image_struct, pictures))
+        options = _native.struct(
+            _native.InferOptions, raw=int(not preprocess), rectangle_43=int(not square_ok)
+        )
+        if submit == "mast3r_submit_sequence":
+            arguments: tuple[Any, ...] = (structs, len(pictures))
+        else:
+            arguments = (C.byref(structs[0]), C.byref(structs[1]))
+        keep = (pictures, structs, options)
+        with _native.Job(submit, engine, *arguments, C.byref(options), keep=keep) as job:
+            job.wait()
+            name = "mast3r_job_take_result"
+            return [job.take(_native.Result, name, i) for i in range(job.results())]
+
+    # ---- matching --------------------------------------------------------
+
+    def match(
+        self,
+        desc_1: DescLike | PairResult,
+        desc_2: DescLike | None = None,
+        top_k: int | None = 512,
+        reciprocal: bool = True,
+        confidence_threshold: float = 0.5,
+        *,
+        conf_1: DescLike | None = None,
+        conf_2: DescLike | None = None,
+        pts3d_1: DescLike | None = None,
+        pts3d_2: DescLike | None = None,
+        mask_1: npt.ArrayLike | None = None,
+        mask_2: npt.ArrayLike | None = None,
+        subsample: int = 1,
+        border: int = 0,
+    ) -> MatchResult:
+        """Match two descriptor maps ``[H, W, D]`` or ``[1, H, W, D]``, or a whole result.
+
+        The maps may differ in size. ``top_k`` None or 0 means all. Masks keep matches inside
+        them; ``border`` leaves out matches that near to a side; ``subsample`` starts from
+        every so many pixels instead of every one.
+        """
+        transforms: tuple[Transform | None, Transform | None] = (None, None)
+        if isinstance(desc_1, (GPUInferenceResult, InferenceResult)):
+            if desc_2 is not None:
+                raise ShapeError("match: a whole result and a second map; pass one or the other")
+            result = desc_1
+            transforms = (result.transform_1, result.transform_2)
+            desc_1, desc_2 = result.desc_1, result.desc_2
+            conf_1, conf_2 = result.desc_conf_1, result.desc_conf_2
+            pts3d_1, pts3d_2 = result.pts3d_1, result.pts3d_2
+        if desc_2 is None:
+            raise ShapeError("match: one descriptor map, want two, or a whole result")
+        map1, keep1 = _map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
+        map2, keep2 = _map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
+        options = _native.struct(
+            _native.MatchOptions,
+            top_k=_count("top_k", top_k or 0),
+            reciprocal=int(bool(reciprocal)),
+            subsample=_count("subsample", subsample),
+            border=_count("border", border),
+            min_confidence=float(confidence_threshold),
+        )
+        arguments = (C.byref(map1), C.byref(map2), C.byref(options))
+        keep = (keep1, keep2, map1, map2, options)
+        with _native.Job("mast3r_submit_match", self._live(), *arguments, keep=keep) as job:
+            job.wait()
+            matches = job.take(_native.Matches, "mast3r_job_take_matches")
+            return MatchResult._take(matches, transforms)
+
+
+def _rebuild(kind: type[Engine], config: tuple[str, int, str, int], path: str | None) -> Engine:
+    engine = kind(*config)
+    if path is not None:
+        engine.load(path)
+    return engine
+
+
+def _count(name: str, value: int) -> int:
+    if not 0 <= value < 2**31:
+        raise ValueError(f"match: {name}={value}, want 0 to 2^31 - 1")
+    return int(value)
+
+
+def _image_struct(picture: U8) -> _native.Image:
+    height, width, _ = picture.shape
+    return _native.struct(
+        _native.Image, height=height, width=width, stride=3 * width, pixels=picture.ctypes.data
+    )
+
+
+def _map_struct(
+    which: str,
+    desc: DescLike,
+    weight: DescLike | None,
+    points: DescLike | None,
+    mask: npt.ArrayLike | None,
+) -> tuple[_native.Map, list[Array]]:
+    """Return the C struct of one map and the arrays whose memory it points at."""
+    descriptors = _floats(f"desc_{which}", desc)
+    if descriptors.ndim == 4 and descriptors.shape[0] == 1:
+        descriptors = descriptors[0]
+    if descriptors.ndim != 3:
+        raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
+    height, width, dim = descriptors.shape
+    keep: list[Array] = [descriptors]
+    pointers: dict[str, int | None] = {}
+    for field, name, value, shape in (
+        ("weight", f"conf_{which}", weight, (height, width)),
+        ("points", f"pts3d_{which}", points, (height, width, 3)),
+        ("mask", f"mask_{which}", mask, (height, width)),
+    ):
+        if value is None:
+            continue
+        array: Array
+        if field == "mask":
+            array = np.ascontiguousarray(np.asarray(value).astype(bool).view(np.uint8))
+        else:
+            array = _floats(name, value)
+        if array.shape == (1, *shape):
+            array = array[0]
+        if array.shape != shape:
+            raise ShapeError(f"match: {name} of shape {array.shape}, want {shape}")
+        keep.append(array)
+        pointers[field] = array.ctypes.data
+    out = _native.struct(
+        _native.Map,
+        height=height,
+        width=width,
+        dim=dim,
+        descriptors=descriptors.ctypes.data,
+        **pointers,
+    )
+    return out, keep
+
+
+def _floats(name: str, value: DescLike) -> Array:
+    array = value.numpy() if isinstance(value, GPUTensor) else np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ShapeError(f"match: {name} of element type {array.dtype}, want float32")
+    return np.ascontiguousarray(array, np.float32)
+
+
+def available(backend: str) -> str:
+    """Return "" when the backend can run here, else the reason why not."""
+    try:
+        _native.release("mast3r_engine_close", create(backend))
+    except Mast3rError as error:
+        return str(error) or type(error).__name__
+    return ""

@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shared library through ctypes: structs, calls, errors, jobs.
+
+Nothing is loaded at import. ``library()`` loads once, on the first call that needs the
+engine, and never unloads: a Go runtime cannot be unloaded. ``ctypes.CDLL`` releases the
+GIL around every call. The declarations mirror ``capi/mast3r.h``; each struct carries its
+size, which the library checks, and a test compares the sizes with the C compiler's.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from . import errors
+
+__all__ = ["Job", "call", "check_fork", "library", "library_path", "struct"]
+
+ABI_VERSION = 1
+OK, PENDING = 0, 1
+_WAIT_MS = 50  # Python handles signals (Ctrl-C) between two waits
+
+_log = logging.getLogger("mast3r_runtime")
+
+Handle = C.c_uint64
+_MAX_DIMS = 8
+
+
+class _Sized(C.Structure):
+    """A struct whose first field is its own size."""
+
+
+class Stats(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_uint32),
+        ("engines", C.c_uint64),
+        ("jobs", C.c_uint64),
+        ("tensors", C.c_uint64),
+    ]
+
+
+class LogRecord(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("level", C.c_int32),
+        ("unix_nanoseconds", C.c_int64),
+        ("text", C.c_char * 512),
+    ]
+
+
+class Config(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("resolution", C.c_int32),
+        ("threads", C.c_int32),
+        ("reserved", C.c_int32),
+        ("variant", C.c_char_p),
+        ("precision", C.c_char_p),
+        ("backend", C.c_char_p),
+    ]
+
+
+class Info(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("ready", C.c_int32),
+        ("name", C.c_char * 128),
+        ("backend", C.c_char * 32),
+        ("device", C.c_char * 128),
+        ("isa", C.c_char * 32),
+        ("os", C.c_char * 64),
+        ("fallback_reason", C.c_char * 256),
+        ("threads", C.c_int32),
+        ("unified_memory", C.c_int32),
+        ("working_set", C.c_uint64),
+        ("max_buffer", C.c_uint64),
+        ("pool_buffers", C.c_uint64),
+        ("pool_bytes", C.c_uint64),
+        ("variant", C.c_char * 64),
+        ("precision", C.c_char * 16),
+        ("patch", C.c_int32),
+        ("enc_dim", C.c_int32),
+        ("enc_depth", C.c_int32),
+        ("enc_heads", C.c_int32),
+        ("dec_dim", C.c_int32),
+        ("dec_depth", C.c_int32),
+        ("dec_heads", C.c_int32),
+        ("desc_dim", C.c_int32),
+        ("resolution", C.c_int32),
+        ("reserved", C.c_int32),
+        ("parameters", C.c_int64),
+    ]
+
+
+class Image(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("height", C.c_int32),
+        ("width", C.c_int32),
+        ("stride", C.c_int32),
+        ("pixels", C.c_void_p),
+    ]
+
+
+class InferOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("raw", C.c_int32),
+        ("rectangle_43", C.c_int32),
+        ("reserved", C.c_int32),
+    ]
+
+
+class Map(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("height", C.c_int32),
+        ("width", C.c_int32),
+        ("dim", C.c_int32),
+        ("descriptors", C.c_void_p),
+        ("points", C.c_void_p),
+        ("weight", C.c_void_p),
+        ("mask", C.c_void_p),
+    ]
+
+
+class MatchOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("top_k", C.c_int32),
+        ("reciprocal", C.c_int32),
+        ("subsample", C.c_int32),
+        ("border", C.c_int32),
+        ("min_confidence", C.c_float),
+    ]
+
+
+class TransformC(C.Structure):
+    _fields_ = [
+        ("original_height", C.c_int32),
+        ("original_width", C.c_int32),
+        ("resized_height", C.c_int32),
+        ("resized_width", C.c_int32),
+        ("crop_y", C.c_int32),
+        ("crop_x", C.c_int32),
+        ("height", C.c_int32),
+        ("width", C.c_int32),
+    ]
+
+
+class View(C.Structure):
+    _fields_ = [
+        ("points", Handle),
+        ("conf", Handle),
+        ("desc", Handle),
+        ("desc_conf", Handle),
+        ("transform", TransformC),
+    ]
+
+
+class Timing(C.Structure):
+    _fields_ = [
+        ("preprocess_ms", C.c_double),
+        ("encoder_ms", C.c_double),
+        ("decoder_ms", C.c_double),
+        ("heads_ms", C.c_double),
+        ("copy_ms", C.c_double),
+        ("inference_ms", C.c_double),
+        ("total_ms", C.c_double),
+    ]
+
+
+class Result(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("views", C.c_int32),
+        ("view", View * 4),
+        ("timing", Timing),
+    ]
+
+
+class Matches(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("count", C.c_uint64),
+        ("index1", Handle),
+        ("index2", Handle),
+        ("pixel1", Handle),
+        ("pixel2", Handle),
+        ("points1", Handle),
+        ("points2", Handle),
+        ("confidence", Handle),
+        ("match_ms", C.c_double),
+    ]
+
+
+class TensorDesc(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("dtype", C.c_int32),
+        ("ndim", C.c_int32),
+        ("valid", C.c_int32),
+        ("shape", C.c_int64 * _MAX_DIMS),
+        ("numel", C.c_uint64),
+        ("nbytes", C.c_uint64),
+    ]
+
+
+_SizedT = TypeVar("_SizedT", bound=_Sized)
+
+
+def struct(kind: type[_SizedT], **fields: Any) -> _SizedT:
+    """Return a struct with its size filled in."""
+    return kind(size=C.sizeof(kind), **fields)
+
+
+_P = C.POINTER
+_H = _P(Handle)
+_SIGNATURES: dict[str, list[Any]] = {
+    "mast3r_live": [_P(Stats)],
+    "mast3r_log_level": [C.c_int32],
+    "mast3r_log_next": [_P(LogRecord)],
+    "mast3r_engine_create": [_P(Config), _H],
+    "mast3r_engine_info": [Handle, _P(Info)],
+    "mast3r_engine_metadata": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_engine_close": [Handle],
+    "mast3r_submit_load": [Handle, C.c_char_p, _H],
+    "mast3r_submit_warmup": [Handle, C.c_int32, _H],
+    "mast3r_submit_infer": [Handle, _P(Image), _P(Image), _P(InferOptions), _H],
+    "mast3r_submit_sequence": [Handle, _P(Image), C.c_size_t, _P(InferOptions), _H],
+    "mast3r_submit_symmetric": [Handle, _P(Image), _P(Image), _P(InferOptions), _H],
+    "mast3r_submit_match": [Handle, _P(Map), _P(Map), _P(MatchOptions), _H],
+    "mast3r_job_wait": [Handle, C.c_int32],
+    "mast3r_job_cancel": [Handle],
+    "mast3r_job_free": [Handle],
+    "mast3r_job_results": [Handle, _P(C.c_size_t)],
+    "mast3r_job_take_result": [Handle, C.c_size_t, _P(Result)],
+    "mast3r_job_take_matches": [Handle, _P(Matches)],
+    "mast3r_tensor_describe": [Handle, _P(TensorDesc)],
+    "mast3r_tensor_data": [Handle, _P(C.c_void_p)],
+    "mast3r_tensor_copy": [Handle, C.c_void_p, C.c_size_t],
+    "mast3r_tensor_release": [Handle],
+}
+
+# Status codes of mast3r.h and their exceptions.
+_ERRORS: dict[int, type[errors.Mast3rError]] = {
+    2: errors.ArgumentError,
+    3: errors.LibraryError,
+    4: errors.ClosedError,
+    5: errors.ClosedError,
+    6: errors.NotLoadedError,
+    7: errors.CancelledError,
+    8: errors.WeightsError,
+    9: errors.ImageError,
+    10: errors.ShapeError,
+    11: errors.DeviceError,
+    12: errors.ModelNotFoundError,
+    13: errors.ForkError,
+    14: errors.InternalError,
+}
+
+_lock = threading.Lock()
+_library: C.CDLL | None = None
+_forked = False
+
+
+def _after_fork_in_child() -> None:
+    global _forked, _lock
+    _lock = threading.Lock()  # another thread of the parent may have held the old one
+    if _library is not None:
+        _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def check_fork() -> None:
+    """Raise ForkError in a process that was forked after the library was loaded."""
+    if _forked:
+        raise errors.ForkError(
+            "mast3r_runtime was used before this process was forked, and the Go runtime inside "
+            'does not survive fork(); use multiprocessing.get_context("spawn"), or make the '
+            "first call in the child only"
+        )
+
+
+def library_path() -> Path:
+    """Where the shared library lies: beside this file, or at MAST3R_LIBRARY."""
+    override = os.environ.get("MAST3R_LIBRARY")
+    if override:
+        return Path(override)
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    return Path(__file__).with_name(f"libmast3r_runtime.{suffix}")
+
+
+def library() -> C.CDLL:
+    """Return the loaded library."""
+    global _library
+    check_fork()
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _load()
+    return _library
+
+
+def _load() -> C.CDLL:
+    path = library_path()
+    try:
+        lib = C.CDLL(str(path))
+    except OSError as error:
+        raise errors.LibraryError(
+            f"native library {path}: {error}; install a wheel for this platform, or build it "
+            "with Go: pip install ."
+        ) from error
+    try:
+        lib.mast3r_abi_version.restype = C.c_uint32
+        got = lib.mast3r_abi_version()
+        if got != ABI_VERSION:
+            raise errors.LibraryError(
+                f"native library {path}: interface version {got}, want {ABI_VERSION}; reinstall"
+            )
+        for name in ("mast3r_last_error", "mast3r_version"):
+            getattr(lib, name).argtypes = []
+            getattr(lib, name).restype = C.c_char_p
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(lib, name)
+            function.argtypes = arguments
+            function.restype = C.c_int32
+    except AttributeError as error:
+        raise errors.LibraryError(f"native library {path}: {error}; reinstall") from error
+    level = _log.getEffectiveLevel()
+    # slog counts in steps of 4 from debug = -4; Python in steps of 10 from debug = 10
+    lib.mast3r_log_level((level - 20) * 4 // 10)
+    return lib
+
+
+def call(name: str, *arguments: Any) -> int:
+    """Call ``name``; return OK or PENDING, raise the error that belongs to any other status."""
+    lib = library()
+    status = int(getattr(lib, name)(*arguments))
+    if status in (OK, PENDING):
+        return status
+    text = (lib.mast3r_last_error() or b"").decode("utf-8", "replace")
+    raise _ERRORS.get(status, errors.InternalError)(text or f"{name}: status {status}")
+
+
+def release(name: str, handle: int) -> None:
+    """Give a handle back; for finalizers, which must stay silent and harmless after a fork."""
+    if _library is not None and not _forked:
+        getattr(_library, name)(handle)
+
+
+def forward_log() -> None:
+    """Hand the library's log records to ``logging.getLogger("mast3r_runtime")``."""
+    record = struct(LogRecord)
+    while call("mast3r_log_next", C.byref(record)) == OK:
+        level = 20 + record.level * 10 // 4
+        _log.log(level, "%s", record.text.decode("utf-8", "replace"))
+
+
+class Job:
+    """Submitted work. ``keep`` holds what the library reads while the job runs."""
+
+    def __init__(self, submit: str, *arguments: Any, keep: object = None) -> None:
+        self._handle = Handle()
+        self._keep = keep
+        call(submit, *arguments, C.byref(self._handle))
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        # Frees the job, and with it whatever was not taken; waits for a cancelled one, so
+        # that the memory in keep is no longer read when this returns.
+        if not _forked:
+            call("mast3r_job_free", self._handle)
+            forward_log()
+        self._keep = None
+
+    def wait(self) -> None:
+        """Wait for the end; KeyboardInterrupt and other signals get through within 50 ms."""
+        try:
+            while call("mast3r_job_wait", self._handle, _WAIT_MS) == PENDING:
+                pass
+        except BaseException:
+            if not _forked:
+                call("mast3r_job_cancel", self._handle)
+            raise
+
+    def take(self, kind: type[_SizedT], name: str, *arguments: Any) -> _SizedT:
+        """Take a result struct, with the tensors whose handles it holds."""
+        out = struct(kind)
+        call(name, self._handle, *arguments, C.byref(out))
+        return out
+
+    def results(self) -> int:
+        """How many results the finished job holds."""
+        count = C.c_size_t()
+        call("mast3r_job_results", self._handle, C.byref(count))
+        return int(count.value)
+
+
+def text_of(read: Callable[[Any, int, Any], int]) -> str:
+    """Read a text of unknown length through a (buffer, capacity, needed) call."""
+    needed = C.c_size_t()
+    read(None, 0, C.byref(needed))
+    buffer = C.create_string_buffer(needed.value)
+    read(buffer, needed.value, C.byref(needed))
+    return buffer.value.decode("utf-8", "replace")

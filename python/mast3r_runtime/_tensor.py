@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors that live in the library's memory until somebody looks at them."""
+
+from __future__ import annotations
+
+import ctypes as C
+import threading
+import weakref
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+from .errors import ShapeError
+
+__all__ = ["Array", "GPUTensor"]
+
+Array = npt.NDArray[Any]
+
+DType = np.dtype[Any]
+
+_DTYPES: dict[int, DType] = {1: np.dtype(np.float32), 2: np.dtype(np.int64)}
+
+
+class _Memory:
+    """Owns one tensor handle and shows its host memory to numpy without a copy.
+
+    numpy keeps this object as the base of every view, so the memory is given back when the
+    last array over it is gone, whatever became of the engine, the result and the tensor.
+    """
+
+    __slots__ = ("__array_interface__", "__weakref__", "handle")
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.__array_interface__: dict[str, Any] = {}
+        weakref.finalize(self, _native.release, "mast3r_tensor_release", handle)
+
+    def array(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        pointer = C.c_void_p()
+        _native.call("mast3r_tensor_data", self.handle, C.byref(pointer))
+        if not pointer.value:  # no elements, no memory
+            return np.empty(shape, dtype)
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": dtype.str,
+            "data": (pointer.value, False),
+        }
+        return np.asarray(self)
+
+
+class GPUTensor:
+    """A tensor of a result.
+
+    ``numpy()`` brings it to the host on the first call and returns the same array from then
+    on; where the backend computes in host memory, nothing is copied at all. A tensor owns its
+    memory: later calls and ``close()`` of the engine do not change it.
+    """
+
+    __slots__ = ("_array", "_dtype", "_lock", "_memory", "_shape")
+
+    def __init__(self, handle: int) -> None:
+        self._memory: _Memory | None = _Memory(handle)
+        desc = _native.struct(_native.TensorDesc)
+        _native.call("mast3r_tensor_describe", handle, C.byref(desc))
+        self._shape: tuple[int, ...] = tuple(desc.shape[: desc.ndim])
+        self._dtype = _DTYPES[desc.dtype]
+        self._array: Array | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_numpy(cls, array: Array) -> GPUTensor:
+        """Return a tensor over a host array, as unpickling does."""
+        tensor = cls.__new__(cls)
+        tensor._memory = None
+        tensor._shape = array.shape
+        tensor._dtype = array.dtype
+        tensor._array = array
+        tensor._lock = threading.Lock()
+        return tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type, as numpy names it."""
+        return self._dtype
+
+    @property
+    def numel(self) -> int:
+        return int(np.prod(self._shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self._dtype.itemsize
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the memory can still be read."""
+        if self._array is not None:
+            return True
+        assert self._memory is not None
+        desc = _native.struct(_native.TensorDesc)
+        _native.call("mast3r_tensor_describe", self._memory.handle, C.byref(desc))
+        return bool(desc.valid)
+
+    def numpy(self) -> Array:
+        """The values as an array; the same one every time."""
+        if self._array is None:
+            with self._lock:
+                if self._array is None:
+                    assert self._memory is not None
+                    self._array = self._memory.array(self._shape, self._dtype)
+        return self._array
+
+    def copy_to(self, out: Array) -> None:
+        """Write the values into ``out`` (same shape and dtype, C-contiguous, writable)."""
+        if out.shape != self._shape or out.dtype != self._dtype:
+            raise ShapeError(f"copy_to: out is {out.dtype} {out.shape}, want {self._dtype} {self._shape}")
+        if not (out.flags.c_contiguous and out.flags.writeable):
+            raise ShapeError("copy_to: out must be C-contiguous and writable")
+        if self._array is not None:
+            np.copyto(out, self._array)
+            return
+        assert self._memory is not None
+        _native.call("mast3r_tensor_copy", self._memory.handle, out.ctypes.data, out.nbytes)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        array = self.numpy()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"GPUTensor: {array.dtype} as {np.dtype(dtype)} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.numpy().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, Literal[0]]:
+        return (1, 0)  # kDLCPU: the values are handed over on the host
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of a tensor without dimensions")
+        return self._shape[0]
+
+    def __repr__(self) -> str:
+        return f"GPUTensor(shape={self._shape}, dtype={self._dtype})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (GPUTensor.from_numpy, (self.numpy(),))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CPU engine: the same class and functions as :mod:`._mps` on the CPU backend."""
+
+from __future__ import annotations
+
+from .._context import Context
+from .._engine import Engine, available
+from .._tensor import GPUTensor
+from ..results import GPUInferenceResult, MatchResult, SymmetricResult
+
+__all__ = [
+    "CPUEngine",
+    "GPUInferenceResult",
+    "GPUTensor",
+    "MatchResult",
+    "SymmetricResult",
+    "get_context_info",
+    "get_device_name",
+    "get_max_buffer_length",
+    "get_name",
+    "get_recommended_working_set_size",
+    "is_available",
+]
+
+
+class CPUEngine(Engine):
+    """The engine on the CPU, whatever else the machine has."""
+
+    _backend = "cpu"
+
+
+_context = Context(CPUEngine._backend)
+
+get_name = _context.get_name
+get_device_name = _context.get_device_name
+get_recommended_working_set_size = _context.get_recommended_working_set_size
+get_max_buffer_length = _context.get_max_buffer_length
+get_context_info = _context.get_context_info
+
+
+def is_available() -> bool:
+    """Whether the native library can be used here."""
+    return available("cpu") == ""

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as files: npz, and coloured point clouds as PLY and GLB through trimesh.
+
+Every file is written beside its final name and renamed, so that no half-written file is
+ever seen under that name.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ShapeError
+from .results import InferenceResult, MatchResult
+
+__all__ = ["coloured_points", "network_pixels", "write_npz", "write_png", "write_points"]
+
+U8 = npt.NDArray[np.uint8]
+F32 = npt.NDArray[np.float32]
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary name with the same suffix in the same folder; renamed when all went well."""
+    handle, name = tempfile.mkstemp(suffix=path.suffix, prefix=f".{path.stem}-", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # mkstemp makes it private
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None = None) -> None:
+    """Every array of the result, the transforms as rows of integers, and the matches."""
+    arrays: dict[str, npt.ArrayLike] = {}
+    for name in result.__slots__:
+        value = getattr(result, name)
+        if isinstance(value, np.ndarray):
+            arrays[name] = value
+        elif name.startswith("transform"):
+            arrays[name] = np.array([getattr(value, field) for field in value.__slots__], np.int32)
+    if matches is not None:
+        for name in matches.__slots__:
+            value = getattr(matches, name)
+            if isinstance(value, np.ndarray):
+                arrays[f"match_{name}"] = value
+    with _replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def write_png(path: Path, picture: object) -> None:
+    """A PIL picture as PNG."""
+    with _replacing(path) as temporary:
+        picture.save(temporary, "PNG")  # type: ignore[attr-defined]
+
+
+def network_pixels(image: U8, result: InferenceResult, view: int) -> U8:
+    """The user's picture at the resolution of the result's maps (for colours and drawings).
+
+    Resized and cut as the network's input was, by Pillow's own filter: the network's exact
+    bytes differ from these by a rounding at most.
+    """
+    from PIL import Image
+
+    t = result.transform_1 if view == 1 else result.transform_2
+    if image.shape[:2] != (t.original_height, t.original_width):
+        raise ShapeError(
+            f"image of {image.shape[0]} x {image.shape[1]}, the result's view {view} came from "
+            f"{t.original_height} x {t.original_width}"
+        )
+    resized = Image.fromarray(image).resize((t.resized_width, t.resized_height), Image.Resampling.LANCZOS)
+    box = (t.crop_x, t.crop_y, t.crop_x + t.width, t.crop_y + t.height)
+    return np.asarray(resized.crop(box))
+
+
+def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: float = 0.85) -> tuple[F32, U8]:
+    """Both views' points in camera 1's frame with their colours.
+
+    ``keep`` is the share of the most confident points of each view; points that are not
+    finite are left out.
+    """
+    if not 0 < keep <= 1:
+        raise ValueError(f"keep={keep}, want a share above 0 and up to 1")
+    points, colours = [], []
+    for view, image in ((1, image_1), (2, image_2)):
+        xyz: F32 = getattr(result, f"pts3d_{view}").reshape(-1, 3)
+        conf: F32 = getattr(result, f"conf_{view}").reshape(-1)
+        rgb = network_pixels(image, result, view).reshape(-1, 3)
+        chosen = np.isfinite(xyz).all(1) & (conf >= np.quantile(conf, 1 - keep))
+        points.append(xyz[chosen])
+        colours.append(rgb[chosen])
+    return np.concatenate(points), np.concatenate(colours)
+
+
+def write_points(path: Path, points: F32, colours: U8) -> None:
+    """A coloured point cloud; the suffix says PLY or GLB.
+
+    PLY keeps the camera's axes (OpenCV: x right, y down, z forward). glTF wants y up and
+    looks along -z, so for GLB y and z change sign: the scene stands upright in a viewer.
+    """
+    import trimesh
+
+    if path.suffix not in (".ply", ".glb"):
+        raise ValueError(f"points file {path.name!r}: want .ply or .glb")
+    xyz = points * np.array([1, -1, -1], np.float32) if path.suffix == ".glb" else points
+    cloud = trimesh.PointCloud(xyz, colors=colours)  # type: ignore[no-untyped-call]
+    with _replacing(path) as temporary:
+        cloud.export(str(temporary))  # type: ignore[no-untyped-call]

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the calls return: frozen dataclasses over tensors and arrays.
+
+Every result owns its memory. A later call never changes an earlier result, and a result
+outlives ``close()``. All of them pickle and deep-copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+from ._tensor import Array, GPUTensor
+from .errors import ShapeError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "GPUInferenceResult",
+    "InferenceResult",
+    "MatchResult",
+    "SymmetricResult",
+    "Transform",
+    "ViewResult",
+]
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """How a picture became the network's input, and the way back.
+
+    The picture is resized to ``resized_height x resized_width`` and the window of
+    ``height x width`` at ``(crop_y, crop_x)`` is cut from it. Pixel centres lie at whole
+    numbers in both pictures, so the half-pixel rule is
+    ``x_original = (x + crop_x + 0.5) * original_width / resized_width - 0.5``.
+    """
+
+    original_height: int
+    original_width: int
+    resized_height: int
+    resized_width: int
+    crop_y: int
+    crop_x: int
+    height: int
+    width: int
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Original pixels per network pixel, as (x, y)."""
+        return (
+            self.original_width / self.resized_width,
+            self.original_height / self.resized_height,
+        )
+
+    def to_original(self, xy: npt.ArrayLike) -> F64:
+        """Network pixels ``[..., 2]`` (x, y) as pixels of the user's picture."""
+        offset = np.array([self.crop_x + 0.5, self.crop_y + 0.5])
+        return np.asarray((_points(xy) + offset) * np.array(self.scale) - 0.5)
+
+    def to_network(self, xy: npt.ArrayLike) -> F64:
+        """Pixels of the user's picture ``[..., 2]`` (x, y) as network pixels."""
+        offset = np.array([self.crop_x + 0.5, self.crop_y + 0.5])
+        return np.asarray((_points(xy) + 0.5) / np.array(self.scale) - offset)
+
+
+def _points(xy: npt.ArrayLike) -> F64:
+    points = np.asarray(xy, np.float64)
+    if points.ndim == 0 or points.shape[-1] != 2:
+        raise ShapeError(f"points of shape {points.shape}, want (..., 2) with x, y")
+    return points
+
+
+@dataclass(frozen=True, slots=True)
+class ViewResult:
+    """One picture of a pair: points in the first camera's frame, confidence, descriptors."""
+
+    pts3d: GPUTensor
+    conf: GPUTensor
+    desc: GPUTensor
+    desc_conf: GPUTensor
+    transform: Transform
+
+    @classmethod
+    def _take(cls, view: _native.View) -> ViewResult:
+        window = Transform(*(int(getattr(view.transform, n)) for n in Transform.__slots__))
+        return cls(
+            GPUTensor(view.points),
+            GPUTensor(view.conf),
+            GPUTensor(view.desc),
+            GPUTensor(view.desc_conf),
+            window,
+        )
+
+
+def _timing(timing: _native.Timing) -> dict[str, float]:
+    return {name: float(getattr(timing, name)) for name, *_ in timing._fields_}
+
+
+@dataclass(frozen=True, slots=True)
+class GPUInferenceResult:
+    """A pair. ``pts3d_2`` holds picture 2's pixels in camera 1's frame; OpenCV axes."""
+
+    pts3d_1: GPUTensor
+    pts3d_2: GPUTensor
+    conf_1: GPUTensor
+    conf_2: GPUTensor
+    desc_1: GPUTensor
+    desc_2: GPUTensor
+    desc_conf_1: GPUTensor
+    desc_conf_2: GPUTensor
+    transform_1: Transform
+    transform_2: Transform
+    timing: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def _take(cls, result: _native.Result) -> GPUInferenceResult:
+        one, two = (ViewResult._take(result.view[i]) for i in range(2))
+        return cls(
+            one.pts3d,
+            two.pts3d,
+            one.conf,
+            two.conf,
+            one.desc,
+            two.desc,
+            one.desc_conf,
+            two.desc_conf,
+            one.transform,
+            two.transform,
+            _timing(result.timing),
+        )
+
+    def numpy(self) -> InferenceResult:
+        """The same with numpy arrays."""
+        return InferenceResult(
+            pts3d_1=self.pts3d_1.numpy(),
+            pts3d_2=self.pts3d_2.numpy(),
+            conf_1=self.conf_1.numpy(),
+            conf_2=self.conf_2.numpy(),
+            desc_1=self.desc_1.numpy(),
+            desc_2=self.desc_2.numpy(),
+            desc_conf_1=self.desc_conf_1.numpy(),
+            desc_conf_2=self.desc_conf_2.numpy(),
+            transform_1=self.transform_1,
+            transform_2=self.transform_2,
+            timing=self.timing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SymmetricResult:
+    """Both directions of a pair: ``view_ij`` is picture i seen from camera j."""
+
+    view_11: ViewResult
+    view_21: ViewResult
+    view_22: ViewResult
+    view_12: ViewResult
+    timing: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def _take(cls, result: _native.Result) -> SymmetricResult:
+        v11, v21, v22, v12 = (ViewResult._take(result.view[i]) for i in range(4))
+        return cls(v11, v21, v22, v12, _timing(result.timing))
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceResult:
+    """A pair as numpy arrays; fields as in :class:`GPUInferenceResult`."""
+
+    pts3d_1: F32
+    pts3d_2: F32
+    conf_1: F32
+    conf_2: F32
+    desc_1: F32
+    desc_2: F32
+    desc_conf_1: F32
+    desc_conf_2: F32
+    transform_1: Transform
+    transform_2: Transform
+    timing: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def height(self) -> int:
+        """Rows of view 1."""
+        return int(self.conf_1.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Columns of view 1."""
+        return int(self.conf_1.shape[1])
+
+    @property
+    def desc_dim(self) -> int:
+        return int(self.desc_1.shape[2])
+
+    def to_torch(self, device: str = "cpu") -> dict[str, torch.Tensor]:
+        """The arrays as torch tensors by field name (torch is not a dependency)."""
+        return _to_torch(self, device)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchResult:
+    """Matches by descending confidence, ties by index.
+
+    ``idx_*`` are flat indices ``y * W + x`` and ``pts2d_*`` the same as (x, y), both in
+    network pixels; ``transform_*.to_original(pts2d_*)`` gives the user's pixels, and
+    ``original_1`` / ``original_2`` do that where a whole result was matched. ``pts3d_*`` are
+    NaN where there were only descriptors.
+    """
+
+    idx_1: I64
+    idx_2: I64
+    pts2d_1: F32
+    pts2d_2: F32
+    pts3d_1: F32
+    pts3d_2: F32
+    confidence: F32
+    timing: Mapping[str, float] = field(default_factory=dict)
+    transform_1: Transform | None = None
+    transform_2: Transform | None = None
+
+    @classmethod
+    def _take(
+        cls, matches: _native.Matches, transforms: tuple[Transform | None, Transform | None]
+    ) -> MatchResult:
+        return cls(
+            idx_1=GPUTensor(matches.index1).numpy(),
+            idx_2=GPUTensor(matches.index2).numpy(),
+            pts2d_1=GPUTensor(matches.pixel1).numpy(),
+            pts2d_2=GPUTensor(matches.pixel2).numpy(),
+            pts3d_1=GPUTensor(matches.points1).numpy(),
+            pts3d_2=GPUTensor(matches.points2).numpy(),
+            confidence=GPUTensor(matches.confidence).numpy(),
+            timing={"match_ms": float(matches.match_ms)},
+            transform_1=transforms[0],
+            transform_2=transforms[1],
+        )
+
+    def __len__(self) -> int:
+        return len(self.idx_1)
+
+    @property
+    def num_matches(self) -> int:
+        return len(self.idx_1)
+
+    @property
+    def original_1(self) -> F64:
+        """``pts2d_1`` in pixels of the first picture as the user gave it."""
+        return self._original(self.transform_1, self.pts2d_1)
+
+    @property
+    def original_2(self) -> F64:
+        """``pts2d_2`` in pixels of the second picture as the user gave it."""
+        return self._original(self.transform_2, self.pts2d_2)
+
+    @staticmethod
+    def _original(transform: Transform | None, xy: F32) -> F64:
+        if transform is None:
+            raise ShapeError("original pixels: unknown for bare descriptors; match a whole result")
+        return transform.to_original(xy)
+
+    def to_torch(self, device: str = "cpu") -> dict[str, torch.Tensor]:
+        """The arrays as torch tensors by field name (torch is not a dependency)."""
+        return _to_torch(self, device)
+
+
+def _to_torch(result: Any, device: str) -> dict[str, torch.Tensor]:
+    import torch
+
+    arrays: dict[str, Array] = {
+        name: value for name in result.__slots__ if isinstance(value := getattr(result, name), np.ndarray)
+    }
+    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runtime: an engine behind a configuration, with numpy results."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _models
+from ._engine import DescLike, Engine
+from ._timing import benchmark
+from .backends import _cpu, _mps
+from .config import BackendType, MASt3RRuntimeConfig
+from .errors import DeviceError
+from .images import ImageLike
+from .results import InferenceResult, MatchResult
+
+__all__ = [
+    "Runtime",
+    "get_available_backends",
+    "get_backend_info",
+    "get_best_backend",
+    "get_runtime",
+]
+
+
+class Runtime:
+    """What :func:`get_runtime` returns. Pickles as its configuration."""
+
+    def __init__(self, config: MASt3RRuntimeConfig) -> None:
+        self.config = config
+        model, runtime = config.model, config.runtime
+        kind: type[Engine] = _mps.MPSEngine
+        if runtime.backend is BackendType.CPU:
+            kind = _cpu.CPUEngine
+        elif runtime.backend is BackendType.METAL and not _mps.is_available():
+            raise DeviceError("backend metal: not available here (see get_backend_info())")
+        self._engine = kind(
+            str(model.variant), model.resolution or 0, str(model.precision), runtime.num_threads
+        )
+
+    @property
+    def name(self) -> str:
+        return self._engine.name()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._engine.is_ready()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine underneath, for sequences and symmetric pairs."""
+        return self._engine
+
+    def load(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Load the model: ``path``, else the wheel's or the cache's file of the variant."""
+        config = self.config
+        self._engine.load(path or _models.find(str(config.model.variant), config.cache_dir))
+
+    def warmup(self, num_iterations: int = 3) -> None:
+        self._engine.warmup(num_iterations)
+
+    def infer(self, img1: ImageLike, img2: ImageLike) -> InferenceResult:
+        """Run a pair and bring everything to numpy."""
+        return self._engine.infer_gpu(img1, img2).numpy()
+
+    def match(
+        self,
+        desc_1: DescLike,
+        desc_2: DescLike,
+        conf_1: DescLike | None = None,
+        conf_2: DescLike | None = None,
+        pts3d_1: DescLike | None = None,
+        pts3d_2: DescLike | None = None,
+    ) -> MatchResult:
+        """Match two descriptor maps by the configuration's ``matching``."""
+        rule = self.config.matching
+        return self._engine.match(
+            desc_1,
+            desc_2,
+            rule.top_k,
+            rule.reciprocal,
+            rule.confidence_threshold,
+            conf_1=conf_1,
+            conf_2=conf_2,
+            pts3d_1=pts3d_1,
+            pts3d_2=pts3d_2,
+        )
+
+    def infer_and_match(self, img1: ImageLike, img2: ImageLike) -> tuple[InferenceResult, MatchResult]:
+        """Run a pair and match it; the matches know the way back to original pixels."""
+        result = self.infer(img1, img2)
+        rule = self.config.matching
+        matches = self._engine.match(result, None, rule.top_k, rule.reciprocal, rule.confidence_threshold)
+        return result, matches
+
+    def benchmark(
+        self, num_iterations: int = 100, warmup_iterations: int = 10, resolution: int | None = None
+    ) -> dict[str, float]:
+        """Time pairs of the model's 4:3 size: mean, std, min, max, percentiles in ms, and fps."""
+        return benchmark(self._engine, num_iterations, warmup_iterations, resolution)
+
+    def release(self) -> None:
+        """Free the engine. Results taken before stay valid."""
+        self._engine.close()
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (get_runtime, (self.config,))
+
+
+def get_runtime(config: MASt3RRuntimeConfig | None = None) -> Runtime:
+    """Return a runtime for ``config``; call ``load()`` before the first pair."""
+    return Runtime(config or MASt3RRuntimeConfig())
+
+
+def get_available_backends() -> list[str]:
+    """The backends that can run here, best first."""
+    return [name for name, module in (("metal", _mps), ("cpu", _cpu)) if module.is_available()]
+
+
+def get_best_backend() -> str:
+    """The backend that ``auto`` takes."""
+    backends = get_available_backends()
+    if not backends:
+        raise DeviceError("no backend: the native library cannot be used here")
+    return backends[0]
+
+
+def get_backend_info() -> dict[str, Any]:
+    """What runs here, and on what device."""
+    return {"available": get_available_backends(), "context": _mps.get_context_info()}
