@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# demo and test need nothing but Go, a C compiler and Python 3.10 or later: each makes its
+# own virtual environment from the package index.
+
+PYTHON ?= python3
+GO ?= go
+VENV := .venv
+PY := $(VENV)/bin/python
+LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
+GO_SOURCES := $(shell find capi gomps internal -name '*.go' -o -name '*.s' -o -name '*.c' -o -name '*.h' -o -name '*.map' 2>/dev/null) go.mod go.sum capi/build.sh
+
+.PHONY: demo test bench wheel check lint golden clean go-test c-test py-test
+
+demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
+	$(VENV)/bin/mast3r demo --out out
+
+test: go-test c-test wheel py-test ## everything that must pass before a commit
+
+go-test:
+	CGO_ENABLED=0 $(GO) build ./...
+	$(GO) vet ./...
+	$(GO) test ./...
+
+c-test: $(LIBRARY)
+	sh tests/c/run.sh $(LIBRARY)
+
+py-test: $(VENV)/.test
+	$(PY) -m mypy
+	$(PY) -m pytest
+
+wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
+	rm -rf build/wheel && $(VENV)/bin/pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
+
+check: lint test ## lint, then test
+
+lint: $(VENV)/.test
+	@out=$$(gofmt -l capi gomps internal tests); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
+	$(GO) vet ./...
+	$(VENV)/bin/ruff check python tests setup.py
+	$(PY) -m mypy
+
+golden: ## every golden case, where ../shared is there
+	$(GO) test ./... -run 'Golden' -count=1
+
+bench: ## Go benchmarks
+	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
+
+clean:
+	rm -rf build dist out $(VENV) *.egg-info python/*.egg-info $(LIBRARY)
+
+$(LIBRARY): $(GO_SOURCES)
+	sh capi/build.sh $@
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.build: $(VENV)/bin/pip pyproject.toml
+	$(VENV)/bin/pip install --quiet 'setuptools>=70.1' wheel && touch $@
+
+$(VENV)/.demo: $(LIBRARY) $(VENV)/.build
+	$(VENV)/bin/pip install --quiet --editable '.[demo]' && touch $@
+
+$(VENV)/.test: $(LIBRARY) $(VENV)/.build
+	$(VENV)/bin/pip install --quiet --editable '.[demo,test]' && touch $@
