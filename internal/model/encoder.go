@@ -21,6 +21,16 @@ func scaleOf(headDim int) float32 { return float32(1 / math.Sqrt(float64(headDim
 // Each picture has a buffer of its own, so that a picture's features can be
 // kept and paired with any other's.
 func (m *Model) Encoder(images, height, width int) (*graph.Graph, error) {
+	return m.encoder(images, height, width, tensor.U8)
+}
+
+// EncoderF32 is Encoder for inputs that are already the network's numbers,
+// f32 [1,H,W,3] in [-1,1]: pictures that were never bytes.
+func (m *Model) EncoderF32(images, height, width int) (*graph.Graph, error) {
+	return m.encoder(images, height, width, tensor.F32)
+}
+
+func (m *Model) encoder(images, height, width int, pixel tensor.DType) (*graph.Graph, error) {
 	if images < 1 {
 		return nil, fmt.Errorf("model: %d pictures, want at least 1", images)
 	}
@@ -30,7 +40,7 @@ func (m *Model) Encoder(images, height, width int) (*graph.Graph, error) {
 	b := m.builder("encoder")
 	in := make([]*graph.Node, images)
 	for i := range in {
-		in[i] = b.Input(fmt.Sprintf("image%d", i), tensor.U8, 1, height, width, 3)
+		in[i] = b.Input(fmt.Sprintf("image%d", i), pixel, 1, height, width, 3)
 	}
 	x := in[0]
 	if images > 1 {
@@ -63,11 +73,11 @@ func (m *Model) Encoder(images, height, width int) (*graph.Graph, error) {
 // float32 (model.md 3). A division by 255 is not a product with 1/255 in
 // float32, so it stays a division; DUNE then undoes the second step and applies
 // the ImageNet statistics (model.md 10.1).
-func (b *builder) pixels(x *graph.Node) *graph.Node {
-	f := b.Cast(x, tensor.F32)
-	f = b.Binary(graph.Div, f, b.Scalar(255))
-	f = b.Affine(f, 1, -0.5)
-	f = b.Binary(graph.Div, f, b.Scalar(0.5))
+func (b *builder) pixels(f *graph.Node) *graph.Node {
+	if f.DType == tensor.U8 {
+		f = b.Binary(graph.Div, b.Cast(f, tensor.F32), b.Scalar(255))
+		f = b.Binary(graph.Div, b.Affine(f, 1, -0.5), b.Scalar(0.5))
+	}
 	if b.m.Arch != DUNE {
 		return f
 	}
