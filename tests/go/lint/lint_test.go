@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/mast3r-runtime/mast3r-runtime/"
+
+// arrows are the imports that a package of this module may have from this
+// module. Test files may import more; a package that is not listed fails.
+var arrows = map[string][]string{
+	"internal/tensor":           {},
+	"internal/par":              {},
+	"internal/graph":            {"internal/tensor"},
+	"internal/graph/ref":        {"internal/graph", "internal/tensor"},
+	"internal/graph/passes":     {"internal/graph", "internal/graph/ref"},
+	"internal/backend":          {"internal/graph"},
+	"internal/bufpool":          {},
+	"internal/weights":          {"internal/tensor"},
+	"internal/weights/synth":    {"internal/weights", "internal/tensor", "internal/par"},
+	"internal/preprocess":       {},
+	"internal/geometry":         {},
+	"internal/model":            {"internal/graph", "internal/tensor", "internal/weights"},
+	"internal/cpu/gemm":         {"internal/par", "internal/tensor"},
+	"internal/cpu/gemm/gen":     {},
+	"internal/cpu/vec":          {"internal/tensor"},
+	"internal/cpu/vec/gen":      {},
+	"internal/cpu":              {"internal/backend", "internal/bufpool", "internal/cpu/gemm", "internal/cpu/vec", "internal/graph", "internal/graph/passes", "internal/graph/ref", "internal/par", "internal/tensor"},
+	"internal/match":            {"internal/match/kernel", "internal/par"},
+	"internal/match/kernel":     {},
+	"internal/match/kernel/gen": {},
+	"internal/objc":             {"internal/par"},
+	"internal/metal":            {"internal/bufpool", "internal/objc", "internal/par"},
+	"internal/mpsgraph":         {"internal/metal", "internal/objc", "internal/tensor"},
+	"internal/mps":              {"internal/backend", "internal/bufpool", "internal/graph", "internal/graph/passes", "internal/metal", "internal/mpsgraph", "internal/objc", "internal/par", "internal/tensor"},
+	"internal/testing/golden":   {"internal/tensor", "internal/weights"},
+	"gomps":                     {"internal/backend", "internal/cpu", "internal/geometry", "internal/graph", "internal/match", "internal/model", "internal/mps", "internal/par", "internal/preprocess", "internal/tensor", "internal/weights"},
+	"capi":                      {"gomps", "internal/par"},
+	"capi/cmd/libmast3r":        {"capi"},
+	"tests/go/lint":             {},
+}
+
+// testSupport are packages that only tests import; they may import anything.
+var testSupport = []string{"tests/", "internal/testing/", "benchmarks/"}
+
+// file is a parsed Go file of the repository.
+type file struct {
+	path    string // from the root, slashes
+	dir     string
+	text    string
+	tree    *ast.File
+	fset    *token.FileSet
+	test    bool
+	written bool // by hand, not generated
+}
+
+func repository(t *testing.T) []file {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []file
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"build", "dist", "out", "testdata"}, d.Name())) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		fset := token.NewFileSet()
+		tree, err := parser.ParseFile(fset, rel, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{
+			path: rel, dir: filepath.ToSlash(filepath.Dir(rel)), text: string(text), tree: tree, fset: fset,
+			test: strings.HasSuffix(rel, "_test.go"), written: !ast.IsGenerated(tree),
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 50 {
+		t.Fatalf("only %d Go files below %s: this is not the repository", len(files), root)
+	}
+	return files
+}
+
+func TestArrowsGoOneWay(t *testing.T) {
+	for _, f := range repository(t) {
+		if f.test || slices.ContainsFunc(testSupport, func(p string) bool { return strings.HasPrefix(f.dir+"/", p) }) {
+			continue
+		}
+		allowed, ok := arrows[f.dir]
+		if !ok {
+			t.Errorf("%s: package %s has no row in the table of arrows", f.path, f.dir)
+			continue
+		}
+		for _, imp := range f.tree.Imports {
+			path, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ours, ok := strings.CutPrefix(path, module); ok && !slices.Contains(allowed, ours) {
+				t.Errorf("%s: %s must not import %s", f.path, f.dir, ours)
+			}
+			if path == "C" && !strings.HasPrefix(f.dir, "capi") {
+				t.Errorf("%s: cgo outside capi", f.path)
+			}
+		}
+	}
+}
+
+// TestGoStatements lets goroutines start only where a panic in them is caught:
+// a panic in a bare goroutine ends the process of whoever loaded the library.
+func TestGoStatements(t *testing.T) {
+	for _, f := range repository(t) {
+		if f.test || f.dir == "internal/par" || strings.HasPrefix(f.dir, "tests/") {
+			continue
+		}
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			g, ok := n.(*ast.GoStmt)
+			if ok {
+				t.Errorf("%v: a go statement outside internal/par, use par.Go", f.fset.Position(g.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// TestNothingPrints: a library speaks through errors and slog.
+func TestNothingPrints(t *testing.T) {
+	for _, f := range repository(t) {
+		if f.test || f.tree.Name.Name == "main" || strings.HasPrefix(f.dir, "tests/") {
+			continue
+		}
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := s.X.(*ast.Ident)
+			if ok && (x.Name == "fmt" && strings.HasPrefix(s.Sel.Name, "Print") || x.Name == "os" && (s.Sel.Name == "Stdout" || s.Sel.Name == "Stderr" || s.Sel.Name == "Exit") || x.Name == "log") {
+				t.Errorf("%v: %s.%s in a library", f.fset.Position(s.Pos()), x.Name, s.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+func TestFilesAreReadable(t *testing.T) {
+	const lines, function = 600, 90
+	for _, f := range repository(t) {
+		if !f.written {
+			continue
+		}
+		if n := strings.Count(f.text, "\n"); n > lines {
+			t.Errorf("%s has %d lines, want at most %d", f.path, n, lines)
+		}
+		if !strings.Contains(f.text, "SPDX-License-Identifier: Apache-2.0") {
+			t.Errorf("%s has no SPDX line", f.path)
+		}
+		for _, d := range f.tree.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || f.test {
+				continue
+			}
+			n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line
+			if n > function {
+				t.Errorf("%v: %s has %d lines, want at most %d", f.fset.Position(fn.Pos()), fn.Name.Name, n, function)
+			}
+		}
+	}
+}
+
+// TestPackagesAreDocumented wants a doc.go with a package comment.
+func TestPackagesAreDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	all := map[string]bool{}
+	for _, f := range repository(t) {
+		if f.test {
+			continue
+		}
+		all[f.dir] = true
+		if f.tree.Doc != nil && (filepath.Base(f.path) == "doc.go" || f.tree.Name.Name == "main") {
+			documented[f.dir] = true
+		}
+	}
+	for dir := range all {
+		if !documented[dir] {
+			t.Errorf("package %s has no doc.go with a package comment", dir)
+		}
+	}
+}
