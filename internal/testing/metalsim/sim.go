@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metalsim
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/objc"
+)
+
+// calls are the simulator's own entry points.
+type calls struct {
+	violations    func(buf *byte, n int64) int64
+	clear         func()
+	counter       func(name string) int64
+	clearCounters func()
+	set           func(key, value string) int32
+	defaults      func()
+	live          func(buf *byte, n int32) int64
+}
+
+var sim struct {
+	sync.Once
+	err error
+	calls
+}
+
+// Sim is the simulator during one test.
+type Sim struct {
+	t    testing.TB
+	real bool
+	live int64
+}
+
+// Open loads the simulator, puts its settings back to the defaults, and
+// registers a check for the end of the test: no violation, no object more than
+// now. It skips the test, with the reason, where there is no simulator.
+func Open(t testing.TB) *Sim {
+	t.Helper()
+	if runtime.GOOS == "darwin" {
+		if err := objc.Load(); err != nil {
+			t.Skip(err)
+		}
+		return &Sim{t: t, real: true}
+	}
+	sim.Do(load)
+	if sim.err != nil {
+		t.Skipf("no Metal simulator: %v", sim.err)
+	}
+	sim.defaults()
+	sim.clear()
+	sim.clearCounters()
+	s := &Sim{t: t, live: sim.calls.live(nil, 0)}
+	t.Cleanup(s.end)
+	return s
+}
+
+func load() {
+	path := os.Getenv(objc.SimulatorEnv)
+	if path == "" {
+		if path, sim.err = build(); sim.err != nil {
+			return
+		}
+		os.Setenv(objc.SimulatorEnv, path)
+	}
+	if sim.err = objc.Load(); sim.err != nil {
+		return
+	}
+	for name, f := range map[string]any{
+		"metalsim_violations":       &sim.violations,
+		"metalsim_clear_violations": &sim.clear,
+		"metalsim_counter":          &sim.counter,
+		"metalsim_clear_counters":   &sim.clearCounters,
+		"metalsim_set":              &sim.set,
+		"metalsim_defaults":         &sim.defaults,
+		"metalsim_live_objects":     &sim.calls.live,
+	} {
+		if sim.err = objc.CFunction(f, name); sim.err != nil {
+			return
+		}
+	}
+}
+
+func (s *Sim) end() {
+	if v := s.Violations(); len(v) != 0 {
+		s.t.Errorf("%d violations:\n%s", len(v), strings.Join(v, "\n"))
+	}
+	if left := s.Leaked(); left > 0 {
+		s.t.Errorf("%d objects were left behind:\n%s", left, s.LiveObjects())
+	}
+}
+
+// SimulatorOnly skips on a real Mac.
+func (s *Sim) SimulatorOnly() {
+	if s.real {
+		s.t.Skip("only a simulator can do this")
+	}
+}
+
+// Set changes a setting of the simulated device.
+func (s *Sim) Set(key, value string) {
+	s.SimulatorOnly()
+	if sim.set(key, value) == 0 {
+		s.t.Fatalf("the simulator has no setting %s=%s", key, value)
+	}
+}
+
+// Counter reads a counter; they start at 0 with each Open.
+func (s *Sim) Counter(name string) int64 {
+	s.SimulatorOnly()
+	return sim.counter(name)
+}
+
+// Violations are the misuses recorded since Open or ClearViolations.
+func (s *Sim) Violations() []string {
+	if s.real {
+		return nil
+	}
+	buf := make([]byte, 1<<16)
+	if sim.violations(&buf[0], int64(len(buf))) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(text(buf), "\n"), "\n")
+}
+
+// ClearViolations forgets them; for tests that misuse on purpose.
+func (s *Sim) ClearViolations() {
+	if !s.real {
+		sim.clear()
+	}
+}
+
+// Leaked is how many more objects exist than when the test began. The
+// simulator's threads drop their last references a moment after completion,
+// hence the patience.
+func (s *Sim) Leaked() int64 {
+	if s.real {
+		return 0
+	}
+	for range 200 {
+		if sim.calls.live(nil, 0) <= s.live {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return sim.calls.live(nil, 0) - s.live
+}
+
+// LiveObjects lists the classes with living objects, for messages.
+func (s *Sim) LiveObjects() string {
+	buf := make([]byte, 1<<14)
+	sim.calls.live(&buf[0], int32(len(buf)))
+	return text(buf)
+}
+
+func text(b []byte) string {
+	t, _, _ := strings.Cut(string(b), "\x00")
+	return t
+}
