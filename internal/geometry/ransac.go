@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package geometry
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+const (
+	ransacMost = 2000  // hypotheses at most
+	ransacMiss = 1e-4  // accepted chance that no hypothesis was free of outliers
+	ransacJury = 4096  // data that vote on a hypothesis; all of them vote in the end
+	ransacSeed = 20241 // any number: what counts is that it never changes
+)
+
+// ransac finds the model of type M that most of n data agree with. solve makes
+// models from size data, cost is the squared residual of one datum, and data
+// below limit agree. Models are ranked by the sum of costs, each capped at
+// limit, which prefers the tighter of two with as many inliers. The indices of
+// the inliers are nil when no model was found.
+func ransac[M any](n, size int, limit float64, solve func(pick []int) []M, cost func(m M, i int) float64) (best M, inliers []int) {
+	if n < size {
+		return best, nil
+	}
+	rnd := rand.New(rand.NewPCG(ransacSeed, 0))
+	// A random jury: every n-th datum would be blind to what repeats along the
+	// rows of a picture.
+	jury := rnd.Perm(n)[:min(n, ransacJury)]
+	score, found := math.Inf(1), false
+	pick := make([]int, size)
+	for iter, most := 0, ransacMost; iter < most; iter++ {
+		sample(rnd, pick, n)
+		for _, m := range solve(pick) {
+			total, agree := 0.0, 0
+			for _, i := range jury {
+				if c := cost(m, i); c < limit {
+					total += c
+					agree++
+				} else { // NaN too
+					total += limit
+				}
+				if total >= score {
+					break
+				}
+			}
+			if total >= score {
+				continue
+			}
+			score, best, found = total, m, true
+			most = min(most, trials(float64(agree)/float64(len(jury)), size))
+		}
+	}
+	if !found {
+		return best, nil
+	}
+	return best, agreeing(n, limit, func(i int) float64 { return cost(best, i) })
+}
+
+// trials is how many samples of size data make one without outliers all but
+// certain, when the given share of the data are inliers.
+func trials(share float64, size int) int {
+	pure := math.Pow(share, float64(size))
+	if pure >= 1-ransacMiss {
+		return 1
+	}
+	return int(min(math.Ceil(math.Log(ransacMiss)/math.Log1p(-pure)), ransacMost))
+}
+
+// sample draws distinct indices below n.
+func sample(rnd *rand.Rand, pick []int, n int) {
+	for i := 0; i < len(pick); {
+		pick[i] = rnd.IntN(n)
+		fresh := true
+		for _, p := range pick[:i] {
+			fresh = fresh && p != pick[i]
+		}
+		if fresh {
+			i++
+		}
+	}
+}
+
+// agreeing lists the data whose cost is below limit.
+func agreeing(n int, limit float64, cost func(i int) float64) []int {
+	list := []int{}
+	for i := range n {
+		if cost(i) < limit {
+			list = append(list, i)
+		}
+	}
+	return list
+}
