@@ -19,7 +19,7 @@ import (
 func build() (string, error) {
 	for _, tool := range []string{"make", "gcc"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return "", fmt.Errorf("%s is not installed", tool)
+			return "", fmt.Errorf("%w: %s is not installed", errNoTools, tool)
 		}
 	}
 	dir, err := find("tests/metalsim/Makefile")

@@ -4,6 +4,6 @@
 
 package metalsim
 
-import "errors"
+import "fmt"
 
-func build() (string, error) { return "", errors.New("the simulator runs on Linux only") }
+func build() (string, error) { return "", fmt.Errorf("%w: it runs on Linux only", errNoTools) }

@@ -3,6 +3,7 @@
 package metalsim
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"strings"
@@ -23,6 +24,9 @@ type calls struct {
 	defaults      func()
 	live          func(buf *byte, n int32) int64
 }
+
+// errNoTools means that the simulator cannot be built on this machine.
+var errNoTools = errors.New("metalsim: no simulator on this machine")
 
 var sim struct {
 	sync.Once
@@ -49,8 +53,11 @@ func Open(t testing.TB) *Sim {
 		return &Sim{t: t, real: true}
 	}
 	sim.Do(load)
-	if sim.err != nil {
+	if errors.Is(sim.err, errNoTools) {
 		t.Skipf("no Metal simulator: %v", sim.err)
+	}
+	if sim.err != nil {
+		t.Fatalf("Metal simulator: %v", sim.err)
 	}
 	sim.defaults()
 	sim.clear()
