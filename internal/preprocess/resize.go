@@ -180,7 +180,17 @@ func (z *Resizer) verticalTile(worker, y int) {
 		acc[i] = half
 	}
 	lo := z.y.lo[y] - z.firstRow
-	for j, w := range z.y.k[y*z.y.size:][:z.y.n[y]] {
+	k := z.y.k[y*z.y.size:][:z.y.n[y]]
+	// Four rows a turn, so that the sums are loaded and stored a fourth as often.
+	for ; len(k) >= 4; k, lo = k[4:], lo+4 {
+		r0, r1 := z.in.row(lo)[:len(acc)], z.in.row(lo + 1)[:len(acc)]
+		r2, r3 := z.in.row(lo + 2)[:len(acc)], z.in.row(lo + 3)[:len(acc)]
+		k0, k1, k2, k3 := k[0], k[1], k[2], k[3]
+		for i := range acc {
+			acc[i] += k0*int32(r0[i]) + k1*int32(r1[i]) + k2*int32(r2[i]) + k3*int32(r3[i])
+		}
+	}
+	for j, w := range k {
 		row := z.in.row(lo + j)[:len(acc)]
 		for i, p := range row {
 			acc[i] += w * int32(p)

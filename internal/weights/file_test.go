@@ -112,6 +112,16 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
+func TestTooManyTensors(t *testing.T) {
+	var b strings.Builder
+	for i := range maxTensors + 1 {
+		fmt.Fprintf(&b, `,"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i)
+	}
+	if _, err := OpenBytes(image("{"+b.String()[1:]+"}", 0)); !errors.Is(err, ErrHeader) || !strings.Contains(err.Error(), "at most 131072") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestKindsAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for k := KindTruncated; k <= KindConflict; k++ {

@@ -19,6 +19,10 @@ import (
 // what a hostile length can make us parse.
 const maxHeader = 100_000_000
 
+// maxTensors bounds the memory that a header of many tiny entries can claim;
+// the largest model here has about a thousand.
+const maxTensors = 1 << 17
+
 const metadataKey = "__metadata__"
 
 // dtypeNames are the format's spellings of the element types we can hold.
@@ -118,6 +122,9 @@ func parseHeader(text []byte) ([]entry, map[string]string, error) {
 		if key == metadataKey {
 			meta, err = h.metadata()
 			return err
+		}
+		if len(entries) == maxTensors {
+			return headerError(key, "more entries", fmt.Sprintf("at most %d tensors", maxTensors))
 		}
 		e, err := h.entry(key)
 		entries = append(entries, e)

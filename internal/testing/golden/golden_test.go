@@ -133,3 +133,17 @@ func TestInputOfPicture(t *testing.T) {
 		t.Errorf("true shape %v %v", ints, s)
 	}
 }
+
+// TestInputOfEveryByte checks the normalisation against the golden table.
+func TestInputOfEveryByte(t *testing.T) {
+	c := Load(t, Path(t, "golden", "preprocess", "preprocess.safetensors"))
+	want, _ := c.Floats(t, "norm_lut")
+	pix := make([]byte, 3*256)
+	for i := range 256 {
+		pix[3*i] = byte(i)
+	}
+	got, _ := Input(pix, 256, 1)
+	if !slices.Equal(got[:256], want) {
+		t.Errorf("got %v, want %v", got[:256], want)
+	}
+}
