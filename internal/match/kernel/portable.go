@@ -29,12 +29,23 @@ var portable = Kernel{
 // discarded part decides, which TwoSum recovers exactly. Below the normal
 // range midpoints lie elsewhere, so every tiny sum takes the careful way.
 func FMA32(a, b, c float32) float32 {
+	s := float64(a)*float64(b) + float64(c)
+	if risky(s) {
+		return fma32Slow(a, b, c)
+	}
+	return float32(s)
+}
+
+// risky reports whether rounding s to float32 needs the careful path.
+func risky(s float64) bool {
+	u := math.Float64bits(s)
+	return u&(1<<29-1) == 1<<28 || u<<1 < (1023-126)<<53
+}
+
+func fma32Slow(a, b, c float32) float32 {
 	p, q := float64(a)*float64(b), float64(c)
 	s := p + q
 	u := math.Float64bits(s)
-	if u&(1<<29-1) != 1<<28 && math.Abs(s) >= 0x1p-126 {
-		return float32(s)
-	}
 	// Knuth's TwoSum: s + e == p + q exactly.
 	t := s - p
 	e := (p - (s - t)) + (q - t)
@@ -89,7 +100,8 @@ func stripTiles(p *Args, both bool) {
 }
 
 // scores fills s with the scores of one row, whose values lie stride apart,
-// against one panel.
+// against one panel. Its body is FMA32 written out: the call would cost more
+// than the arithmetic, and the compiler does not inline it.
 func scores(s *[portableNR]float32, row []float32, stride int, panel []float32) {
 	a := row[0]
 	for j, b := range panel[:portableNR] {
@@ -97,8 +109,15 @@ func scores(s *[portableNR]float32, row []float32, stride int, panel []float32) 
 	}
 	for k := 1; k*portableNR < len(panel); k++ {
 		a := row[k*stride]
-		for j, b := range panel[k*portableNR : (k+1)*portableNR] {
-			s[j] = FMA32(a, b, s[j])
+		a64 := float64(a)
+		cols := (*[portableNR]float32)(panel[k*portableNR:])
+		for j, b := range cols {
+			sum := a64*float64(b) + float64(s[j])
+			if risky(sum) {
+				s[j] = fma32Slow(a, b, s[j])
+			} else {
+				s[j] = float32(sum)
+			}
 		}
 	}
 }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package match
+
+import (
+	"math"
+	"slices"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/match/kernel"
+)
+
+// View is one side of Match.
+type View struct {
+	Desc Map
+	// Mask, when not nil, has one value per pixel; 0 excludes the pixel: no
+	// match starts or ends there, and it takes no match from another pixel.
+	Mask []uint8
+	// DescConf, when not nil, is the network's confidence in each descriptor
+	// (above 0), needed by the options that name it.
+	DescConf []float32
+}
+
+// Options of Match. The zero value asks for every reciprocal match of
+// similarity 0 or more.
+type Options struct {
+	// OneWay returns the nearest neighbour of every pixel of map 1, whether or
+	// not the choice is mutual.
+	OneWay bool
+	// Subsample S > 1 seeds only every S-th pixel of every S-th row of map 1
+	// (FastReciprocal). Reciprocal results are then a subset of those of
+	// Subsample 1 under the same masks: each is a mutual pair that some walk
+	// ends in, not necessarily at a seed. One-way results are exactly the
+	// Subsample 1 results at the seeds.
+	Subsample int
+	// TopK keeps the first TopK matches in the result's order; 0 keeps all.
+	TopK int
+	// MinConfidence drops matches whose confidence is below it. It is compared
+	// with the value as returned, without any rescaling; -Inf drops nothing.
+	MinConfidence float32
+	// MinDescConf > 0 masks pixels whose DescConf is below it, on either side.
+	MinDescConf float32
+	// Weighted multiplies the similarity by the geometric mean of the two
+	// pixels' DescConf.
+	Weighted bool
+	// Border drops matches with either end within this many pixels of its
+	// map's edge: kept are Border <= x < Width-Border and the same for y.
+	// Neighbours are found before the band is cut away, as in the reference.
+	Border int
+}
+
+// Result lists matches by descending confidence, ties by Idx1, then Idx2.
+//
+// The confidence is the score itself: the dot product of the descriptors, for
+// the network's unit vectors the cosine of their angle, at most 1 up to
+// rounding. Options.Weighted multiplies it by sqrt(q1*q2).
+type Result struct {
+	Idx1, Idx2 []int64 // pixel numbers y*Width + x
+	Confidence []float32
+}
+
+// Match finds matches between two views.
+func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
+	if err := o.check(v1, v2); err != nil {
+		return nil, err
+	}
+	m.prepareView(&m.a, v1, o)
+	m.prepareView(&m.b, v2, o)
+	m.seeds.pairs = m.seeds.pairs[:0]
+	if m.a.n > 0 && m.b.n > 0 {
+		if err := m.candidates(v1, o); err != nil {
+			return nil, err
+		}
+	}
+	return m.rank(v1, v2, o), nil
+}
+
+func (o Options) check(v1, v2 View) error {
+	if err := checkPair(v1.Desc, v2.Desc); err != nil {
+		return err
+	}
+	needConf := o.Weighted || o.MinDescConf != 0
+	for i, v := range [2]View{v1, v2} {
+		side := [2]string{"1", "2"}[i]
+		if v.Mask != nil {
+			if err := checkLen("mask "+side, len(v.Mask), v.Desc); err != nil {
+				return err
+			}
+		}
+		if v.DescConf != nil || needConf {
+			if err := checkLen("descriptor confidence "+side, len(v.DescConf), v.Desc); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case o.Subsample < 0:
+		return optionError("subsample", o.Subsample, ">= 0")
+	case o.TopK < 0:
+		return optionError("top_k", o.TopK, ">= 0")
+	case o.Border < 0:
+		return optionError("border", o.Border, ">= 0")
+	case o.MinConfidence != o.MinConfidence:
+		return optionError("confidence threshold", o.MinConfidence, "a number")
+	case !(o.MinDescConf >= 0):
+		return optionError("descriptor confidence threshold", o.MinDescConf, ">= 0")
+	}
+	return nil
+}
+
+// prepareView is prepare with the mask narrowed by the descriptor confidence.
+func (m *Matcher) prepareView(s *side, v View, o Options) {
+	mask := v.Mask
+	if o.MinDescConf > 0 {
+		s.mask = grow(s.mask, len(v.DescConf))
+		for i, q := range v.DescConf {
+			s.mask[i] = 0
+			if q >= o.MinDescConf && (v.Mask == nil || v.Mask[i] != 0) {
+				s.mask[i] = 1
+			}
+		}
+		mask = s.mask
+	}
+	m.prepare(s, v.Desc, mask)
+}
+
+// candidates fills m.seeds.pairs with the matches, as pixels in ascending
+// order, before any filter on their values.
+func (m *Matcher) candidates(v1 View, o Options) error {
+	f := &m.seeds
+	switch {
+	case o.Subsample > 1 && !o.OneWay:
+		_, err := m.fastKeys(&m.a, &m.b, v1.Desc, FastOptions{Subsample: o.Subsample})
+		return err
+	case o.OneWay:
+		f.start(&m.a, v1.Desc, FastOptions{Subsample: max(1, o.Subsample)})
+		if err := m.nearestOf(&m.a, f.cur1, &m.b, f.cur2); err != nil {
+			return err
+		}
+		for s, c := range f.cur1 {
+			f.add(m.a.index[c], m.b.index[f.cur2[s]])
+		}
+		return nil
+	}
+	if err := m.nearestBoth(); err != nil {
+		return err
+	}
+	for i, j := range m.nnA {
+		if int(m.nnB[j]) == i {
+			f.add(m.a.index[i], m.b.index[j])
+		}
+	}
+	return nil
+}
+
+// rank filters the candidates and sorts them. The sort key holds the
+// confidence, inverted, above the candidate's position: candidates are in the
+// order of their pixels, so equal confidences stay in that order.
+func (m *Matcher) rank(v1, v2 View, o Options) *Result {
+	f := &m.seeds
+	m.order = m.order[:0]
+	for i, key := range f.pairs {
+		p, q := int32(key>>32), int32(uint32(key))
+		if !v1.Desc.inside(p, o.Border) || !v2.Desc.inside(q, o.Border) {
+			continue
+		}
+		if c := confidence(v1, v2, p, q, o.Weighted); c >= o.MinConfidence {
+			m.order = append(m.order, uint64(descending(c))<<32|uint64(i))
+		}
+	}
+	slices.Sort(m.order)
+	keep := m.order
+	if o.TopK > 0 && len(keep) > o.TopK {
+		keep = keep[:o.TopK]
+	}
+	r := &Result{make([]int64, len(keep)), make([]int64, len(keep)), make([]float32, len(keep))}
+	for k, key := range keep {
+		pair := f.pairs[uint32(key)]
+		r.Idx1[k], r.Idx2[k] = int64(pair>>32), int64(uint32(pair))
+		r.Confidence[k] = fromDescending(uint32(key >> 32))
+	}
+	return r
+}
+
+// confidence is the score of a pair, weighted on request. A weight that is not
+// a number gives NaN, which no threshold lets through.
+func confidence(v1, v2 View, p, q int32, weighted bool) float32 {
+	dim := v1.Desc.Dim
+	a := v1.Desc.Data[int(p)*dim:][:dim]
+	b := v2.Desc.Data[int(q)*dim:][:dim]
+	c := kernel.Dot(a, b)
+	if weighted {
+		c *= float32(math.Sqrt(float64(v1.DescConf[p] * v2.DescConf[q])))
+	}
+	return c + 0 // -0 becomes 0, which it equals and must tie with
+}
+
+// inside reports whether a pixel lies outside the border band.
+func (d Map) inside(pixel int32, border int) bool {
+	x, y := int(pixel)%d.Width, int(pixel)/d.Width
+	return x >= border && x < d.Width-border && y >= border && y < d.Height-border
+}
+
+// descending maps floats to integers in the opposite order: the bits of
+// positive floats ascend with their values, those of negative ones descend.
+func descending(c float32) uint32 {
+	u := math.Float32bits(c)
+	if u>>31 == 0 {
+		return ^(u | 1<<31)
+	}
+	return u
+}
+
+func fromDescending(u uint32) float32 {
+	if u>>31 == 0 {
+		return math.Float32frombits(^u &^ (1 << 31))
+	}
+	return math.Float32frombits(u)
+}
