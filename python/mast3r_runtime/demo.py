@@ -61,21 +61,22 @@ class Pair:
 
 @dataclass(frozen=True)
 class Score:
-    """How well matches and depth agree with a pair's truth."""
+    """How well matches and depth agree with a pair's truth; None where nothing can be said."""
 
     matches: int
     known: int  # matches whose truth is known
-    near: float  # share of those within NEAR_PX
-    median_px: float
-    same_pixel: float  # the same share for the guess "nothing moved"
+    near: float | None  # share of those within NEAR_PX
+    median_px: float | None
+    same_pixel: float | None  # the same share for the guess "nothing moved"
     depth_correlation: float | None  # of 1/z with the true 1/z: blind to scale and shift
 
     def text(self) -> str:
-        line = (
-            f"{self.matches} matches; of {self.known} with known truth {self.near:.1%} within "
-            f"{NEAR_PX:g} px (median {self.median_px:.2f} px); guessing the same pixel: "
-            f"{self.same_pixel:.1%}"
-        )
+        line = f"{self.matches} matches"
+        if self.near is not None:
+            line += (
+                f"; of {self.known} with known truth {self.near:.1%} within {NEAR_PX:g} px "
+                f"(median {self.median_px:.2f} px), where guessing the same pixel gives {self.same_pixel:.1%}"
+            )
         if self.depth_correlation is not None:
             line += f"; inverse-depth correlation {self.depth_correlation:.3f}"
         return line
@@ -199,27 +200,31 @@ def _lookup(table: npt.NDArray[Any], xy: F64) -> npt.NDArray[Any]:
 
 def errors_px(pair: Pair, matches: MatchResult) -> F64:
     """Distance of each match from the truth, in network pixels of picture 2; NaN unknown."""
+    return np.asarray(np.linalg.norm(_truth_px(pair, matches) - matches.pts2d_2, axis=1))
+
+
+def _truth_px(pair: Pair, matches: MatchResult) -> F64:
+    """Where the pixels of picture 1 truly are, in network pixels of picture 2."""
     assert matches.transform_2 is not None
-    true = matches.transform_2.to_network(pair.locate(matches.original_1))
-    return np.asarray(np.linalg.norm(true - matches.pts2d_2, axis=1))
+    return matches.transform_2.to_network(pair.locate(matches.original_1))
 
 
 def score(pair: Pair, result: InferenceResult, matches: MatchResult) -> Score:
     """Compare with the truth."""
-    error = errors_px(pair, matches)
+    true = _truth_px(pair, matches)
+    error = np.linalg.norm(true - matches.pts2d_2, axis=1)
+    still = np.linalg.norm(true - matches.pts2d_1, axis=1)
     known = np.isfinite(error)
-    assert matches.transform_2 is not None
-    true = matches.transform_2.to_network(pair.locate(matches.original_1))
-    still = np.linalg.norm(true - matches.pts2d_1, axis=1)[known]
-    error = error[known]
-    nothing = float("nan")
+    depth = _depth_correlation(pair, result)
+    if not known.any():
+        return Score(len(matches), 0, None, None, None, depth)
     return Score(
         len(matches),
         int(known.sum()),
-        float((error < NEAR_PX).mean()) if error.size else nothing,
-        float(np.median(error)) if error.size else nothing,
-        float((still < NEAR_PX).mean()) if error.size else nothing,
-        _depth_correlation(pair, result),
+        float((error[known] < NEAR_PX).mean()),
+        float(np.median(error[known])),
+        float((still[known] < NEAR_PX).mean()),
+        depth,
     )
 
 

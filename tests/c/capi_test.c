@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The C interface as a C program meets it: capi_test MODEL.safetensors
+ *
+ * One line a failed check, exit 1; nothing else is printed but the closing count.
+ */
+#include "mast3r.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HEIGHT = 48, WIDTH = 64, PIXELS = HEIGHT * WIDTH };
+
+static int passed, failed;
+static const char *model;
+
+#define CHECK(cond)                                                                        \
+  do {                                                                                     \
+    if (cond) {                                                                            \
+      passed++;                                                                            \
+    } else {                                                                               \
+      failed++;                                                                            \
+      printf("line %d: %s (last error: %s)\n", __LINE__, #cond, mast3r_last_error());      \
+    }                                                                                      \
+  } while (0)
+
+/* want_error checks the status and that the text holds a word. */
+#define WANT(call, code, word)                                                             \
+  do {                                                                                     \
+    mast3r_status got_ = (call);                                                           \
+    CHECK(got_ == (code));                                                                 \
+    CHECK(strstr(mast3r_last_error(), word) != NULL);                                      \
+  } while (0)
+
+/* A pointer, because C evaluates arguments in any order: the handle is read after the submit. */
+static mast3r_status finish(mast3r_status submitted, const mast3r_job *job) {
+  return submitted == MAST3R_OK ? mast3r_job_wait(*job, -1) : submitted;
+}
+
+static mast3r_engine open_engine(int load) {
+  mast3r_config config = {.size = sizeof config, .backend = "cpu", .threads = 2};
+  mast3r_engine engine = 0;
+  mast3r_job job = 0;
+  CHECK(mast3r_engine_create(&config, &engine) == MAST3R_OK && engine != 0);
+  if (load) {
+    CHECK(finish(mast3r_submit_load(engine, model, &job), &job) == MAST3R_OK);
+    CHECK(mast3r_job_free(job) == MAST3R_OK);
+  }
+  return engine;
+}
+
+static uint8_t pixels[2][PIXELS * 3];
+
+static mast3r_image picture(int i) {
+  mast3r_image image = {.size = sizeof image, .height = HEIGHT, .width = WIDTH, .pixels = pixels[i]};
+  return image;
+}
+
+static void make_pictures(void) {
+  uint32_t state = 1;
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < PIXELS * 3; k++) {
+      state = state * 1664525u + 1013904223u;
+      pixels[i][k] = (uint8_t)(state >> 24);
+    }
+}
+
+static void release_result(const mast3r_result *r) {
+  for (int i = 0; i < r->views; i++) {
+    CHECK(mast3r_tensor_release(r->view[i].points) == MAST3R_OK);
+    CHECK(mast3r_tensor_release(r->view[i].conf) == MAST3R_OK);
+    CHECK(mast3r_tensor_release(r->view[i].desc) == MAST3R_OK);
+    CHECK(mast3r_tensor_release(r->view[i].desc_conf) == MAST3R_OK);
+  }
+}
+
+static void test_library(void) {
+  CHECK(mast3r_abi_version() == MAST3R_ABI_VERSION);
+  CHECK(strlen(mast3r_version()) > 0);
+  CHECK(strcmp(mast3r_status_name(MAST3R_E_SHAPE), "sizes do not fit") == 0);
+  CHECK(strcmp(mast3r_status_name(12345), "unknown status") == 0);
+  CHECK(mast3r_in_forked_child() == 0);
+  CHECK(strcmp(mast3r_last_error(), "") == 0);
+}
+
+static void test_arguments(void) {
+  mast3r_config config = {.size = sizeof config};
+  mast3r_engine engine = 0;
+  mast3r_stats stats = {.size = 4};
+  WANT(mast3r_engine_create(NULL, &engine), MAST3R_E_ARGUMENT, "NULL");
+  WANT(mast3r_engine_create(&config, NULL), MAST3R_E_ARGUMENT, "NULL");
+  WANT(mast3r_live(&stats), MAST3R_E_ABI, "size is 4, want");
+  config.size--;
+  WANT(mast3r_engine_create(&config, &engine), MAST3R_E_ABI, "sizeof");
+  config.size++;
+  config.backend = "abacus";
+  WANT(mast3r_engine_create(&config, &engine), MAST3R_E_ARGUMENT, "abacus");
+  config.backend = "cpu";
+  config.threads = -1;
+  WANT(mast3r_engine_create(&config, &engine), MAST3R_E_ARGUMENT, "-1");
+}
+
+static void test_handles(void) {
+  const uint64_t wrong[] = {0, 1, 0xdeadbeefULL, UINT64_MAX, 1ULL << 32, (uint64_t)(uintptr_t)&passed};
+  mast3r_info info = {.size = sizeof info};
+  void *data;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    WANT(mast3r_engine_info(wrong[i], &info), MAST3R_E_HANDLE, "handle");
+    WANT(mast3r_engine_close(wrong[i]), MAST3R_E_HANDLE, "handle");
+    WANT(mast3r_job_wait(wrong[i], 0), MAST3R_E_HANDLE, "handle");
+    WANT(mast3r_job_free(wrong[i]), MAST3R_E_HANDLE, "handle");
+    WANT(mast3r_tensor_data(wrong[i], &data), MAST3R_E_HANDLE, "handle");
+    WANT(mast3r_tensor_release(wrong[i]), MAST3R_E_HANDLE, "handle");
+  }
+  mast3r_engine engine = open_engine(0);
+  WANT(mast3r_tensor_data(engine, &data), MAST3R_E_HANDLE, "an engine, want a tensor");
+  WANT(mast3r_job_wait(engine, 0), MAST3R_E_HANDLE, "an engine, want a job");
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+  mast3r_engine again = open_engine(0); /* takes the slot; the old handle must not reach it */
+  WANT(mast3r_engine_info(engine, &info), MAST3R_E_HANDLE, "released");
+  CHECK(again != engine);
+  CHECK(mast3r_engine_close(again) == MAST3R_OK);
+}
+
+static void test_bad_pictures(void) {
+  mast3r_engine engine = open_engine(1);
+  mast3r_image a = picture(0), b = picture(1);
+  mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
+  mast3r_job job = 0;
+  WANT(mast3r_submit_infer(engine, NULL, &b, &raw, &job), MAST3R_E_ARGUMENT, "image1");
+  WANT(mast3r_submit_infer(engine, &a, &b, &raw, NULL), MAST3R_E_ARGUMENT, "out");
+  a.pixels = NULL;
+  WANT(mast3r_submit_infer(engine, &a, &b, &raw, &job), MAST3R_E_ARGUMENT, "pixels");
+  a = picture(0);
+  a.height = 0;
+  WANT(mast3r_submit_infer(engine, &a, &b, &raw, &job), MAST3R_E_IMAGE, "0 x 64");
+  a.height = INT32_MAX;
+  WANT(mast3r_submit_infer(engine, &a, &b, &raw, &job), MAST3R_E_IMAGE, "2147483647");
+  a = picture(0);
+  a.stride = 3 * WIDTH - 1;
+  WANT(mast3r_submit_infer(engine, &a, &b, &raw, &job), MAST3R_E_IMAGE, "191");
+  a = picture(0);
+  a.size = 8;
+  WANT(mast3r_submit_sequence(engine, &a, 2, &raw, &job), MAST3R_E_ABI, "image");
+  a = picture(0);
+  WANT(mast3r_submit_sequence(engine, &a, 1, &raw, &job), MAST3R_E_SHAPE, "1 images");
+  a.width = 63; /* no multiple of the patch: found when the job runs */
+  WANT(finish(mast3r_submit_infer(engine, &a, &b, &raw, &job), &job), MAST3R_E_IMAGE, "63");
+  WANT(mast3r_job_results(job, &(size_t){0}), MAST3R_E_IMAGE, "63");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+static void test_models(void) {
+  mast3r_engine engine = open_engine(0);
+  mast3r_image a = picture(0), b = picture(1);
+  mast3r_job job = 0;
+  char path[] = "/tmp/mast3r_capi_XXXXXX";
+  int file = mkstemp(path);
+  CHECK(file >= 0 && write(file, "version https://git-lfs", 23) == 23 && close(file) == 0);
+  WANT(finish(mast3r_submit_load(engine, path, &job), &job), MAST3R_E_WEIGHTS, path);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  unlink(path);
+  WANT(finish(mast3r_submit_load(engine, path, &job), &job), MAST3R_E_NOT_FOUND, path);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  WANT(finish(mast3r_submit_infer(engine, &a, &b, NULL, &job), &job), MAST3R_E_NOT_LOADED, "load");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  WANT(mast3r_submit_warmup(engine, -1, &job), MAST3R_E_ARGUMENT, "-1");
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+static void take(mast3r_engine engine, mast3r_result *out) {
+  mast3r_image a = picture(0), b = picture(1);
+  mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
+  mast3r_job job = 0;
+  size_t count = 0;
+  CHECK(finish(mast3r_submit_infer(engine, &a, &b, &raw, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_results(job, &count) == MAST3R_OK && count == 1);
+  *out = (mast3r_result){.size = sizeof *out};
+  CHECK(mast3r_job_take_result(job, 0, out) == MAST3R_OK);
+  mast3r_result twice = {.size = sizeof twice};
+  WANT(mast3r_job_take_result(job, 0, &twice), MAST3R_E_ARGUMENT, "taken");
+  WANT(mast3r_job_take_result(job, 1, &twice), MAST3R_E_ARGUMENT, "1 of 1");
+  mast3r_matches none = {.size = sizeof none};
+  WANT(mast3r_job_take_matches(job, &none), MAST3R_E_ARGUMENT, "no matches");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+}
+
+static void test_pair(void) {
+  mast3r_engine engine = open_engine(1);
+  mast3r_info info = {.size = sizeof info};
+  CHECK(mast3r_engine_info(engine, &info) == MAST3R_OK && info.ready && info.patch == 16);
+  CHECK(strncmp(info.name, "mast3r_tiny on cpu", 18) == 0);
+  size_t needed = 0;
+  CHECK(mast3r_engine_metadata(engine, NULL, 0, &needed) == MAST3R_OK && needed > 2);
+  char *text = malloc(needed);
+  CHECK(mast3r_engine_metadata(engine, text, needed, &needed) == MAST3R_OK);
+  CHECK(text[0] == '{' && strstr(text, "\"variant\":\"mast3r_tiny\"") != NULL);
+  free(text);
+
+  mast3r_result first, second;
+  take(engine, &first);
+  CHECK(first.views == 2 && first.view[0].transform.width == WIDTH && first.timing.total_ms > 0);
+  mast3r_tensor_desc desc = {.size = sizeof desc};
+  CHECK(mast3r_tensor_describe(first.view[0].points, &desc) == MAST3R_OK);
+  CHECK(desc.dtype == MAST3R_F32 && desc.ndim == 3 && desc.valid && desc.nbytes == PIXELS * 12);
+  CHECK(desc.shape[0] == HEIGHT && desc.shape[1] == WIDTH && desc.shape[2] == 3);
+  float *points = NULL, *copy = malloc(PIXELS * 12);
+  CHECK(mast3r_tensor_data(first.view[0].points, (void **)&points) == MAST3R_OK && points != NULL);
+  int finite = 1;
+  for (int i = 0; i < PIXELS * 3; i++) finite &= isfinite(points[i]);
+  CHECK(finite);
+  WANT(mast3r_tensor_copy(first.view[0].points, copy, 5), MAST3R_E_SHAPE, "5 bytes");
+  WANT(mast3r_tensor_copy(first.view[0].points, NULL, PIXELS * 12), MAST3R_E_ARGUMENT, "NULL");
+  CHECK(mast3r_tensor_copy(first.view[0].points, copy, PIXELS * 12) == MAST3R_OK);
+  CHECK(memcmp(copy, points, PIXELS * 12) == 0);
+
+  take(engine, &second); /* the same numbers, in other memory */
+  float *other = NULL;
+  CHECK(mast3r_tensor_data(second.view[0].points, (void **)&other) == MAST3R_OK && other != points);
+  CHECK(memcmp(copy, other, PIXELS * 12) == 0 && memcmp(copy, points, PIXELS * 12) == 0);
+  release_result(&second);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK); /* results outlive the engine */
+  CHECK(memcmp(copy, points, PIXELS * 12) == 0);
+  release_result(&first);
+  WANT(mast3r_tensor_describe(first.view[0].points, &desc), MAST3R_E_HANDLE, "released");
+  free(copy);
+}
+
+static void test_sequence_and_symmetric(void) {
+  mast3r_engine engine = open_engine(1);
+  mast3r_image images[3] = {picture(0), picture(1), picture(0)};
+  mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
+  mast3r_job job = 0;
+  size_t count = 0;
+  CHECK(finish(mast3r_submit_sequence(engine, images, 3, &raw, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_results(job, &count) == MAST3R_OK && count == 2);
+  CHECK(mast3r_job_free(job) == MAST3R_OK); /* frees the results that nobody took */
+  CHECK(finish(mast3r_submit_symmetric(engine, &images[0], &images[1], &raw, &job), &job) == MAST3R_OK);
+  mast3r_result result = {.size = sizeof result};
+  CHECK(mast3r_job_take_result(job, 0, &result) == MAST3R_OK && result.views == 4);
+  release_result(&result);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+static void test_match(void) {
+  enum { N = 12, D = 8 };
+  float desc[N * D];
+  for (int i = 0; i < N * D; i++) desc[i] = (float)((i * 37 + i / D) % 101) / 101.0f - 0.5f;
+  for (int i = 0; i < N; i++) {
+    float norm = 0;
+    for (int k = 0; k < D; k++) norm += desc[i * D + k] * desc[i * D + k];
+    for (int k = 0; k < D; k++) desc[i * D + k] /= sqrtf(norm);
+  }
+  uint8_t mask[N];
+  memset(mask, 1, sizeof mask);
+  mask[3] = 0;
+  mast3r_engine engine = open_engine(0); /* matching needs no model */
+  mast3r_map map = {.size = sizeof map, .height = 3, .width = 4, .dim = D, .descriptors = desc};
+  mast3r_map masked = map;
+  masked.mask = mask;
+  mast3r_job job = 0;
+  CHECK(finish(mast3r_submit_match(engine, &map, &map, NULL, &job), &job) == MAST3R_OK);
+  mast3r_matches matches = {.size = sizeof matches};
+  CHECK(mast3r_job_take_matches(job, &matches) == MAST3R_OK && matches.count == N);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  int64_t *one = NULL, *two = NULL;
+  float *points = NULL;
+  CHECK(mast3r_tensor_data(matches.index1, (void **)&one) == MAST3R_OK);
+  CHECK(mast3r_tensor_data(matches.index2, (void **)&two) == MAST3R_OK);
+  CHECK(memcmp(one, two, N * sizeof *one) == 0); /* every pixel finds itself */
+  CHECK(mast3r_tensor_data(matches.points1, (void **)&points) == MAST3R_OK && isnan(points[0]));
+  mast3r_tensor all[] = {matches.index1, matches.index2, matches.pixel1, matches.pixel2,
+                         matches.points1, matches.points2, matches.confidence};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) CHECK(mast3r_tensor_release(all[i]) == MAST3R_OK);
+  CHECK(finish(mast3r_submit_match(engine, &masked, &map, NULL, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_take_matches(job, &matches) == MAST3R_OK && matches.count == N - 1);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  mast3r_tensor rest[] = {matches.index1, matches.index2, matches.pixel1, matches.pixel2,
+                          matches.points1, matches.points2, matches.confidence};
+  for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) CHECK(mast3r_tensor_release(rest[i]) == MAST3R_OK);
+  map.dim = 0;
+  WANT(mast3r_submit_match(engine, &map, &map, NULL, &job), MAST3R_E_SHAPE, "x 0");
+  mast3r_match_options bad = {.size = sizeof bad, .top_k = -1};
+  WANT(mast3r_submit_match(engine, &masked, &masked, &bad, &job), MAST3R_E_ARGUMENT, "top_k -1");
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+static void test_cancel(void) {
+  mast3r_engine engine = open_engine(1);
+  mast3r_job job = 0, other = 0;
+  CHECK(mast3r_submit_warmup(engine, 1000, &job) == MAST3R_OK); /* minutes, if it ran to the end */
+  CHECK(mast3r_job_wait(job, 1) == MAST3R_PENDING);
+  mast3r_result result = {.size = sizeof result};
+  WANT(mast3r_job_take_result(job, 0, &result), MAST3R_E_ARGUMENT, "still runs");
+  CHECK(mast3r_job_cancel(job) == MAST3R_OK);
+  CHECK(mast3r_job_wait(job, -1) == MAST3R_E_CANCELLED);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(mast3r_submit_warmup(engine, 1000, &other) == MAST3R_OK);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK); /* cancels what runs */
+  CHECK(mast3r_job_wait(other, -1) == MAST3R_E_CANCELLED);
+  CHECK(mast3r_job_free(other) == MAST3R_OK);
+}
+
+static void *one_thread(void *argument) {
+  mast3r_result *result = argument;
+  uint64_t engine = result->view[0].points; /* handed over in the struct that takes the result */
+  if (strcmp(mast3r_last_error(), "") != 0) return NULL; /* the text belongs to another thread */
+  mast3r_image a = picture(0), b = picture(1);
+  mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
+  mast3r_job job = 0;
+  if (finish(mast3r_submit_infer(engine, &a, &b, &raw, &job), &job) != MAST3R_OK) return NULL;
+  *result = (mast3r_result){.size = sizeof *result};
+  if (mast3r_job_take_result(job, 0, result) != MAST3R_OK) return NULL;
+  return mast3r_job_free(job) == MAST3R_OK ? result : NULL;
+}
+
+static void test_threads(void) {
+  enum { THREADS = 8 };
+  mast3r_engine engine = open_engine(1);
+  pthread_t threads[THREADS];
+  mast3r_result results[THREADS];
+  float *data[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    results[i].view[0].points = engine;
+    CHECK(pthread_create(&threads[i], NULL, one_thread, &results[i]) == 0);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    void *ended = NULL;
+    CHECK(pthread_join(threads[i], &ended) == 0 && ended == &results[i]);
+    CHECK(mast3r_tensor_data(results[i].view[1].desc, (void **)&data[i]) == MAST3R_OK);
+    CHECK(memcmp(data[0], data[i], PIXELS * 24 * sizeof **data) == 0);
+  }
+  for (int i = 0; i < THREADS; i++) release_result(&results[i]);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+static void test_log(void) {
+  mast3r_log_record record = {.size = sizeof record};
+  CHECK(mast3r_log_level(-4) == MAST3R_OK);
+  while (mast3r_log_next(&record) == MAST3R_OK) {
+  }
+  mast3r_engine engine = open_engine(1);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+  int loaded = 0;
+  while (mast3r_log_next(&record) == MAST3R_OK) loaded |= strstr(record.text, "model loaded") != NULL;
+  CHECK(loaded);
+  CHECK(mast3r_log_next(&record) == MAST3R_PENDING);
+  CHECK(mast3r_log_level(0) == MAST3R_OK);
+}
+
+/* In a child every call must return at once; a hang would be killed after two seconds. */
+static void test_fork(void) {
+  mast3r_engine engine = open_engine(0);
+  pid_t child = fork();
+  if (child == 0) {
+    mast3r_config config = {.size = sizeof config};
+    mast3r_engine other = 0;
+    int ok = mast3r_in_forked_child() == 1;
+    ok &= mast3r_engine_create(&config, &other) == MAST3R_E_FORKED;
+    ok &= strstr(mast3r_last_error(), "spawn") != NULL;
+    ok &= mast3r_engine_close(engine) == MAST3R_E_FORKED;
+    _exit(ok ? 0 : 1);
+  }
+  int status = -1;
+  for (int i = 0; i < 200 && waitpid(child, &status, WNOHANG) == 0; i++)
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  if (status == -1) kill(child, 9);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(mast3r_in_forked_child() == 0);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) {
+    fprintf(stderr, "usage: capi_test MODEL.safetensors\n");
+    return 2;
+  }
+  model = argv[1];
+  setvbuf(stdout, NULL, _IOLBF, 0); /* what was found is seen even when the next line crashes */
+  make_pictures();
+  test_library();
+  test_arguments();
+  test_handles();
+  test_models();
+  test_bad_pictures();
+  test_pair();
+  test_sequence_and_symmetric();
+  test_match();
+  test_cancel();
+  test_threads();
+  test_log();
+  test_fork();
+  mast3r_stats stats = {.size = sizeof stats};
+  CHECK(mast3r_live(&stats) == MAST3R_OK);
+  CHECK(stats.engines == 0 && stats.jobs == 0 && stats.tensors == 0);
+  printf("%d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line, run in this process: files, texts, exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+from PIL import Image
+
+from mast3r_runtime import _models, _selfcheck, cli, demo
+from mast3r_runtime.backends._cpu import CPUEngine
+from mast3r_runtime.results import InferenceResult
+
+
+@pytest.fixture
+def pair(tmp_path: Path, rng: np.random.Generator) -> list[str]:
+    """Two picture files, the second an upright one of another size."""
+    paths = []
+    for name, size in (("left one.png", (96, 64)), ("right.jpg", (60, 90))):
+        coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
+        Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(tmp_path / name)
+        paths.append(str(tmp_path / name))
+    return paths
+
+
+def test_infer(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "folder"
+    options = ["--model", str(micro), "--resolution", "96", "--json", "--keep", "0.5"]
+    assert cli.main(["infer", *pair, "-o", str(out), *options]) == 0
+    printed = capsys.readouterr()
+    values = json.loads(printed.out)
+    assert (
+        printed.err == "" and values["height_1"] == 64 and values["engine"].startswith("mast3r_micro on cpu")
+    )
+    assert {path.name for path in out.iterdir()} == set(demo.RESULT_FILES) == set(values["files"])
+    with np.load(out / "result.npz") as archive:
+        stored = {name: archive[name] for name in archive.files}
+    with CPUEngine("auto", 96, "auto", 0) as engine:
+        engine.load(micro)
+        want = engine.infer_gpu(*pair).numpy()
+        matches = engine.match(want, top_k=None, confidence_threshold=0.0)
+    for name in ("pts3d_1", "conf_2", "desc_1", "desc_conf_2"):
+        np.testing.assert_array_equal(stored[name], getattr(want, name))
+    assert stored["transform_2"].tolist() == [90, 60, 96, 64, 0, 0, 96, 64]
+    np.testing.assert_array_equal(stored["match_idx_2"], matches.idx_2)
+    assert values["matches"] == len(matches)
+    check_points(out, want)
+    for name in ("depth", "confidence", "matches", "cloud"):
+        picture = Image.open(out / f"{name}.png")
+        assert picture.mode == "RGB" and len(set(picture.resize((16, 16)).getdata())) > 8, name
+
+
+def check_points(out: Path, result: InferenceResult) -> None:
+    """Both clouds hold the most confident half, coloured; GLB is turned to glTF's axes."""
+    want = np.concatenate(
+        [
+            points.reshape(-1, 3)[conf.reshape(-1) >= np.quantile(conf, 0.5)]
+            for points, conf in ((result.pts3d_1, result.conf_1), (result.pts3d_2, result.conf_2))
+        ]
+    )
+    ply = trimesh.load(out / "points.ply")
+    np.testing.assert_array_equal(np.asarray(ply.vertices, np.float32), want)
+    assert len(np.unique(ply.colors, axis=0)) > 50
+    (glb,) = trimesh.load(out / "points.glb").geometry.values()
+    np.testing.assert_array_equal(np.asarray(glb.vertices, np.float32), want * np.float32([1, -1, -1]))
+    np.testing.assert_array_equal(glb.colors[:, :3], ply.colors[:, :3])
+
+
+def test_match(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "matches.png"
+    assert cli.main(["match", *pair, "-o", str(out), "--model", str(micro), "--resolution", "96"]) == 0
+    printed = capsys.readouterr().out
+    assert "matches" in printed and str(out) in printed
+    assert Image.open(out).size == (96 + 8 + 60, 90)  # both pictures at their own size
+
+
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info"]) == 0
+    assert "mast3r_tiny" in capsys.readouterr().out
+    assert cli.main(["info", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["variant"] == "mast3r_tiny" and values["metadata"]["license"] == "Apache-2.0"
+
+
+def test_benchmark(micro: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--model", str(micro), "--resolution", "96", "--iterations", "3", "--warmup", "1", "--json"]
+    assert cli.main(["benchmark", *options]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["width"] == 96 and 0 < values["min_ms"] <= values["p50_ms"] <= values["max_ms"]
+    assert cli.main(["benchmark", "--iterations", "0"]) == 1
+
+
+def test_selfcheck(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["selfcheck"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("\nok  ") + text.startswith("ok  ") == 13 and "13 of 13 checks agree" in text
+    assert cli.main(["selfcheck", "--json"]) == 0
+    assert all(check["ok"] for check in json.loads(capsys.readouterr().out))
+
+
+def test_selfcheck_notices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A result off by one part in ten thousand is a failed check."""
+    right = _selfcheck._infer
+
+    def wrong(*arguments: object, **options: object) -> InferenceResult:
+        result = right(*arguments, **options)  # type: ignore[arg-type]
+        result.pts3d_1[:] *= 1 + 1e-4
+        return result
+
+    monkeypatch.setattr(_selfcheck, "_infer", wrong)
+    assert cli.main(["selfcheck"]) == 1
+    text = capsys.readouterr().out
+    assert "FAIL  reference pts3d_1" in text and "ok    reference conf_1" in text and "12 of 13" in text
+
+
+def test_selfcheck_reports_errors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_models, "bundled_model", lambda: tmp_path / "gone.safetensors")
+    assert cli.main(["selfcheck"]) == 1
+    assert "FAIL  ModelNotFoundError" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["infer", "{a}", "{missing}", "-o", "{out}"], "nowhere.png"),
+        (["infer", "{a}", "{text}", "-o", "{out}"], "text.jpg"),
+        (["infer", "{a}", "{a}", "-o", "{a}"], "left one.png"),
+        (["infer", "{a}", "{a}", "-o", "{out}", "--model", "{missing}"], "nowhere.png"),
+        (["infer", "{a}", "{a}", "-o", "{out}", "--model", "{text}"], "text.jpg"),
+        (["infer", "{a}", "{a}", "-o", "{out}", "--keep", "0", "--resolution", "96"], "keep=0"),
+        (["infer", "{a}", "{a}", "-o", "{out}", "--threads", "-4"], "-4"),
+        (["info", "--backend", "metal"], "metal"),
+    ],
+)
+def test_failures(
+    arguments: list[str], words: str, pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.jpg").write_text("no picture, no model")
+    names = {
+        "a": pair[0],
+        "missing": tmp_path / "nowhere.png",
+        "text": tmp_path / "text.jpg",
+        "out": tmp_path / "o",
+    }
+    assert cli.main([argument.format(**names) for argument in arguments]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and words in printed.err
+    assert printed.err.startswith("mast3r: ") and printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["fly"], ["infer", "a.png"], ["benchmark", "--iterations", "many"]]
+)
+def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2 and "usage:" in capsys.readouterr().err
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the pairs in the package alone, as where scikit-image is missing."""
+    monkeypatch.setattr(demo, "motorcycle", lambda: None)
+    assert cli.main(["demo", "-o", str(tmp_path), "--resolution", "256", "--json"]) == 0
+    printed = capsys.readouterr()
+    scores = json.loads(printed.out)
+    assert list(scores) == ["room", "coffee"] and "motorcycle: left out" in printed.err
+    for name, score in scores.items():
+        assert {path.name for path in (tmp_path / name).iterdir()} == {
+            *demo.RESULT_FILES,
+            "sheet.png",
+            "score.json",
+        }
+        assert score["near"] > 3 * score["same_pixel"] + 0.2, name
+    assert (tmp_path / "overview.png").stat().st_size > 50_000
