@@ -8,6 +8,7 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/geometry"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
 )
 
 // TestIntrinsicsOfTheOriginal goes the whole way: a camera of the original
@@ -63,5 +64,40 @@ func TestMatchesToOriginal(t *testing.T) {
 		if math.Abs(float64(back[i]-net[i])) > 1e-3 || math.Abs(float64(back[i+1]-net[i+1])) > 1e-3 {
 			t.Errorf("point %d came back as %g,%g", i/2, back[i], back[i+1])
 		}
+	}
+}
+
+// TestStereoPair takes the predictions of a small trained model for a rectified
+// stereo pair, camera 2 to the right of camera 1: the pose must be almost pure
+// translation, to +x. It pins the signs of the convention to a real scene.
+func TestStereoPair(t *testing.T) {
+	c := golden.Load(t, golden.Path(t, "golden", "tiny_trained", "motorcycle_256x176.safetensors"))
+	pts1, s := c.Floats(t, "pred1.pts3d")
+	pts2, _ := c.Floats(t, "pred2.pts3d_in_other_view")
+	h, w := s[len(s)-3], s[len(s)-2]
+	cx, cy := float64(w)/2, float64(h)/2
+	f, err := geometry.Focal(pts1, w, h, cx, cy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x []geometry.Vec3
+	var uv []geometry.Vec2
+	for i := 0; i < w*h; i += 7 {
+		x = append(x, geometry.Vec3{float64(pts2[3*i]), float64(pts2[3*i+1]), float64(pts2[3*i+2])})
+		uv = append(uv, geometry.Vec2{float64(i % w), float64(i / w)})
+	}
+	e, err := geometry.PnP(x, uv, geometry.Mat3{{f, 0, cx}, {0, f, cy}, {0, 0, 1}}, 0)
+	if err != nil || e.Pose == nil {
+		t.Fatalf("no pose: %q, %v", e.Reason, err)
+	}
+	r, d := e.Pose.R, e.Pose.T
+	if turn := math.Acos((r[0][0]+r[1][1]+r[2][2]-1)/2) * 180 / math.Pi; !(turn < 5) {
+		t.Errorf("turned by %.3g degrees, want less than 5", turn)
+	}
+	if !(d[0] > 2*math.Abs(d[1]) && d[0] > 2*math.Abs(d[2])) {
+		t.Errorf("translation %.3g, want mostly +x", d)
+	}
+	if len(e.Inliers) < len(x)*3/4 {
+		t.Errorf("%d of %d points agree", len(e.Inliers), len(x))
 	}
 }

@@ -61,7 +61,12 @@ func convert[F float32 | float64](t Tensor, dst []F) []F {
 		// through a function value costs as much as the conversion.
 		b = b[:2*n]
 		for i := range dst {
-			dst[i] = F(tensor.Float32FromF16(le.Uint16(b[2*i:])))
+			h := le.Uint16(b[2*i:])
+			if e := h & 0x7c00; e == 0 || e == 0x7c00 { // subnormal, infinity, NaN
+				dst[i] = F(tensor.Float32FromF16(h))
+				continue
+			}
+			dst[i] = F(math.Float32frombits(uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13 + 112<<23))
 		}
 	case tensor.BF16:
 		each(dst, b, 2, func(p []byte) F { return F(tensor.Float32FromBF16(le.Uint16(p))) })

@@ -360,3 +360,33 @@ func TestCastAndMemoryTensors(t *testing.T) {
 		t.Error("a cast to integers was accepted")
 	}
 }
+
+func TestEveryF16(t *testing.T) {
+	data := make([]byte, 0, 1<<17)
+	for h := range 1 << 16 {
+		data = binary.LittleEndian.AppendUint16(data, uint16(h))
+	}
+	got := Tensor{DType: tensor.F16, Shape: tensor.Shape{1 << 16}, Data: data}.Float32s(nil)
+	for h, f := range got {
+		if want := tensor.Float32FromF16(uint16(h)); math.Float32bits(f) != math.Float32bits(want) {
+			t.Fatalf("%#04x: got %g, want %g", h, f, want)
+		}
+	}
+}
+
+func BenchmarkFloat32s(b *testing.B) {
+	const n = 1 << 20
+	dst := make([]float32, n)
+	for _, d := range []tensor.DType{tensor.F32, tensor.F16, tensor.BF16} {
+		t := Tensor{DType: d, Shape: tensor.Shape{n}, Data: make([]byte, n*d.Size())}
+		for i := range t.Data {
+			t.Data[i] = 0x30 | byte(i*31)&0xf // ordinary numbers in each type
+		}
+		b.Run(d.String(), func(b *testing.B) {
+			b.SetBytes(int64(len(t.Data)))
+			for b.Loop() {
+				t.Float32s(dst)
+			}
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -304,6 +305,32 @@ func TestRetrievalWeights(t *testing.T) {
 				t.Errorf("%s: %s differs", variant, l.Name)
 			}
 		}
+	}
+}
+
+// TestManifestOfARealFile compares the names and shapes with a trained model of
+// other dimensions, through a Set.
+func TestManifestOfARealFile(t *testing.T) {
+	s, err := weights.OpenSet(golden.Path(t, "models", "mast3r_tiny"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	d := full(MASt3R, 16, 192, 6, 3).trunk(192, 6, 3).head(64, 32, [4]int{24, 48, 96, 192}, 256)
+	for _, spec := range d.Files()[0].Specs {
+		// The file has one name of the aliases, and nothing that is never used.
+		if strings.Contains(spec.Name, ".layer_rn.") || strings.Contains(spec.Name, ".refinenet4.resConfUnit1.") || spec.Name == "mask_token" {
+			continue
+		}
+		if got, err := s.Need(spec.Name, spec.Shape); err != nil || got.DType != tensor.F16 {
+			t.Errorf("%s: %v, %v, want f16", spec.Name, got.DType, err)
+		}
+	}
+	if r := s.Report(); len(r.Extra) > 0 {
+		t.Errorf("tensors that the manifest lacks: %q", r.Extra)
+	}
+	if m := s.Metadata(); m["dpt_layer_dims"] != d.Metadata("")["dpt_layer_dims"] || m["dpt_hooks"] != d.Metadata("")["dpt_hooks"] {
+		t.Errorf("metadata %v", m)
 	}
 }
 
