@@ -178,6 +178,9 @@ func (c *CommandBuffer) Wait() error {
 	return err
 }
 
+// Committed reports whether Commit has succeeded.
+func (c *CommandBuffer) Committed() bool { return c.committed }
+
 // GPUTime is how long the GPU worked, from its own timestamps; meaningful after
 // Wait.
 func (c *CommandBuffer) GPUTime() time.Duration {

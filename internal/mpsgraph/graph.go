@@ -109,6 +109,10 @@ func (g *Graph) ready(op string, in ...*Tensor) bool {
 // check every step.
 func (g *Graph) dead() *Tensor { return &Tensor{dtype: tensor.F32} }
 
+// Fail records an error of the code that builds the graph, unless there is one
+// already, and returns a value that may be passed on.
+func (g *Graph) Fail(op string, err error) *Tensor { return g.fail(op, nil, err) }
+
 func (g *Graph) fail(op string, in []*Tensor, err error) *Tensor {
 	if g.err == nil {
 		g.err = &Error{Op: op, In: in, Err: err}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/bufpool"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/metal"
+)
+
+// Errors of this package are or wrap these, or those of package metal.
+var (
+	ErrClosed      = errors.New("mps: closed")
+	ErrUnsupported = errors.New("mps: not supported")
+)
+
+// Config are the settings of a Backend.
+type Config struct {
+	// ManualAttention replaces the native attention of macOS 15 by products and a
+	// float32 softmax: slower, exact in half precision, and a way to compare.
+	ManualAttention bool
+	// PoolLimit bounds the buffers kept for reuse and in use, in bytes; 0 takes
+	// half of what the device recommends, the rest is for weights and MPSGraph.
+	PoolLimit uint64
+}
+
+// Backend is the GPU as a backend.Backend.
+type Backend struct {
+	cfg     Config
+	dev     *metal.Device
+	lanes   [2]*lane
+	pool    *bufpool.Pool[*metal.Buffer]
+	weights *weightStore
+
+	mu      sync.Mutex
+	closed  bool
+	pending sync.WaitGroup // submitted works
+	stats   Stats
+}
+
+// Stats count what the backend did.
+type Stats struct {
+	// CommandBuffers were committed, Runs encoded.
+	CommandBuffers, Runs int
+	// MappedBytes of weights are used in place, CopiedBytes had to be converted or
+	// were not in a mapped file; both of what is in use now.
+	MappedBytes, CopiedBytes int
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// lane is a command queue and the event that counts its submits.
+type lane struct {
+	queue *metal.Queue
+	event *metal.Event
+	// submits is the value that the event has once everything submitted so far is
+	// done; used on the owner thread only.
+	submits uint64
+}
+
+// allocator makes pool buffers.
+type allocator struct{ dev *metal.Device }
+
+func (a allocator) Alloc(n int) (*metal.Buffer, error) { return a.dev.NewBuffer(n) }
+func (a allocator) Free(b *metal.Buffer)               { b.Release() }
+
+// New opens the GPU. Errors say why there is none: objc.ErrUnavailable,
+// metal.ErrOldSystem, metal.ErrNoDevice.
+func New(cfg Config) (_ *Backend, err error) {
+	dev, err := metal.Open()
+	if err != nil {
+		return nil, err
+	}
+	limit := cfg.PoolLimit
+	if limit == 0 {
+		limit = dev.Info().WorkingSet / 2
+	}
+	b := &Backend{cfg: cfg, dev: dev, weights: newWeightStore(dev),
+		pool: bufpool.New[*metal.Buffer](allocator{dev}, bufpool.Options{Limit: limit})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.free())
+		}
+	}()
+	for i := range b.lanes {
+		l := &lane{}
+		b.lanes[i] = l
+		if l.queue, err = dev.NewQueue(); err != nil {
+			return nil, err
+		}
+		if l.event, err = dev.NewEvent(); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// free releases what New made.
+func (b *Backend) free() error {
+	b.pool.Close()
+	for _, l := range b.lanes {
+		if l != nil && l.event != nil {
+			l.event.Release()
+		}
+		if l != nil && l.queue != nil {
+			l.queue.Release()
+		}
+	}
+	return b.dev.Close()
+}
+
+// Device are the facts for the user.
+func (b *Backend) Device() backend.Device {
+	i, s := b.dev.Info(), b.pool.Stats()
+	return backend.Device{
+		Backend: "metal", Name: i.Name, WorkingSet: i.WorkingSet, MaxBuffer: i.MaxBuffer, UnifiedMemory: true,
+		OS:          fmt.Sprintf("macOS %d.%d.%d", i.System.Major, i.System.Minor, i.System.Patch),
+		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
+	}
+}
+
+// Stats returns the counters.
+func (b *Backend) Stats() Stats {
+	b.mu.Lock()
+	s := b.stats
+	b.mu.Unlock()
+	s.MappedBytes, s.CopiedBytes = b.weights.bytes()
+	return s
+}
+
+// Trim gives pooled buffers back to the system.
+func (b *Backend) Trim() { b.pool.Clear() }
+
+// open reports an error after Close.
+func (b *Backend) open() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Close waits for the device and frees what the backend holds. Programs must be
+// closed before; buffers handed out stay readable until they are released.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+	b.pending.Wait()
+	return b.free()
+}
+
+// buffer is device memory on loan from the pool.
+type buffer struct {
+	b   *Backend
+	buf *bufpool.Buffer[*metal.Buffer]
+}
+
+// Alloc gives a buffer of n bytes with unspecified contents.
+func (b *Backend) Alloc(n int) (backend.Buffer, error) {
+	if err := b.open(); err != nil {
+		return nil, err
+	}
+	x, err := b.pool.Get(n)
+	if err != nil {
+		return nil, err
+	}
+	return &buffer{b, x}, nil
+}
+
+func (x *buffer) Len() int { return x.buf.Len() }
+
+func (x *buffer) Bytes() []byte { return x.buf.Memory().Bytes()[:x.buf.Len():x.buf.Len()] }
+
+func (x *buffer) Release() { x.buf.Release() }

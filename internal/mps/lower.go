@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mpsgraph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// lowering translates one graph.
+//
+// A value of the graph is carried by an MPSGraph tensor whose type may differ
+// from the graph's: in half precision a float32 value may be carried as float16
+// between two products. An operation asks for its operands in the type that it
+// computes with; casts are made once per value and type.
+type lowering struct {
+	b    *Backend
+	src  *graph.Graph
+	out  *mpsgraph.Graph
+	half bool // Precision is FP16
+
+	values []*mpsgraph.Tensor // by node
+	casts  map[castKey]*mpsgraph.Tensor
+	params map[paramKey]*mpsgraph.Tensor
+	ropes  map[ropeKey][2]*mpsgraph.Tensor
+	isOut  []bool
+	tail   []bool // no product between the value and an output
+
+	// feeds are the placeholders, data what is fed to them, nil for inputs.
+	feeds   []*mpsgraph.Tensor
+	data    []*mpsgraph.Data
+	weights []*weight
+}
+
+type castKey struct {
+	t  *mpsgraph.Tensor
+	to tensor.DType
+}
+
+type paramKey struct {
+	node  int
+	dtype tensor.DType // as stored on the device
+}
+
+func newLowering(b *Backend, g *graph.Graph, opt backend.Options) *lowering {
+	l := &lowering{
+		b: b, src: g, out: mpsgraph.NewGraph(), half: opt.Precision == backend.FP16,
+		values: make([]*mpsgraph.Tensor, len(g.Nodes)),
+		casts:  map[castKey]*mpsgraph.Tensor{}, params: map[paramKey]*mpsgraph.Tensor{},
+		ropes: map[ropeKey][2]*mpsgraph.Tensor{},
+		isOut: make([]bool, len(g.Nodes)), tail: make([]bool, len(g.Nodes)),
+	}
+	for _, o := range g.Outputs {
+		l.isOut[o.Node.ID], l.tail[o.Node.ID] = true, true
+	}
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		if n := g.Nodes[i]; l.tail[i] && !isProduct(n) {
+			for _, x := range n.In {
+				l.tail[x.ID] = true
+			}
+		}
+	}
+	return l
+}
+
+func isProduct(n *graph.Node) bool {
+	switch n.Op.(type) {
+	case graph.Linear, graph.MatMul, graph.Attention, graph.Conv2D, graph.ConvTranspose2D:
+		return true
+	}
+	return false
+}
+
+// run translates all nodes and returns the results.
+func (l *lowering) run(ctx context.Context) ([]*mpsgraph.Tensor, error) {
+	for _, n := range l.src.Inputs {
+		t := l.out.Placeholder(shapeOf(n.Shape), n.DType, "")
+		l.values[n.ID] = t
+		l.feeds, l.data = append(l.feeds, t), append(l.data, nil)
+	}
+	for _, n := range l.src.Nodes {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := l.node(n); err != nil {
+			return nil, fmt.Errorf("%%%d %s: %w", n.ID, n.Op.Kind(), err)
+		}
+	}
+	results := make([]*mpsgraph.Tensor, len(l.src.Outputs))
+	taken := map[*mpsgraph.Tensor]bool{}
+	for _, f := range l.feeds {
+		taken[f] = true
+	}
+	for i, o := range l.src.Outputs {
+		t := l.value(o.Node, o.Node.DType)
+		if taken[t] {
+			t = l.out.Identity(t)
+		}
+		taken[t] = true
+		results[i] = t
+	}
+	return results, l.out.Err()
+}
+
+// node translates one node.
+func (l *lowering) node(n *graph.Node) error {
+	switch n.Op.(type) {
+	case graph.Input, graph.Param:
+		return nil // inputs are there, params are made where they are read
+	}
+	t, err := l.op(n)
+	if err == nil {
+		err = l.out.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if want := shapeOf(n.Shape); !t.Shape().Equal(want) {
+		t = l.out.Reshape(t, want...)
+	}
+	if !l.mayCarry(n, t.DType()) {
+		t = l.out.Cast(t, n.DType)
+	}
+	l.values[n.ID] = t
+	return l.out.Err()
+}
+
+// mayCarry says whether a value of n may stay in type d: its own, or in half
+// precision float16 for float32.
+func (l *lowering) mayCarry(n *graph.Node, d tensor.DType) bool {
+	return d == n.DType || l.half && n.DType == tensor.F32 && d == tensor.F16
+}
+
+// op dispatches to the translations.
+func (l *lowering) op(n *graph.Node) (*mpsgraph.Tensor, error) {
+	switch o := n.Op.(type) {
+	case graph.Unary:
+		return l.unary(n, o)
+	case graph.Binary:
+		return l.binary(n, o)
+	case graph.Affine:
+		return l.affine(n, o), nil
+	case graph.Cast:
+		return l.in(n, 0, o.To), nil
+	case graph.MatMul:
+		return l.matMul(n, o), nil
+	case graph.Linear:
+		return l.linear(n, o), nil
+	case graph.RoPE:
+		return l.ropeOp(n, o)
+	case graph.Attention:
+		return l.attention(n, o)
+	case graph.LayerNorm:
+		return l.layerNorm(n, o), nil
+	case graph.RMSNorm:
+		return l.rmsNorm(n, o), nil
+	case graph.Softmax:
+		return l.out.Softmax(l.in(n, 0, tensor.F32), o.Axis), nil
+	case graph.L2Normalize:
+		return l.l2Normalize(n), nil
+	case graph.ExpPoints:
+		return l.expPoints(n), nil
+	case graph.Reduce:
+		return l.reduce(n, o), nil
+	case graph.ArgReduce:
+		return l.argReduce(n, o), nil
+	case graph.TopK:
+		return l.topK(n, o), nil
+	}
+	if t, ok := l.move(n); ok {
+		return t, nil
+	}
+	return l.featureMap(n)
+}
+
+// carried is the type as it is.
+const carried = tensor.Invalid
+
+// in is operand i of n in type d.
+func (l *lowering) in(n *graph.Node, i int, d tensor.DType) *mpsgraph.Tensor {
+	return l.value(n.In[i], d)
+}
+
+// value is a node's value in type d.
+func (l *lowering) value(n *graph.Node, d tensor.DType) *mpsgraph.Tensor {
+	if p, ok := n.Op.(graph.Param); ok {
+		return l.param(n, p, d)
+	}
+	return l.cast(l.values[n.ID], d)
+}
+
+func (l *lowering) cast(t *mpsgraph.Tensor, d tensor.DType) *mpsgraph.Tensor {
+	if d == carried || t.DType() == d {
+		return t
+	}
+	key := castKey{t, d}
+	c, ok := l.casts[key]
+	if !ok {
+		c = l.out.Cast(t, d)
+		l.casts[key] = c
+	}
+	return c
+}
+
+// param is a Param in type d. It is stored as the file has it and cast in the
+// graph, except that matrices of a float32 file are rounded to float16 once, for
+// half the memory traffic of every run.
+func (l *lowering) param(n *graph.Node, p graph.Param, d tensor.DType) *mpsgraph.Tensor {
+	stored := p.DType
+	switch {
+	case stored == tensor.F64:
+		stored = tensor.F32
+	case stored == tensor.F32 && d == tensor.F16 && len(p.Shape) > 1:
+		stored = tensor.F16
+	}
+	if d == carried {
+		if d = stored; d == tensor.BF16 {
+			d = tensor.F32
+		}
+	}
+	if v, ok := scalarOf(p); ok && d.Float() {
+		return l.out.Scalar(v, d)
+	}
+	key := paramKey{n.ID, stored}
+	t, ok := l.params[key]
+	if !ok {
+		w, err := l.b.weights.take(p, stored)
+		if err != nil {
+			return l.out.Fail("param", err)
+		}
+		t = l.feed(w, shapeOf(p.Shape), stored)
+		l.params[key] = t
+	}
+	return l.cast(t, d)
+}
+
+// feed makes the placeholder of a weight.
+func (l *lowering) feed(w *weight, shape tensor.Shape, d tensor.DType) *mpsgraph.Tensor {
+	l.weights = append(l.weights, w)
+	t := l.out.Placeholder(shape, d, "")
+	l.feeds, l.data = append(l.feeds, t), append(l.data, w.data)
+	return t
+}
+
+// scalarOf is the number of a float32 constant with one element and at most one
+// dimension: a constant of the graph costs less than a feed.
+func scalarOf(p graph.Param) (float64, bool) {
+	if p.DType != tensor.F32 || len(p.Shape) > 1 || len(p.Data) != 4 {
+		return 0, false
+	}
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(p.Data))), true
+}
+
+// product is the type of the factors of products.
+func (l *lowering) product() tensor.DType {
+	if l.half {
+		return tensor.F16
+	}
+	return tensor.F32
+}
+
+// shapeOf is a graph's shape for MPSGraph, whose values have at least one
+// dimension.
+func shapeOf(s tensor.Shape) tensor.Shape {
+	if len(s) == 0 {
+		return tensor.Shape{1}
+	}
+	return s
+}

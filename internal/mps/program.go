@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mpsgraph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/objc"
+)
+
+// Program is a compiled graph.
+type Program struct {
+	b   *Backend
+	g   *graph.Graph // as it was given to Compile
+	exe *mpsgraph.Executable
+	// feeds are the executable's feeds: first the graph's inputs (nil here), then
+	// weights.
+	feeds   []*mpsgraph.Data
+	weights []*weight
+	cost    graph.Cost
+
+	mu      sync.Mutex
+	idle    *sync.Cond // of flights
+	flights int        // runs encoded and not done
+	closed  bool
+}
+
+// Compile lowers g, places its weights and has MPSGraph compile it.
+func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Options) (_ backend.Program, err error) {
+	if err := b.open(); err != nil {
+		return nil, err
+	}
+	if opt.Precision != backend.FP32 && opt.Precision != backend.FP16 {
+		return nil, fmt.Errorf("%w: precision %v on Metal, use fp16", ErrUnsupported, opt.Precision)
+	}
+	simple, err := passes.Simplify(g)
+	if err != nil {
+		return nil, fmt.Errorf("mps: %w", err)
+	}
+	p := &Program{b: b, g: g, cost: simple.Cost()}
+	p.idle = sync.NewCond(&p.mu)
+	defer recovered(&err)
+	err = b.dev.Do(func() error {
+		l := newLowering(b, simple, opt)
+		defer l.out.Release()
+		defer func() { p.weights = l.weights }()
+		results, err := l.run(ctx)
+		if err != nil {
+			return err
+		}
+		p.feeds = l.data
+		p.exe, err = l.out.Compile(b.dev, l.feeds, results)
+		return err
+	})
+	if err != nil {
+		p.free()
+		return nil, fmt.Errorf("mps: graph %q: %w", g.Name, err)
+	}
+	return p, nil
+}
+
+// recovered turns a panic, a bug of ours, into an error: it must not end the
+// user's process.
+func recovered(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("mps: internal error: %v", v)
+	}
+}
+
+// Graph is the graph that was compiled.
+func (p *Program) Graph() *graph.Graph { return p.g }
+
+// Close waits until the device is done with the program and frees it: memory
+// under no-copy weights may be unmapped when it returns.
+func (p *Program) Close() error {
+	p.mu.Lock()
+	for p.flights > 0 {
+		p.idle.Wait()
+	}
+	already := p.closed
+	p.closed = true
+	p.mu.Unlock()
+	if !already {
+		p.free()
+	}
+	return nil
+}
+
+func (p *Program) free() {
+	if p.exe != nil {
+		objc.WithPool(p.exe.Release)
+	}
+	for _, w := range p.weights {
+		p.b.weights.drop(w)
+	}
+	p.weights, p.feeds = nil, nil
+}
+
+// fly marks the start of a run, land its end.
+func (p *Program) fly() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("mps: graph %q: %w", p.g.Name, ErrClosed)
+	}
+	p.flights++
+	return nil
+}
+
+func (p *Program) land() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flights--; p.flights == 0 {
+		p.idle.Broadcast()
+	}
+}
+
+// encode appends a run to cb. Owner thread.
+func (p *Program) encode(cb *metal.CommandBuffer, in, out []*buffer) error {
+	var temp []*mpsgraph.Data
+	defer func() {
+		for _, d := range temp {
+			d.Release()
+		}
+	}()
+	describe := func(x *buffer, v mpsgraph.Value) (*mpsgraph.Data, error) {
+		d, err := mpsgraph.NewData(x.buf.Memory(), 0, v.Shape, v.DType)
+		if err == nil {
+			temp = append(temp, d)
+		}
+		return d, err
+	}
+	feeds := make([]*mpsgraph.Data, len(p.feeds))
+	copy(feeds, p.feeds)
+	var err error
+	for i, x := range in {
+		if feeds[i], err = describe(x, p.exe.Feeds()[i]); err != nil {
+			return err
+		}
+	}
+	results := make([]*mpsgraph.Data, len(out))
+	for i, x := range out {
+		if results[i], err = describe(x, p.exe.Results()[i]); err != nil {
+			return err
+		}
+	}
+	return p.exe.Encode(cb, feeds, results)
+}
