@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+/*
+#include <string.h>
+#include "guard.h"
+*/
+import "C"
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+)
+
+// engine is a gomps engine and the jobs that run on it.
+type engine struct {
+	*gomps.Engine
+	ctx  context.Context
+	stop context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	jobs   sync.WaitGroup
+}
+
+// begin counts a job in, unless the engine is being closed.
+func (e *engine) begin() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.jobs.Add(1)
+	return true
+}
+
+// shut cancels the jobs, waits for them, and closes the engine.
+func (e *engine) shut() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.stop()
+	e.jobs.Wait()
+	return e.Close()
+}
+
+// textOr is a C string, "" for NULL.
+func textOr(s *C.char) string {
+	if s == nil {
+		return ""
+	}
+	return C.GoString(s)
+}
+
+//export mast3r_engine_create
+func mast3r_engine_create(config *C.mast3r_config, out *C.mast3r_engine) status {
+	return done(func() error {
+		const call = "mast3r_engine_create"
+		if config == nil || out == nil {
+			return null(call, "config or out")
+		}
+		if err := sized(call, "config", config.size, unsafe.Sizeof(*config)); err != nil {
+			return err
+		}
+		g, err := gomps.Open(gomps.Config{
+			Variant:    textOr(config.variant),
+			Resolution: int(config.resolution),
+			Precision:  textOr(config.precision),
+			Threads:    int(config.threads),
+			Backend:    textOr(config.backend),
+			Logger:     slog.New(records.handler()),
+		})
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		*out = C.mast3r_engine(handles.add(kindEngine, &engine{Engine: g, ctx: ctx, stop: stop}))
+		return nil
+	})
+}
+
+//export mast3r_engine_close
+func mast3r_engine_close(h C.mast3r_engine) status {
+	return done(func() error {
+		v, err := handles.remove("mast3r_engine_close", uint64(h), kindEngine)
+		if err != nil {
+			return err
+		}
+		return v.(*engine).shut()
+	})
+}
+
+//export mast3r_engine_info
+func mast3r_engine_info(h C.mast3r_engine, out *C.mast3r_info) status {
+	return done(func() error {
+		const call = "mast3r_engine_info"
+		if out == nil {
+			return null(call, "out")
+		}
+		if err := sized(call, "info", out.size, unsafe.Sizeof(*out)); err != nil {
+			return err
+		}
+		e, err := lookup[*engine](call, h, kindEngine)
+		if err != nil {
+			return err
+		}
+		in := e.Info()
+		*out = C.mast3r_info{
+			size:           out.size,
+			ready:          flag(e.Ready()),
+			threads:        C.int32_t(in.Threads),
+			unified_memory: flag(in.UnifiedMemory),
+			working_set:    C.uint64_t(in.WorkingSet),
+			max_buffer:     C.uint64_t(in.MaxBuffer),
+			pool_buffers:   C.uint64_t(in.PoolBuffers),
+			pool_bytes:     C.uint64_t(in.PoolBytes),
+			patch:          C.int32_t(in.Patch),
+			enc_dim:        C.int32_t(in.EncDim),
+			enc_depth:      C.int32_t(in.EncDepth),
+			enc_heads:      C.int32_t(in.EncHeads),
+			dec_dim:        C.int32_t(in.DecDim),
+			dec_depth:      C.int32_t(in.DecDepth),
+			dec_heads:      C.int32_t(in.DecHeads),
+			desc_dim:       C.int32_t(in.DescDim),
+			resolution:     C.int32_t(in.Resolution),
+			parameters:     C.int64_t(in.Parameters),
+		}
+		putText(out.name[:], e.Name())
+		putText(out.backend[:], in.Backend)
+		putText(out.device[:], in.Device)
+		putText(out.isa[:], in.ISA)
+		putText(out.os[:], in.OS)
+		putText(out.fallback_reason[:], in.FallbackReason)
+		putText(out.variant[:], in.Variant)
+		putText(out.precision[:], in.Precision)
+		return nil
+	})
+}
+
+func flag(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+//export mast3r_engine_metadata
+func mast3r_engine_metadata(h C.mast3r_engine, buffer *C.char, capacity C.size_t, needed *C.size_t) status {
+	return done(func() error {
+		const call = "mast3r_engine_metadata"
+		if needed == nil || (buffer == nil && capacity != 0) {
+			return null(call, "buffer or needed")
+		}
+		e, err := lookup[*engine](call, h, kindEngine)
+		if err != nil {
+			return err
+		}
+		meta := e.Info().Metadata
+		if meta == nil {
+			meta = map[string]string{}
+		}
+		text, err := json.Marshal(meta)
+		if err != nil {
+			return err
+		}
+		*needed = C.size_t(len(text) + 1)
+		if capacity >= *needed {
+			putText(unsafe.Slice(buffer, len(text)+1), string(text))
+		}
+		return nil
+	})
+}
+
+//export mast3r_live
+func mast3r_live(out *C.mast3r_stats) status {
+	return done(func() error {
+		const call = "mast3r_live"
+		if out == nil {
+			return null(call, "out")
+		}
+		if err := sized(call, "stats", out.size, unsafe.Sizeof(*out)); err != nil {
+			return err
+		}
+		engines, jobs, tensors := handles.counts()
+		out.engines, out.jobs, out.tensors = C.uint64_t(engines), C.uint64_t(jobs), C.uint64_t(tensors)
+		return nil
+	})
+}

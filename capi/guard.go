@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+/*
+#include <stdlib.h>
+#include "guard.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"runtime/debug"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+)
+
+type status = C.mast3r_status
+
+// statusError is an error with its status code.
+type statusError struct {
+	code status
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+func fail(code status, format string, args ...any) error {
+	return &statusError{code, fmt.Sprintf(format, args...)}
+}
+
+func null(call, what string) error {
+	return fail(C.MAST3R_E_ARGUMENT, "%s: %s is NULL", call, what)
+}
+
+// guard runs the body of an export. An error or a panic becomes a status and the
+// thread's error text. It looks for a fork first: there, the scheduler's threads
+// are gone, and anything that needs one would hang.
+func guard(f func() (status, error)) (code status) {
+	if C.m3r_forked() != 0 {
+		setError("mast3r: called in a forked child; the Go runtime does not survive fork(), start processes with spawn or exec")
+		return C.MAST3R_E_FORKED
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err := panicError(r)
+			setError(err.Error())
+			code = statusOf(err)
+		}
+	}()
+	code, err := f()
+	if err != nil {
+		setError(err.Error())
+		return statusOf(err)
+	}
+	return code
+}
+
+// done is guard for bodies that never say MAST3R_PENDING.
+func done(f func() error) status {
+	return guard(func() (status, error) { return C.MAST3R_OK, f() })
+}
+
+// panicError logs the stack and returns an error without it: the text goes to
+// the caller's user.
+func panicError(r any) error {
+	slog.New(records.handler()).Error("mast3r: internal fault", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	return fail(C.MAST3R_E_INTERNAL, "mast3r: internal fault: %v", r)
+}
+
+func setError(text string) {
+	c := C.CString(text)
+	defer C.free(unsafe.Pointer(c))
+	C.m3r_set_error(c)
+}
+
+// statusOf sorts an engine's error into a status. A cancelled context comes
+// first: whatever failed then failed because of it.
+func statusOf(err error) status {
+	var (
+		own     *statusError
+		config  *gomps.ConfigError
+		image   *gomps.ImageError
+		shape   *gomps.ShapeError
+		weights *gomps.WeightsError
+		device  *gomps.DeviceError
+	)
+	switch {
+	case errors.As(err, &own):
+		return own.code
+	case errors.Is(err, context.Canceled):
+		return C.MAST3R_E_CANCELLED
+	case errors.Is(err, gomps.ErrClosed):
+		return C.MAST3R_E_CLOSED
+	case errors.Is(err, gomps.ErrNotLoaded):
+		return C.MAST3R_E_NOT_LOADED
+	case errors.Is(err, fs.ErrNotExist):
+		return C.MAST3R_E_NOT_FOUND
+	case errors.As(err, &config):
+		return C.MAST3R_E_ARGUMENT
+	case errors.As(err, &image):
+		return C.MAST3R_E_IMAGE
+	case errors.As(err, &shape):
+		return C.MAST3R_E_SHAPE
+	case errors.As(err, &weights):
+		return C.MAST3R_E_WEIGHTS
+	case errors.As(err, &device):
+		return C.MAST3R_E_DEVICE
+	}
+	return C.MAST3R_E_INTERNAL
+}
+
+// sized checks the size field of a caller's struct.
+func sized(call, what string, got C.uint32_t, want uintptr) error {
+	if uintptr(got) != want {
+		return fail(C.MAST3R_E_ABI, "%s: %s.size is %d, want %d; set it to sizeof, and use the mast3r.h of this library", call, what, got, want)
+	}
+	return nil
+}
+
+// putText writes s into a fixed array of C characters, cut to fit.
+func putText(dst []C.char, s string) {
+	n := min(len(s), len(dst)-1)
+	for i := range n {
+		dst[i] = C.char(s[i])
+	}
+	dst[n] = 0
+}

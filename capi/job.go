@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+/*
+#include "guard.h"
+*/
+import "C"
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+)
+
+// job is work in a goroutine of its own. err, results and matches are written
+// before finished is closed and read after it.
+type job struct {
+	cancel   context.CancelFunc
+	finished chan struct{}
+	err      error
+
+	mu      sync.Mutex // guards taking
+	results []pairResult
+	matches *gomps.Matches
+}
+
+// pairResult is one pair, or a symmetric pair with four views. views is nil once taken.
+type pairResult struct {
+	views  []gomps.View
+	timing gomps.Timing
+}
+
+func (r *pairResult) release() {
+	for i := range r.views {
+		r.views[i].Release()
+	}
+	r.views = nil
+}
+
+// submit starts work on an engine and gives its handle to the caller. work fills
+// the job's results.
+func submit(call string, h C.mast3r_engine, out *C.mast3r_job, work func(context.Context, *engine, *job) error) error {
+	if out == nil {
+		return null(call, "out")
+	}
+	e, err := lookup[*engine](call, h, kindEngine)
+	if err != nil {
+		return err
+	}
+	if !e.begin() {
+		return gomps.ErrClosed
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	j := &job{cancel: cancel, finished: make(chan struct{})}
+	go func() {
+		// A panic here could be caught nowhere else. A page of a mapped model file
+		// that is gone (the file was cut short meanwhile) faults: that becomes a
+		// panic too, on this goroutine.
+		debug.SetPanicOnFault(true)
+		defer e.jobs.Done()
+		defer close(j.finished)
+		defer func() {
+			if r := recover(); r != nil {
+				j.err = panicError(r)
+			}
+		}()
+		j.err = work(ctx, e, j)
+	}()
+	*out = C.mast3r_job(handles.add(kindJob, j))
+	return nil
+}
+
+//export mast3r_job_wait
+func mast3r_job_wait(h C.mast3r_job, milliseconds C.int32_t) status {
+	return guard(func() (status, error) {
+		j, err := lookup[*job]("mast3r_job_wait", h, kindJob)
+		if err != nil {
+			return 0, err
+		}
+		if milliseconds < 0 {
+			<-j.finished
+			return C.MAST3R_OK, j.err
+		}
+		select { // a finished job answers even with no time left
+		case <-j.finished:
+			return C.MAST3R_OK, j.err
+		default:
+		}
+		timer := time.NewTimer(time.Duration(milliseconds) * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-j.finished:
+			return C.MAST3R_OK, j.err
+		case <-timer.C:
+			return C.MAST3R_PENDING, nil
+		}
+	})
+}
+
+//export mast3r_job_cancel
+func mast3r_job_cancel(h C.mast3r_job) status {
+	return done(func() error {
+		j, err := lookup[*job]("mast3r_job_cancel", h, kindJob)
+		if err != nil {
+			return err
+		}
+		j.cancel()
+		return nil
+	})
+}
+
+//export mast3r_job_free
+func mast3r_job_free(h C.mast3r_job) status {
+	return done(func() error {
+		v, err := handles.remove("mast3r_job_free", uint64(h), kindJob)
+		if err != nil {
+			return err
+		}
+		j := v.(*job)
+		j.cancel()
+		<-j.finished // after this nothing reads the caller's memory
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		for i := range j.results {
+			j.results[i].release()
+		}
+		return nil
+	})
+}
+
+// ended returns a job that ended well, for those who take its results.
+func ended(call string, h C.mast3r_job) (*job, error) {
+	j, err := lookup[*job](call, h, kindJob)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-j.finished:
+		return j, j.err
+	default:
+		return nil, fail(C.MAST3R_E_ARGUMENT, "%s: the job still runs, wait for it first", call)
+	}
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mast3r.h: the C interface of mast3r-runtime.
+ *
+ * Rules that hold for every call:
+ *
+ *  - Handles are numbers, not pointers. A stale, foreign or made-up handle is an
+ *    error (MAST3R_E_HANDLE), never a crash. 0 is never a valid handle.
+ *  - Every call returns a status. The text of the calling thread's last failure is
+ *    mast3r_last_error(); it names what was got and what was wanted.
+ *  - Every struct starts with its size in bytes, set by the caller. A size this
+ *    library does not know is an error (MAST3R_E_ABI).
+ *  - Work that takes time is a job: submit, wait (with a time limit), cancel. The
+ *    memory handed to a submit call (pictures, descriptor maps, masks) must stay
+ *    valid and unchanged until a wait says something other than MAST3R_PENDING.
+ *  - Calls may come from any thread, several at a time.
+ *  - The library holds a Go runtime, which does not survive fork(). In a forked
+ *    child every call fails with MAST3R_E_FORKED; start processes with exec (spawn).
+ *  - The library prints nothing. Its log is read with mast3r_log_next().
+ *
+ * A pair, without the error checks:
+ *
+ *    mast3r_config config = {.size = sizeof config};
+ *    mast3r_engine engine;
+ *    mast3r_job job;
+ *    mast3r_engine_create(&config, &engine);
+ *    mast3r_submit_load(engine, "unified.safetensors", &job);
+ *    mast3r_job_wait(job, -1);
+ *    mast3r_job_free(job);
+ *    mast3r_submit_infer(engine, &left, &right, NULL, &job);
+ *    mast3r_job_wait(job, -1);
+ *    mast3r_result result = {.size = sizeof result};
+ *    mast3r_job_take_result(job, 0, &result);
+ *    mast3r_job_free(job);
+ *    float *points;
+ *    mast3r_tensor_data(result.view[0].points, (void **)&points);
+ */
+#ifndef MAST3R_H
+#define MAST3R_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MAST3R_ABI_VERSION 1
+#define MAST3R_MAX_DIMS 8
+
+typedef int32_t mast3r_status;
+enum {
+  MAST3R_OK = 0,
+  MAST3R_PENDING = 1,      /* the job still runs; no log record is waiting */
+  MAST3R_E_ARGUMENT = 2,   /* a null pointer, a number out of range */
+  MAST3R_E_ABI = 3,        /* a struct of another size */
+  MAST3R_E_HANDLE = 4,     /* no such handle, released, or of another kind */
+  MAST3R_E_CLOSED = 5,     /* the engine is closed */
+  MAST3R_E_NOT_LOADED = 6, /* no model is loaded */
+  MAST3R_E_CANCELLED = 7,  /* mast3r_job_cancel, or the engine was closed */
+  MAST3R_E_WEIGHTS = 8,    /* a model file that cannot be used */
+  MAST3R_E_IMAGE = 9,      /* a picture that cannot be used */
+  MAST3R_E_SHAPE = 10,     /* sizes that do not fit each other */
+  MAST3R_E_DEVICE = 11,    /* the backend is missing or failed */
+  MAST3R_E_NOT_FOUND = 12, /* no such file */
+  MAST3R_E_FORKED = 13,    /* called in a forked child */
+  MAST3R_E_INTERNAL = 14   /* a fault of ours that was caught */
+};
+
+typedef uint64_t mast3r_engine;
+typedef uint64_t mast3r_job;
+typedef uint64_t mast3r_tensor;
+
+/* ---- structs ---------------------------------------------------------- */
+
+typedef struct {
+  uint32_t size;
+  uint32_t reserved;
+  uint64_t engines, jobs, tensors; /* handles alive */
+} mast3r_stats;
+
+/* Levels as in Go's slog: -4 debug, 0 info, 4 warning, 8 error. */
+typedef struct {
+  uint32_t size;
+  int32_t level;
+  int64_t unix_nanoseconds;
+  char text[512]; /* cut to fit, always terminated */
+} mast3r_log_record;
+
+typedef struct {
+  uint32_t size;
+  int32_t resolution;    /* long side in pixels, 0: the model's own */
+  int32_t threads;       /* 0: every core */
+  int32_t reserved;
+  const char *variant;   /* NULL or "auto": whatever the file holds */
+  const char *precision; /* NULL or "auto", "fp32", "fp16", "bf16" */
+  const char *backend;   /* NULL or "auto", "cpu", "metal" */
+} mast3r_config;
+
+typedef struct {
+  uint32_t size;
+  int32_t ready;                    /* a model is loaded */
+  char name[128];                   /* "mast3r_tiny on cpu (avx512)" */
+  char backend[32], device[128], isa[32], os[64];
+  char fallback_reason[256];        /* why "auto" is not on the faster backend; "" when it is */
+  int32_t threads, unified_memory;
+  uint64_t working_set, max_buffer; /* bytes */
+  uint64_t pool_buffers, pool_bytes;
+  /* the model; zero and empty until one is loaded */
+  char variant[64], precision[16];
+  int32_t patch, enc_dim, enc_depth, enc_heads, dec_dim, dec_depth, dec_heads, desc_dim;
+  int32_t resolution, reserved;
+  int64_t parameters;
+} mast3r_info;
+
+/* 8-bit RGB, height x width x 3; stride in bytes between rows, 0: 3 * width. */
+typedef struct {
+  uint32_t size;
+  int32_t height, width, stride;
+  const uint8_t *pixels;
+} mast3r_image;
+
+typedef struct {
+  uint32_t size;
+  int32_t raw;          /* pictures are at network size already: no resizing, no crop */
+  int32_t rectangle_43; /* cut square pictures to 4:3, as the reference does */
+  int32_t reserved;
+} mast3r_infer_options;
+
+/* One picture's maps for matching. points, weight and mask may be NULL. */
+typedef struct {
+  uint32_t size;
+  int32_t height, width, dim;
+  const float *descriptors; /* [height, width, dim] */
+  const float *points;      /* [height, width, 3] */
+  const float *weight;      /* [height, width]: confidence of each descriptor */
+  const uint8_t *mask;      /* [height, width]: match only where it is not 0 */
+} mast3r_map;
+
+typedef struct {
+  uint32_t size;
+  int32_t top_k;      /* 0: all */
+  int32_t reciprocal; /* only pairs that choose each other */
+  int32_t subsample;  /* seeds every so many pixels; 0 or 1: every pixel */
+  int32_t border;     /* leave out matches this near to a side of either picture */
+  float min_confidence;
+} mast3r_match_options;
+
+/* From a pixel (x, y) of the network's map to the user's picture, pixel centres at
+ * whole numbers: x' = (x + crop_x + 0.5) * original_width / resized_width - 0.5. */
+typedef struct {
+  int32_t original_height, original_width;
+  int32_t resized_height, resized_width;
+  int32_t crop_y, crop_x, height, width; /* the window of the resized picture that was used */
+} mast3r_transform;
+
+typedef struct {
+  mast3r_tensor points;    /* [H, W, 3], in the first camera's frame */
+  mast3r_tensor conf;      /* [H, W] */
+  mast3r_tensor desc;      /* [H, W, D] */
+  mast3r_tensor desc_conf; /* [H, W] */
+  mast3r_transform transform;
+} mast3r_view;
+
+typedef struct {
+  double preprocess_ms, encoder_ms, decoder_ms, heads_ms, copy_ms, inference_ms, total_ms;
+} mast3r_timing;
+
+typedef struct {
+  uint32_t size;
+  int32_t views; /* 2, or 4 for symmetric */
+  mast3r_view view[4];
+  mast3r_timing timing;
+} mast3r_result;
+
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  uint64_t count;
+  mast3r_tensor index1, index2;   /* int64 [N]: y * W + x */
+  mast3r_tensor pixel1, pixel2;   /* f32 [N, 2]: x, y */
+  mast3r_tensor points1, points2; /* f32 [N, 3]; NaN where the map had no points */
+  mast3r_tensor confidence;       /* f32 [N], descending */
+  double match_ms;
+} mast3r_matches;
+
+enum { MAST3R_F32 = 1, MAST3R_I64 = 2 };
+
+typedef struct {
+  uint32_t size;
+  int32_t dtype; /* MAST3R_F32, MAST3R_I64 */
+  int32_t ndim, valid;
+  int64_t shape[MAST3R_MAX_DIMS];
+  uint64_t numel, nbytes;
+} mast3r_tensor_desc;
+
+/* The library itself is compiled with MAST3R_TYPES_ONLY: there, cgo declares the calls
+ * from their Go signatures, which cannot say const. */
+#ifndef MAST3R_TYPES_ONLY
+
+/* ---- library ---------------------------------------------------------- */
+
+uint32_t mast3r_abi_version(void);
+const char *mast3r_version(void);                     /* static text */
+const char *mast3r_status_name(mast3r_status status); /* static text */
+/* Text of the calling thread's last failed call; "" when none. Valid until the
+ * thread's next failing call. Works in a forked child. */
+const char *mast3r_last_error(void);
+/* 1 when this process was forked after the library was loaded. Never blocks. */
+int32_t mast3r_in_forked_child(void);
+
+mast3r_status mast3r_live(mast3r_stats *out);
+
+/* The newest 1024 records are kept, from the given level up (0 at first). */
+mast3r_status mast3r_log_level(int32_t level);
+mast3r_status mast3r_log_next(mast3r_log_record *out); /* MAST3R_PENDING: none */
+
+/* ---- engine ----------------------------------------------------------- */
+
+mast3r_status mast3r_engine_create(const mast3r_config *config, mast3r_engine *out);
+mast3r_status mast3r_engine_info(mast3r_engine engine, mast3r_info *out);
+/* The model file's metadata as a JSON object of strings. *needed is the length with
+ * the final 0; nothing is written when it is larger than capacity. */
+mast3r_status mast3r_engine_metadata(mast3r_engine engine, char *buffer, size_t capacity, size_t *needed);
+/* Cancels the engine's jobs, waits for them and frees its memory. Tensors taken
+ * from it stay valid. */
+mast3r_status mast3r_engine_close(mast3r_engine engine);
+
+/* ---- jobs ------------------------------------------------------------- */
+
+mast3r_status mast3r_submit_load(mast3r_engine engine, const char *path, mast3r_job *out);
+mast3r_status mast3r_submit_warmup(mast3r_engine engine, int32_t iterations, mast3r_job *out);
+/* options may be NULL: all zero. */
+mast3r_status mast3r_submit_infer(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
+                                  const mast3r_infer_options *options, mast3r_job *out);
+/* Pairs (i, i+1) of count >= 2 pictures; each is encoded once. images: an array of structs. */
+mast3r_status mast3r_submit_sequence(mast3r_engine engine, const mast3r_image *images, size_t count,
+                                     const mast3r_infer_options *options, mast3r_job *out);
+/* Both directions; four views: 1 in 1, 2 in 1, 2 in 2, 1 in 2. */
+mast3r_status mast3r_submit_symmetric(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
+                                      const mast3r_infer_options *options, mast3r_job *out);
+/* options may be NULL: every reciprocal match. */
+mast3r_status mast3r_submit_match(mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2,
+                                  const mast3r_match_options *options, mast3r_job *out);
+
+/* Waits at most so many milliseconds (negative: for ever): MAST3R_PENDING, or how the job ended. */
+mast3r_status mast3r_job_wait(mast3r_job job, int32_t milliseconds);
+mast3r_status mast3r_job_cancel(mast3r_job job);
+/* Cancels and waits if need be, and frees what was not taken from the job. */
+mast3r_status mast3r_job_free(mast3r_job job);
+
+/* ---- results ---------------------------------------------------------- */
+
+/* How many results a finished job holds: 1 for a pair, count - 1 for a sequence. */
+mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
+/* Takes a result: its tensors belong to the caller, who releases each of them. */
+mast3r_status mast3r_job_take_result(mast3r_job job, size_t index, mast3r_result *out);
+mast3r_status mast3r_job_take_matches(mast3r_job job, mast3r_matches *out);
+
+/* ---- tensors ---------------------------------------------------------- */
+
+mast3r_status mast3r_tensor_describe(mast3r_tensor tensor, mast3r_tensor_desc *out);
+/* Host memory, owned by the tensor until it is released; NULL for an empty tensor.
+ * A tensor in device memory is brought to the host by the first call. */
+mast3r_status mast3r_tensor_data(mast3r_tensor tensor, void **out);
+/* nbytes must be the tensor's own. */
+mast3r_status mast3r_tensor_copy(mast3r_tensor tensor, void *destination, size_t nbytes);
+mast3r_status mast3r_tensor_release(mast3r_tensor tensor);
+
+#endif /* MAST3R_TYPES_ONLY */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MAST3R_H */

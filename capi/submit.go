@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+/*
+#include "guard.h"
+*/
+import "C"
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+)
+
+// maxSide bounds a picture's sides, so that sizes in bytes stay far from
+// overflow. Pictures of this side are refused later for better reasons.
+const maxSide = 1 << 20
+
+// imageOf checks a C picture and returns it as the engine's, over the same memory.
+func imageOf(call, what string, in *C.mast3r_image) (gomps.Image, error) {
+	if in == nil {
+		return gomps.Image{}, null(call, what)
+	}
+	if err := sized(call, what, in.size, unsafe.Sizeof(*in)); err != nil {
+		return gomps.Image{}, err
+	}
+	height, width, stride := int(in.height), int(in.width), int(in.stride)
+	if height < 1 || width < 1 || height > maxSide || width > maxSide {
+		return gomps.Image{}, fail(C.MAST3R_E_IMAGE, "%s: %s is %d x %d (height x width), want 1 to %d", call, what, height, width, maxSide)
+	}
+	if in.pixels == nil {
+		return gomps.Image{}, null(call, what+".pixels")
+	}
+	if stride == 0 {
+		stride = 3 * width
+	}
+	if stride < 3*width {
+		return gomps.Image{}, fail(C.MAST3R_E_IMAGE, "%s: %s has rows %d bytes apart, want 0 or at least %d", call, what, stride, 3*width)
+	}
+	size := stride*(height-1) + 3*width
+	pix := unsafe.Slice((*byte)(unsafe.Pointer(in.pixels)), size)
+	return gomps.Image{Pix: pix, Height: height, Width: width, Stride: stride}, nil
+}
+
+func inferOptions(call string, in *C.mast3r_infer_options) (gomps.InferOptions, error) {
+	if in == nil {
+		return gomps.InferOptions{}, nil
+	}
+	if err := sized(call, "options", in.size, unsafe.Sizeof(*in)); err != nil {
+		return gomps.InferOptions{}, err
+	}
+	return gomps.InferOptions{Raw: in.raw != 0, Rectangle43: in.rectangle_43 != 0}, nil
+}
+
+//export mast3r_submit_load
+func mast3r_submit_load(h C.mast3r_engine, path *C.char, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_load"
+		if path == nil {
+			return null(call, "path")
+		}
+		name := C.GoString(path)
+		return submit(call, h, out, func(ctx context.Context, e *engine, _ *job) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return e.Load(name)
+		})
+	})
+}
+
+//export mast3r_submit_warmup
+func mast3r_submit_warmup(h C.mast3r_engine, iterations C.int32_t, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_warmup"
+		if iterations < 0 {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: %d iterations, want 0 or more", call, iterations)
+		}
+		return submit(call, h, out, func(ctx context.Context, e *engine, _ *job) error {
+			return e.Warmup(ctx, int(iterations))
+		})
+	})
+}
+
+// pairArguments checks what infer and symmetric have in common.
+func pairArguments(call string, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options) (a, b gomps.Image, opt gomps.InferOptions, err error) {
+	if a, err = imageOf(call, "image1", image1); err != nil {
+		return
+	}
+	if b, err = imageOf(call, "image2", image2); err != nil {
+		return
+	}
+	opt, err = inferOptions(call, options)
+	return
+}
+
+//export mast3r_submit_infer
+func mast3r_submit_infer(h C.mast3r_engine, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_infer"
+		a, b, opt, err := pairArguments(call, image1, image2, options)
+		if err != nil {
+			return err
+		}
+		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
+			r, err := e.Infer(ctx, a, b, opt)
+			if err == nil {
+				j.results = []pairResult{{r.View[:], r.Timing}}
+			}
+			return err
+		})
+	})
+}
+
+//export mast3r_submit_symmetric
+func mast3r_submit_symmetric(h C.mast3r_engine, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_symmetric"
+		a, b, opt, err := pairArguments(call, image1, image2, options)
+		if err != nil {
+			return err
+		}
+		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
+			r, err := e.InferSymmetric(ctx, a, b, opt)
+			if err == nil {
+				j.results = []pairResult{{r.View[:], r.Timing}}
+			}
+			return err
+		})
+	})
+}
+
+//export mast3r_submit_sequence
+func mast3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_sequence"
+		if images == nil {
+			return null(call, "images")
+		}
+		if count < 2 || count > maxSide {
+			return fail(C.MAST3R_E_SHAPE, "%s: %d images, want 2 to %d", call, count, maxSide)
+		}
+		list := make([]gomps.Image, count)
+		for i, in := range unsafe.Slice(images, int(count)) {
+			var err error
+			if list[i], err = imageOf(call, "an image", &in); err != nil {
+				return err
+			}
+		}
+		opt, err := inferOptions(call, options)
+		if err != nil {
+			return err
+		}
+		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
+			results, err := e.InferSequence(ctx, list, opt)
+			for _, r := range results {
+				j.results = append(j.results, pairResult{r.View[:], r.Timing})
+			}
+			return err
+		})
+	})
+}
+
+// mapOf checks a C map and returns it as the engine's over the same memory, and
+// its mask as Go booleans: a byte other than 0 and 1 must not become a bool.
+func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, []bool, error) {
+	if in == nil {
+		return gomps.Map{}, nil, null(call, what)
+	}
+	if err := sized(call, what, in.size, unsafe.Sizeof(*in)); err != nil {
+		return gomps.Map{}, nil, err
+	}
+	m := gomps.Map{Height: int(in.height), Width: int(in.width), Dim: int(in.dim)}
+	const maxDim = 1 << 16
+	if m.Height < 0 || m.Width < 0 || m.Dim < 1 || m.Height > maxSide || m.Width > maxSide || m.Dim > maxDim {
+		return m, nil, fail(C.MAST3R_E_SHAPE, "%s: %s is %d x %d x %d (height x width x dim), want sides up to %d and dim 1 to %d", call, what, m.Height, m.Width, m.Dim, maxSide, maxDim)
+	}
+	pixels := m.Height * m.Width
+	if in.descriptors == nil && pixels > 0 {
+		return m, nil, null(call, what+".descriptors")
+	}
+	m.Desc = floats(in.descriptors, pixels*m.Dim)
+	m.Points = floats(in.points, pixels*3)
+	m.Weight = floats(in.weight, pixels)
+	if in.mask == nil {
+		return m, nil, nil
+	}
+	mask := make([]bool, pixels)
+	for i, b := range unsafe.Slice((*byte)(unsafe.Pointer(in.mask)), pixels) {
+		mask[i] = b != 0
+	}
+	return m, mask, nil
+}
+
+// floats is a C array as a slice, nil for NULL.
+func floats(p *C.float, n int) []float32 {
+	if p == nil {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(p)), n)
+}
+
+func matchOptions(call string, in *C.mast3r_match_options) (gomps.MatchOptions, error) {
+	if in == nil {
+		return gomps.MatchOptions{Reciprocal: true}, nil
+	}
+	if err := sized(call, "options", in.size, unsafe.Sizeof(*in)); err != nil {
+		return gomps.MatchOptions{}, err
+	}
+	if in.top_k < 0 || in.subsample < 0 || in.border < 0 {
+		return gomps.MatchOptions{}, fail(C.MAST3R_E_ARGUMENT, "%s: top_k %d, subsample %d, border %d, want 0 or more", call, in.top_k, in.subsample, in.border)
+	}
+	return gomps.MatchOptions{
+		TopK:          int(in.top_k),
+		Reciprocal:    in.reciprocal != 0,
+		Subsample:     int(in.subsample),
+		Border:        int(in.border),
+		MinConfidence: float32(in.min_confidence),
+	}, nil
+}
+
+//export mast3r_submit_match
+func mast3r_submit_match(h C.mast3r_engine, map1, map2 *C.mast3r_map, options *C.mast3r_match_options, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_match"
+		opt, err := matchOptions(call, options)
+		if err != nil {
+			return err
+		}
+		var m1, m2 gomps.Map
+		if m1, opt.Mask1, err = mapOf(call, "map1", map1); err != nil {
+			return err
+		}
+		if m2, opt.Mask2, err = mapOf(call, "map2", map2); err != nil {
+			return err
+		}
+		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) (err error) {
+			j.matches, err = e.Match(ctx, m1, m2, opt)
+			return err
+		})
+	})
+}

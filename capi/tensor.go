@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+/*
+#include "guard.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+)
+
+// tensor is what a tensor handle stands for: a result's tensor, or an array of
+// matches.
+type tensor struct {
+	shape []int
+	dtype C.int32_t
+	size  int           // bytes of an element
+	mem   *gomps.Tensor // nil for matches
+	host  func() unsafe.Pointer
+
+	mu     sync.Mutex
+	pinned runtime.Pinner // set while C may hold the pointer
+	data   unsafe.Pointer
+}
+
+func tensorHandle(t *gomps.Tensor) C.mast3r_tensor {
+	return C.mast3r_tensor(handles.add(kindTensor, &tensor{
+		shape: t.Shape(),
+		dtype: C.MAST3R_F32,
+		size:  4,
+		mem:   t,
+		host:  func() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(t.Float32s())) },
+	}))
+}
+
+func sliceHandle[T int64 | float32](data []T, shape ...int) C.mast3r_tensor {
+	var zero T
+	dtype := C.int32_t(C.MAST3R_F32)
+	if _, ok := any(zero).(int64); ok {
+		dtype = C.MAST3R_I64
+	}
+	return C.mast3r_tensor(handles.add(kindTensor, &tensor{
+		shape: shape,
+		dtype: dtype,
+		size:  int(unsafe.Sizeof(zero)),
+		host:  func() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(data)) },
+	}))
+}
+
+func (t *tensor) numel() int {
+	n := 1
+	for _, d := range t.shape {
+		n *= d
+	}
+	return n
+}
+
+// pointer is the host memory, nil for an empty tensor. Memory of the Go heap is
+// pinned until the release, as cgo's rules ask for a pointer that C keeps.
+func (t *tensor) pointer() unsafe.Pointer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.data == nil && t.numel() > 0 {
+		if p := t.host(); p != nil {
+			t.pinned.Pin(p)
+			t.data = p
+		}
+	}
+	return t.data
+}
+
+func (t *tensor) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pinned.Unpin()
+	t.data = nil
+	if t.mem != nil {
+		t.mem.Release()
+	}
+}
+
+//export mast3r_tensor_describe
+func mast3r_tensor_describe(h C.mast3r_tensor, out *C.mast3r_tensor_desc) status {
+	return done(func() error {
+		const call = "mast3r_tensor_describe"
+		if out == nil {
+			return null(call, "out")
+		}
+		if err := sized(call, "description", out.size, unsafe.Sizeof(*out)); err != nil {
+			return err
+		}
+		t, err := lookup[*tensor](call, h, kindTensor)
+		if err != nil {
+			return err
+		}
+		*out = C.mast3r_tensor_desc{
+			size:   out.size,
+			dtype:  t.dtype,
+			ndim:   C.int32_t(len(t.shape)),
+			valid:  flag(t.mem == nil || t.mem.Valid()),
+			numel:  C.uint64_t(t.numel()),
+			nbytes: C.uint64_t(t.numel() * t.size),
+		}
+		for i, d := range t.shape {
+			out.shape[i] = C.int64_t(d)
+		}
+		return nil
+	})
+}
+
+//export mast3r_tensor_data
+func mast3r_tensor_data(h C.mast3r_tensor, out *unsafe.Pointer) status {
+	return done(func() error {
+		const call = "mast3r_tensor_data"
+		if out == nil {
+			return null(call, "out")
+		}
+		t, err := lookup[*tensor](call, h, kindTensor)
+		if err != nil {
+			return err
+		}
+		*out = t.pointer()
+		return nil
+	})
+}
+
+//export mast3r_tensor_copy
+func mast3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.size_t) status {
+	return done(func() error {
+		const call = "mast3r_tensor_copy"
+		t, err := lookup[*tensor](call, h, kindTensor)
+		if err != nil {
+			return err
+		}
+		want := t.numel() * t.size
+		if uint64(nbytes) != uint64(want) {
+			return fail(C.MAST3R_E_SHAPE, "%s: %d bytes, want %d", call, nbytes, want)
+		}
+		if want == 0 {
+			return nil
+		}
+		if destination == nil {
+			return null(call, "destination")
+		}
+		copy(unsafe.Slice((*byte)(destination), want), unsafe.Slice((*byte)(t.pointer()), want))
+		runtime.KeepAlive(t)
+		return nil
+	})
+}
+
+//export mast3r_tensor_release
+func mast3r_tensor_release(h C.mast3r_tensor) status {
+	return done(func() error {
+		v, err := handles.remove("mast3r_tensor_release", uint64(h), kindTensor)
+		if err != nil {
+			return err
+		}
+		v.(*tensor).release()
+		return nil
+	})
+}
