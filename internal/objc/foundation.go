@@ -161,6 +161,9 @@ func Dictionary(keys, objects []ID) ID {
 
 // Data makes an NSData (+0) with a copy of b.
 func Data(b []byte) ID {
+	if b == nil {
+		b = []byte{} // has an address, nil has none
+	}
 	return dataWithBytes.Send(nsData.ID, unsafe.Pointer(unsafe.SliceData(b)), uint64(len(b)))
 }
 
