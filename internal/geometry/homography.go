@@ -31,6 +31,7 @@ func Homography(a, b []Vec2, tolerance float64) (h *Mat3, inliers []int, reason 
 	if len(x) < minInliers {
 		return nil, nil, TooFewMatches, nil
 	}
+	// A point that m sends to infinity costs Inf or NaN: an outlier either way.
 	cost := func(m Mat3, i int) float64 {
 		p := MulVec(m, Vec3{x[i][0], x[i][1], 1})
 		dx, dy := p[0]/p[2]-y[i][0], p[1]/p[2]-y[i][1]
@@ -94,12 +95,15 @@ func dlt(x, y []Vec2, pick []int) (Mat3, bool) {
 			}
 		}
 	}
+	// The squared singular values of the system: the first is 0 for exact data,
+	// the second tells whether the answer is the only one.
 	val, vec := eigen(ata)
 	if !(val[1] > 1e-9*val[8]) { // two answers: three of the points are in line
 		return Mat3{}, false
 	}
 	v := vec[0]
 	h := Mat3{{v[0], v[1], v[2]}, {v[3], v[4], v[5]}, {v[6], v[7], v[8]}}
+	// The answer is for normalised points: b = inv(ty) h tx a.
 	back, ok := Inverse(ty)
 	if !ok {
 		return Mat3{}, false

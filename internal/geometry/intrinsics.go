@@ -71,6 +71,8 @@ func Focal(pts []float32, w, h int, cx, cy float64) (float64, error) {
 	if err := checkMap(pts, nil, w, h); err != nil {
 		return 0, err
 	}
+	// Reweighting by 1/distance turns each least-squares step into one towards
+	// the least sum of distances. The first step, unweighted, is the start.
 	f, n := 0.0, 0
 	for iter := range 11 {
 		var num, den float64
@@ -116,7 +118,7 @@ func FitIntrinsics(pts, conf []float32, w, h int) (Mat3, error) {
 			if conf != nil {
 				wt = float64(conf[i])
 			}
-			if !(wt > 0) || math.IsInf(wt, 0) {
+			if !(wt > 0) || math.IsInf(wt, 0) { // written so that NaN is refused
 				return
 			}
 			n++

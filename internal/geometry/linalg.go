@@ -50,7 +50,9 @@ func Det(a Mat3) float64 { return dot(a[0], cross(a[1], a[2])) }
 // precision.
 func Inverse(a Mat3) (inv Mat3, ok bool) {
 	det := Det(a)
-	size := norm(a[0]) * norm(a[1]) * norm(a[2]) // Hadamard's bound on |det|
+	// Hadamard: |det| is at most the product of the rows' lengths, so that this
+	// test does not depend on the units of the matrix.
+	size := norm(a[0]) * norm(a[1]) * norm(a[2])
 	if !(math.Abs(det) > 1e-14*size) || math.IsInf(size, 0) {
 		return Mat3{}, false
 	}
@@ -80,7 +82,7 @@ func finite(v ...float64) bool {
 // rotation is Rodrigues' formula: the turn by |w| about w.
 func rotation(w Vec3) Mat3 {
 	angle := norm(w)
-	if angle < 1e-12 {
+	if angle < 1e-12 { // the first two terms of the series; the axis is undefined at 0
 		return Mat3{{1, -w[2], w[1]}, {w[2], 1, -w[0]}, {-w[1], w[0], 1}}
 	}
 	k := scale(w, 1/angle)
@@ -103,6 +105,7 @@ func eigen(a [][]float64) (val []float64, vec [][]float64) {
 		v[i] = make([]float64, n)
 		v[i][i] = 1
 	}
+	// Convergence is quadratic, about eight sweeps; the bound is for NaN.
 	for range 60 {
 		off := 0.0
 		diag := 0.0
@@ -141,7 +144,10 @@ func eigen(a [][]float64) (val []float64, vec [][]float64) {
 	return val, vec
 }
 
-// rotate makes a[p][q] zero. The rows of v collect the rotations.
+// rotate makes a[p][q] zero with a plane rotation applied from both sides; the
+// rows of v collect the rotations. Of the two angles that would do, the smaller
+// one is taken, which is what makes the iteration converge (Golub and Van Loan,
+// Matrix Computations, section 8.5).
 func rotate(a, v [][]float64, p, q int) {
 	if a[p][q] == 0 {
 		return

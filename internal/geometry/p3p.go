@@ -30,6 +30,9 @@ func p3p(x []Vec3, ray []Vec3) []Pose {
 	}
 	var out []Pose
 	for _, v := range realRoots(quartic) {
+		// The quartic holds squared relations, so that some of its roots put a
+		// point behind the camera; and u has a pole where the quartic's two
+		// parents coincide.
 		den := 2 * (cg - v*ca)
 		u := ((p-1)*v*v - 2*p*cb*v + 1 + p) / den
 		s := math.Sqrt(b2 / (1 + v*v - 2*v*cb))
@@ -81,7 +84,7 @@ func realRoots(c [5]float64) []float64 {
 					den *= z[i] - z[j]
 				}
 			}
-			if den == 0 {
+			if den == 0 { // two estimates met: let the others move first
 				continue
 			}
 			d := eval(z[i]) / den

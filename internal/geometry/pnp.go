@@ -27,21 +27,9 @@ func PnP(points []Vec3, pixels []Vec2, k Mat3, tolerance float64) (Estimate, err
 	if !(tolerance > 0) {
 		return Estimate{}, fmt.Errorf("geometry: tolerance %g pixels, want above 0", tolerance)
 	}
-	p := problem{k: k}
-	index := []int{}
-	inv, ok := Inverse(k)
-	if !ok {
-		return Estimate{}, fmt.Errorf("geometry: camera matrix %v has no inverse", k)
-	}
-	for i := range points {
-		if !finite(points[i][:]...) || !finite(pixels[i][:]...) {
-			continue
-		}
-		ray := MulVec(inv, Vec3{pixels[i][0], pixels[i][1], 1})
-		p.x = append(p.x, points[i])
-		p.uv = append(p.uv, pixels[i])
-		p.ray = append(p.ray, scale(ray, 1/norm(ray)))
-		index = append(index, i)
+	p, err := newProblem(points, pixels, k)
+	if err != nil {
+		return Estimate{}, err
 	}
 	if len(p.x) < minInliers {
 		return Estimate{Reason: TooFewMatches}, nil
@@ -54,6 +42,8 @@ func PnP(points []Vec3, pixels []Vec2, k Mat3, tolerance float64) (Estimate, err
 	if in == nil {
 		return Estimate{Reason: Degenerate}, nil
 	}
+	// Refining on the inliers moves the pose, which may let more of the data
+	// agree; three rounds settle it.
 	determined := true
 	for range 3 {
 		if len(in) < minInliers {
@@ -70,18 +60,41 @@ func PnP(points []Vec3, pixels []Vec2, k Mat3, tolerance float64) (Estimate, err
 	}
 	rms := math.Sqrt(p.total(best, in) / float64(len(in)))
 	for i, j := range in {
-		in[i] = index[j]
+		in[i] = p.index[j]
 	}
 	pose := best.Inverse() // it was points to camera 2 so far
 	return Estimate{Pose: &pose, Scale: 1, Inliers: in, RMS: rms}, nil
 }
 
-// problem holds the usable data of one PnP call.
+// problem holds the usable data of one PnP call. Within it a pose goes from the
+// points' frame to camera 2, the direction in which pixels are predicted.
 type problem struct {
-	k   Mat3
-	x   []Vec3
-	uv  []Vec2
-	ray []Vec3
+	k     Mat3
+	x     []Vec3
+	uv    []Vec2
+	ray   []Vec3 // unit direction of each pixel in camera 2
+	index []int  // of each datum in the caller's lists
+}
+
+// newProblem leaves out what is not finite: a point map may hold such points
+// where the picture has no surface, and one NaN would spoil every sum.
+func newProblem(points []Vec3, pixels []Vec2, k Mat3) (*problem, error) {
+	inv, ok := Inverse(k)
+	if !ok {
+		return nil, fmt.Errorf("geometry: camera matrix %v has no inverse", k)
+	}
+	p := &problem{k: k}
+	for i := range points {
+		if !finite(points[i][:]...) || !finite(pixels[i][:]...) {
+			continue
+		}
+		ray := MulVec(inv, Vec3{pixels[i][0], pixels[i][1], 1})
+		p.x = append(p.x, points[i])
+		p.uv = append(p.uv, pixels[i])
+		p.ray = append(p.ray, scale(ray, 1/norm(ray)))
+		p.index = append(p.index, i)
+	}
+	return p, nil
 }
 
 // cost is the squared reprojection error; +Inf behind the camera.
@@ -94,6 +107,8 @@ func (p *problem) cost(m Pose, i int) float64 {
 	return du*du + dv*dv
 }
 
+// total is what refine minimises. It needs no robust loss: the data it gets
+// have passed the tolerance already.
 func (p *problem) total(m Pose, in []int) (sum float64) {
 	for _, i := range in {
 		sum += p.cost(m, i)
@@ -136,9 +151,10 @@ func (p *problem) newton(m Pose, in []int) ([6]float64, bool) {
 	for _, i := range in {
 		y := m.Apply(p.x[i])
 		q, ok := Project(p.k, y)
-		if !ok {
+		if !ok { // behind the camera there is no pixel to be near
 			continue
 		}
+		// Derivatives of (u, v) by the point in camera 2, then by the motion.
 		iz := 1 / y[2]
 		fx, sk, fy := p.k[0][0], p.k[0][1], p.k[1][1]
 		xn, yn := y[0]*iz, y[1]*iz

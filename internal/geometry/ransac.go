@@ -23,6 +23,7 @@ func ransac[M any](n, size int, limit float64, solve func(pick []int) []M, cost 
 	if n < size {
 		return best, nil
 	}
+	// A fixed seed: the same matches must give the same pose, on every machine.
 	rnd := rand.New(rand.NewPCG(ransacSeed, 0))
 	// A random jury: every n-th datum would be blind to what repeats along the
 	// rows of a picture.
@@ -40,7 +41,7 @@ func ransac[M any](n, size int, limit float64, solve func(pick []int) []M, cost 
 				} else { // NaN too
 					total += limit
 				}
-				if total >= score {
+				if total >= score { // most hypotheses are hopeless after a few votes
 					break
 				}
 			}

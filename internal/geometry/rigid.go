@@ -67,6 +67,7 @@ func Rigid(x1, x2 []Vec3, withScale bool, tolerance float64) (Estimate, error) {
 	if !(tolerance > 0) {
 		return Estimate{}, fmt.Errorf("geometry: tolerance %g, want above 0", tolerance)
 	}
+	// A point at the camera itself has no distance to be relative to.
 	keep := []int{}
 	for i := range x1 {
 		if finite(x1[i][:]...) && finite(x2[i][:]...) && norm(x1[i]) > 0 {
@@ -112,7 +113,8 @@ func Rigid(x1, x2 []Vec3, withScale bool, tolerance float64) (Estimate, error) {
 	return Estimate{Pose: &Pose{best.r, best.t}, Scale: best.s, Inliers: in, RMS: math.Sqrt(sum / float64(len(in)))}, nil
 }
 
-// similarity is x -> s R x + t.
+// similarity is x -> s R x + t. The scale is kept out of Pose, whose R is a
+// rotation for every reader.
 type similarity struct {
 	r Mat3
 	t Vec3
@@ -151,6 +153,8 @@ func align3(x1, x2 []Vec3, withScale bool) (similarity, bool) {
 	if !ok1 || !ok2 {
 		return similarity{}, false
 	}
+	// f2 takes frame 2's axes to the unit axes, f1's transpose takes those to
+	// frame 1's.
 	m := similarity{r: Mul(Transpose(f1), f2), s: 1}
 	if withScale {
 		m.s = perimeter(x1) / perimeter(x2)

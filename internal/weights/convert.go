@@ -51,6 +51,7 @@ func convert[F float32 | float64](t Tensor, dst []F) []F {
 	b, le := t.Data, binary.LittleEndian
 	switch t.DType {
 	case tensor.F32:
+		// The file's bytes are the machine's; a copy needs no alignment.
 		if v, ok := any(dst).([]float32); ok && littleEndian {
 			copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*n), b)
 			break
@@ -97,6 +98,8 @@ func convert[F float32 | float64](t Tensor, dst []F) []F {
 	return dst
 }
 
+// each applies value to every element; for the types that models rarely hold,
+// one short loop is worth more than speed.
 func each[F float32 | float64](dst []F, b []byte, size int, value func([]byte) F) {
 	for i := range dst {
 		dst[i] = value(b[i*size : i*size+size])

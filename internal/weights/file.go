@@ -83,6 +83,7 @@ func Open(path string) (*File, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("weights: %s: %v, want a regular file", path, st.Mode().Type())
 	}
+	// Only a 32-bit machine gets here: a slice cannot be longer than an int.
 	if int64(int(st.Size())) != st.Size() {
 		return nil, fmt.Errorf("weights: %s: %d bytes do not fit the address space", path, st.Size())
 	}
@@ -119,6 +120,7 @@ func newFile(path string, image []byte) (*File, error) {
 		f.names = append(f.names, e.name)
 		f.entries[e.name] = Tensor{
 			Name: e.name, DType: e.dtype, Shape: e.shape, file: f, offset: data + e.begin,
+			// The capacity ends with the tensor: append must not reach the next.
 			Data: image[data+e.begin : data+e.end : data+e.end],
 		}
 	}
@@ -163,6 +165,7 @@ func (f *File) Close() error {
 // holds the lock.
 func (f *File) release(from, to int) error {
 	page := os.Getpagesize()
+	// Inward to whole pages: those at the ends are shared with the neighbours.
 	from = (from + page - 1) / page * page
 	to = to / page * page
 	if from >= to {

@@ -33,6 +33,7 @@ var dtypeNames = map[string]tensor.DType{
 	"BOOL": tensor.Bool,
 }
 
+// dtypeName is the inverse of dtypeNames.
 func dtypeName(d tensor.DType) (string, bool) {
 	for name, have := range dtypeNames {
 		if have == d {
@@ -61,6 +62,7 @@ func parse(image []byte) ([]entry, map[string]string, int, error) {
 			Got: fmt.Sprintf("%d bytes", len(image)), Want: "at least the 8 bytes of the header length"}
 	}
 	n := binary.LittleEndian.Uint64(image)
+	// Compared as unsigned: as an int, 2^63 would be negative and pass for short.
 	if n < 2 || n > maxHeader {
 		return nil, nil, 0, &FormatError{Kind: KindHeaderSize,
 			Got: strconv.FormatUint(n, 10), Want: fmt.Sprintf("2 to %d bytes", maxHeader)}
@@ -140,6 +142,7 @@ func parseHeader(text []byte) ([]entry, map[string]string, error) {
 	return entries, meta, nil
 }
 
+// headerError is for JSON that is broken or not of the format's form.
 func headerError(name, got, want string) *FormatError {
 	return &FormatError{Kind: KindHeader, Tensor: name, Got: got, Want: want}
 }
@@ -234,6 +237,7 @@ func (h header) entry(name string) (entry, error) {
 			Got: fmt.Sprint(offsets), Want: "[begin, end] with begin <= end"}
 	}
 	e.begin, e.end = offsets[0], offsets[1]
+	// Only after Check are the products below free of overflow.
 	if err := e.shape.Check(e.dtype.Size()); err != nil {
 		return e, &FormatError{Kind: KindShape, Tensor: name,
 			Got: e.shape.String(), Want: fmt.Sprintf("at most %d bytes", math.MaxInt)}
@@ -293,9 +297,10 @@ func (h header) integers(name string, kind Kind, most int) ([]int, error) {
 	return list, h.delim(name, ']')
 }
 
-// checkLayout sorts the entries by position and demands that they tile the
-// data exactly: two tensors on the same bytes, or bytes in none, are how a
-// file hides a second content from one of two readers.
+// checkLayout sorts the entries by position, as the header may list them in any
+// order, and demands that they tile the data exactly: two tensors on the same
+// bytes, or bytes in none, are how a file hides a second content from one of
+// two readers.
 func checkLayout(entries []entry, size int) error {
 	slices.SortStableFunc(entries, func(a, b entry) int {
 		if a.begin != b.begin {

@@ -24,7 +24,9 @@ var layouts = [][]string{
 	{"encoder.safetensors", "decoder.safetensors"},
 }
 
-// Set is the tensors of one model under their canonical names.
+// Set is the tensors of one model under their canonical names. Need and Report
+// may be called from several goroutines, for weights that are packed in
+// parallel; the rest is read-only once the set is made.
 type Set struct {
 	files   []*File
 	tensors map[string][]Tensor // more than one: aliases of one parameter
@@ -65,7 +67,8 @@ func OpenSet(paths ...string) (*Set, error) {
 	return NewSet(files...), nil
 }
 
-// expand turns a directory into the files of the first layout it holds.
+// expand turns a directory into the files of the first layout it holds. A half
+// layout is no match, and the error then names what each layout lacks.
 func expand(path string) ([]string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -117,6 +120,8 @@ func NewSetTensors(tensors []Tensor, meta map[string]string) *Set {
 	return s
 }
 
+// add files tensors under their canonical names. It gets one file's tensors at
+// a time, since what a name means may depend on its neighbours in the file.
 func (s *Set) add(list []Tensor, meta map[string]string) {
 	names := make([]string, len(list))
 	for i, t := range list {
@@ -173,6 +178,9 @@ func (s *Set) need(name string, shape tensor.Shape) (Tensor, error) {
 	if len(list) == 0 {
 		return Tensor{}, &FormatError{Kind: KindMissing, Path: s.paths(), Tensor: name, Want: shape.String()}
 	}
+	// Aliases are one parameter in the model, so that different contents would
+	// leave it to chance which one counts. Comparing costs reading the bytes,
+	// which is why it waits until they are needed.
 	t := list[0]
 	for _, o := range list[1:] {
 		if o.DType != t.DType || !o.Shape.Equal(t.Shape) || !bytes.Equal(o.Data, t.Data) {
@@ -188,6 +196,7 @@ func (s *Set) need(name string, shape tensor.Shape) (Tensor, error) {
 	return t, nil
 }
 
+// fits compares dimension by dimension; -1 in want is a wildcard.
 func fits(got, want tensor.Shape) bool {
 	return slices.EqualFunc(got, want, func(g, w int) bool { return w == -1 || g == w })
 }
@@ -232,7 +241,7 @@ func (s *Set) Report() Report {
 	}
 	for _, name := range s.Names() {
 		switch {
-		case s.used[name] || s.faults[name] != nil:
+		case s.used[name] || s.faults[name] != nil: // accounted for already
 		case unused.MatchString(name):
 			r.KnownExtra = append(r.KnownExtra, name)
 		default:

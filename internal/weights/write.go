@@ -22,7 +22,8 @@ import (
 // not list them.
 const paddingPrefix = "__padding__."
 
-// Spec describes a tensor to be written.
+// Spec describes a tensor to be written. Sizes are all that a header needs, so
+// that a model larger than memory can be written piece by piece.
 type Spec struct {
 	Name  string
 	DType tensor.DType
@@ -48,6 +49,7 @@ func Create(path string, specs []Spec, meta map[string]string, align int) (*Writ
 	if err != nil {
 		return nil, err
 	}
+	// In the same directory: a rename is atomic only within a file system.
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
@@ -88,6 +90,7 @@ func (w *Writer) Commit() error {
 	}
 	// CreateTemp's mode is for secrets; a model file is like any other file.
 	err := w.tmp.Chmod(0o644)
+	// Sync before the rename, or a crash could leave the name on empty blocks.
 	err = errors.Join(err, w.tmp.Sync(), w.tmp.Close())
 	if err == nil {
 		err = os.Rename(w.tmp.Name(), w.path)
@@ -131,6 +134,7 @@ func Write(path string, tensors []Tensor, meta map[string]string, align int) err
 // layout checks the specs and returns the header with its length, the absolute
 // offset of each tensor, and the size of the file.
 func layout(specs []Spec, meta map[string]string, align int) ([]byte, []int64, int64, error) {
+	// What the reader would refuse is not written in the first place.
 	seen := map[string]bool{metadataKey: true}
 	for _, s := range specs {
 		if seen[s.Name] || strings.HasPrefix(s.Name, paddingPrefix) {
@@ -157,7 +161,9 @@ func layout(specs []Spec, meta map[string]string, align int) ([]byte, []int64, i
 	return encode(specs, meta, align, room)
 }
 
-// encode builds the header; room, when not 0, is the size it is padded to.
+// encode builds the header; room, when not 0, is the size it is padded to. It
+// is written by hand, key by key, because the order of keys should be that of
+// the data, and encoding/json sorts maps.
 func encode(specs []Spec, meta map[string]string, align, room int) ([]byte, []int64, int64, error) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 8))
@@ -204,6 +210,7 @@ func encode(specs []Spec, meta map[string]string, align, room int) ([]byte, []in
 		b.WriteByte(sep)
 	}
 	b.WriteByte('}')
+	// Spaces are the format's padding; multiples of 8 align every element type.
 	for b.Len()%8 != 0 || b.Len() < room {
 		b.WriteByte(' ')
 	}

@@ -37,6 +37,8 @@ func Load(tb testing.TB, path string) *Case {
 	}
 	tb.Cleanup(func() { f.Close() })
 	c := &Case{Name: strings.TrimSuffix(filepath.Base(path), ".safetensors"), Meta: f.Metadata(), file: f}
+	// How far the reference in float32 is from itself in float64, per tensor:
+	// no implementation can be asked to be much closer than that.
 	noise := filepath.Join(filepath.Dir(path), "noise.json")
 	if _, err := os.Stat(noise); errors.Is(err, fs.ErrNotExist) {
 		return c
@@ -45,6 +47,7 @@ func Load(tb testing.TB, path string) *Case {
 		RelL2 float64 `json:"rel_l2"`
 	}
 	ReadJSON(tb, noise, &all)
+	// The full-size files have no case name; their noise goes by variant and size.
 	key := c.Meta["case"]
 	if key == "" {
 		key = c.Meta["variant"] + "_" + c.Meta["size"]

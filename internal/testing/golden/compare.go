@@ -49,11 +49,14 @@ func Compare(got, want []float32) Diff {
 	for i, w := range want {
 		g := float64(got[i])
 		a := math.Abs(g - float64(w))
+		// NaN compares false with everything and would slip through as no error.
 		if math.IsNaN(g) || math.IsInf(g, 0) {
 			d.NonFinite++
 			a = math.Inf(1)
 		}
 		sum += a * a
+		// Relative to the value, but not below a thousandth of the tensor's usual
+		// size: near zero a relative error says nothing.
 		d.MaxRel = max(d.MaxRel, a/(math.Abs(float64(w))+1e-3*rms+1e-30))
 		if a > worst {
 			worst, d.Worst, d.Got, d.Want = a, i, g, float64(w)
@@ -85,6 +88,7 @@ func (c *Case) Limit(name string, p Profile) float64 {
 	if p == FP16 {
 		return 3e-2
 	}
+	// Only real-size runs are subsampled so coarsely; they are 36 blocks deep.
 	floor := 1e-5
 	if c.stride("token_stride", 1) >= 16 {
 		floor = 2e-5
@@ -92,7 +96,8 @@ func (c *Case) Limit(name string, p Profile) float64 {
 	return max(floor, 20*c.noise[name].RelL2)
 }
 
-// Diff reduces got by the strides of the golden tensor and compares.
+// Diff accepts the tensor whole or already subsampled, with or without a batch
+// dimension of 1. It reduces got by the strides of the golden tensor and compares.
 func (c *Case) Diff(tb testing.TB, name string, got []float32, shape tensor.Shape) (Diff, tensor.Shape, error) {
 	tb.Helper()
 	want, ws := c.Floats(tb, name)

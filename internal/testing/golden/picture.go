@@ -47,6 +47,8 @@ func appendRGB(pix []byte, img image.Image, x, y int) []byte {
 		i := p.PixOffset(x, y)
 		return append(pix, p.Pix[i:i+3]...)
 	}
+	// Anything else goes through its own colour model, without premultiplying:
+	// dropping alpha must not darken.
 	c := color.NRGBA64Model.Convert(img.At(x, y)).(color.NRGBA64)
 	if n, ok := img.At(x, y).(color.NRGBA); ok { // fully transparent pixels keep their colour
 		return append(pix, n.R, n.G, n.B)

@@ -26,13 +26,13 @@ type Dims struct {
 	Patch int
 
 	EncDim, EncDepth, EncHeads int
-	Registers, PosGrid         int // DUNE
+	Registers, PosGrid         int // DUNE: the position table is PosGrid x PosGrid
 
 	DecDim, DecDepth, DecHeads int
 	MLPRatio, DescDim          int
 	DPTFeature, DPTLast        int
 	DPTLayers                  [4]int
-	LocalHidden                int
+	LocalHidden                int // of the descriptor MLP
 
 	RetrievalDim int   // Retrieval
 	Projector    []int // widths of the projector's layers, may be empty
@@ -49,7 +49,8 @@ func full(arch Arch, patch, dim, depth, heads int) Dims {
 	}
 }
 
-// trunk replaces the decoder.
+// trunk replaces the decoder. The descriptor MLP follows, being four times as
+// wide as its input, which is encoder and decoder features side by side.
 func (d Dims) trunk(dim, depth, heads int) Dims {
 	d.DecDim, d.DecDepth, d.DecHeads = dim, depth, heads
 	d.LocalHidden = 4 * (d.EncDim + dim)
@@ -62,6 +63,7 @@ func (d Dims) head(feature, last int, layers [4]int, hidden int) Dims {
 	return d
 }
 
+// dune adds what only that encoder has.
 func (d Dims) dune(grid int) Dims {
 	d.Registers, d.PosGrid = 4, grid
 	return d
@@ -97,7 +99,9 @@ func Variant(name string) (Dims, error) {
 	return d, nil
 }
 
-// Metadata are the strings that the golden files of a variant carry.
+// Metadata are the strings that the golden files of a variant carry: what
+// shapes cannot tell, such as the number of heads, and much that they can. The
+// spelling is Python's, down to "False", for the files' hashes cover it.
 func (d Dims) Metadata(variant string) map[string]string {
 	m := map[string]string{
 		"variant": variant, "format": "pt", "weights": "synthetic", "arch": string(d.Arch),

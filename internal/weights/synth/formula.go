@@ -33,7 +33,9 @@ func FNV1a64(s string) uint64 {
 // weyl is 2^64 divided by the golden ratio: the step of the counter.
 const weyl = 0x9e3779b97f4a7c15
 
-// mix is the finaliser of SplitMix64.
+// mix is the finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection
+// whose output bits each depend on every input bit, so that a plain counter in
+// gives good random numbers out.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
@@ -118,6 +120,8 @@ var gains = []struct {
 	{".head_local_features.fc2.weight", 1.25},
 }
 
+// goldenRule is the table of golden/README.md section 2; the first row that
+// matches counts, so that the order of cases matters.
 func goldenRule(name string, shape tensor.Shape) (base, scale float32) {
 	parent, last := tail(name)
 	switch {
@@ -176,6 +180,8 @@ func fanIn(name string, shape tensor.Shape) int {
 	return shape[1:].Numel()
 }
 
+// spec21Rule tells norms from other weights by their rank, not their name, and
+// works in float64 throughout.
 func spec21Rule(name string, shape tensor.Shape) (base, scale float64) {
 	_, last := tail(name)
 	switch {

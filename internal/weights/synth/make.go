@@ -14,7 +14,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
-// tile is a piece of one tensor: 1 MiB of float32, so that many workers share
+// A tile is a piece of one tensor: 1 MiB of float32, so that many workers share
 // one large tensor and a worker's piece stays in its cache until written out.
 const tileElems = 1 << 18
 
@@ -35,6 +35,7 @@ func tiles(specs []weights.Spec) []tile {
 func Tensors(pool *par.Pool, specs []weights.Spec, f Formula) []weights.Tensor {
 	data := make([][]float32, len(specs))
 	out := make([]weights.Tensor, len(specs))
+	// float32 memory seen as bytes, not the reverse: it is aligned.
 	for i, s := range specs {
 		data[i] = make([]float32, s.Shape.Numel())
 		out[i] = weights.FromFloat32s(s.Name, s.Shape, data[i])
@@ -101,6 +102,7 @@ func writeFile(pool *par.Pool, path string, specs []weights.Spec, f Formula, met
 		}
 		values := scratch[worker][:p.n]
 		f.Fill(values, specs[p.tensor].Name, specs[p.tensor].Shape, p.start)
+		// Tiles do not overlap, so that writes in any order make the same file.
 		view := weights.FromFloat32s("", tensor.Shape{p.n}, values)
 		if err := w.WriteAt(p.tensor, view.Data, 4*int64(p.start)); err != nil {
 			mu.Lock()

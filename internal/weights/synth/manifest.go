@@ -38,13 +38,17 @@ func (d Dims) Files() []File {
 	panic(fmt.Sprintf("synth: architecture %q does not exist", d.Arch))
 }
 
-// manifest collects names and shapes.
+// manifest collects names and shapes. The methods are the layers of the
+// reference's modules, so that names come out as in its state dictionaries; a
+// linear weight is [out, in], a convolution's [out, in, k, k] and a transposed
+// convolution's [in, out, k, k].
 type manifest []weights.Spec
 
 func (m *manifest) add(name string, shape ...int) {
 	*m = append(*m, weights.Spec{Name: name, DType: tensor.F32, Shape: shape})
 }
 
+// file sorts by name, as the golden files are: their hashes cover the order.
 func (m manifest) file(name string) File {
 	slices.SortFunc(m, func(a, b weights.Spec) int { return strings.Compare(a.Name, b.Name) })
 	return File{name, m}
@@ -65,6 +69,7 @@ func (m *manifest) norm(name string, dim int) {
 	m.add(name+".bias", dim)
 }
 
+// selfBlock is a block of an encoder: attention and MLP, each after a norm.
 func (m *manifest) selfBlock(p string, dim, ratio int) {
 	m.norm(p+".norm1", dim)
 	m.linear(p+".attn.qkv", 3*dim, dim)
@@ -74,6 +79,8 @@ func (m *manifest) selfBlock(p string, dim, ratio int) {
 	m.linear(p+".mlp.fc2", dim, ratio*dim)
 }
 
+// crossBlock is a decoder's: a selfBlock with attention to the other view in
+// between. norm_y is the norm of that view's tokens.
 func (m *manifest) crossBlock(p string, dim, ratio int) {
 	m.selfBlock(p, dim, ratio)
 	for _, k := range []string{"projq", "projk", "projv", "proj"} {
@@ -83,6 +90,8 @@ func (m *manifest) crossBlock(p string, dim, ratio int) {
 	m.norm(p+".norm_y", dim)
 }
 
+// trunk is everything of MASt3R; in a DUNE decoder file it has no encoder
+// blocks, yet keeps the patch embedding and norm that nothing uses.
 func (m *manifest) trunk(p string, d Dims, encDepth int) {
 	m.add(p+"mask_token", 1, 1, d.DecDim)
 	m.conv(p+"patch_embed.proj", d.EncDim, 3, d.Patch)
@@ -102,6 +111,8 @@ func (m *manifest) trunk(p string, d Dims, encDepth int) {
 	}
 }
 
+// head is one downstream head: the DPT part for points and confidence, and the
+// MLP that gives each pixel of a patch its descriptor and that one's confidence.
 func (m *manifest) head(p string, d Dims) {
 	q, l, f := p+".dpt", d.DPTLayers, d.DPTFeature
 	for k := range 4 {
@@ -115,6 +126,8 @@ func (m *manifest) head(p string, d Dims) {
 	m.conv(q+".act_postprocess.0.1", l[0], l[0], 4)
 	m.conv(q+".act_postprocess.1.1", l[1], l[1], 2)
 	m.conv(q+".act_postprocess.3.1", l[3], l[3], 3)
+	// The reference registers these four twice, which leaves two names for each
+	// in its files.
 	for k := range 4 {
 		m.add(fmt.Sprintf("%s.scratch.layer%d_rn.weight", q, k+1), f, l[k], 3, 3)
 		m.add(fmt.Sprintf("%s.scratch.layer_rn.%d.weight", q, k), f, l[k], 3, 3)
@@ -132,6 +145,8 @@ func (m *manifest) head(p string, d Dims) {
 	m.linear(p+".head_local_features.fc2", (d.DescDim+1)*d.Patch*d.Patch, d.LocalHidden)
 }
 
+// duneEncoder is a DINOv2 encoder with layer scale (ls1, ls2) and registers; the
+// 0 in its blocks' names is the number of a chunk, of which there is one.
 func (m *manifest) duneEncoder(d Dims) {
 	m.add("encoder.cls_token", 1, 1, d.EncDim)
 	m.add("encoder.mask_token", 1, d.EncDim)
@@ -149,6 +164,8 @@ func (m *manifest) duneEncoder(d Dims) {
 	m.norm("encoder.norm", d.EncDim)
 }
 
+// retrieval is the whitening and, optionally, a projector: layers of Linear,
+// LayerNorm and GELU, hence the step of three, the last one Linear only.
 func (m *manifest) retrieval(d Dims) {
 	dim := d.RetrievalDim
 	m.add("prewhiten.m", 1, dim)

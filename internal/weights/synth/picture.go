@@ -18,10 +18,12 @@ func Picture(pool *par.Pool, name string, w, h, dx, dy int) []byte {
 			colour: [3]int{mod(3, 256), mod(4, 256), mod(5, 256)},
 		}
 	}
+	// Every pixel is a function of its position alone: rows may run anywhere.
 	pool.Run(h, func(_, y int) { p.row(y) })
 	return p.pix
 }
 
+// shape is a disc of radius r or a rectangle of half-width r.
 type shape struct {
 	cx, cy, r int
 	colour    [3]int
