@@ -25,9 +25,10 @@ type Engine struct {
 	fallback string
 
 	// mu is held for the length of every call that uses the device.
-	mu     sync.Mutex
-	closed bool
-	loaded *loaded
+	mu        sync.Mutex
+	closed    bool
+	loaded    *loaded
+	retriever *retriever
 
 	// matchMu is apart from mu: matching needs no model and no device.
 	matchMu sync.Mutex
@@ -216,8 +217,8 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	err := errors.Join(e.loaded.close(), e.dev.Close())
-	e.loaded = nil
+	err := errors.Join(e.loaded.close(), e.retriever.close(), e.dev.Close())
+	e.loaded, e.retriever = nil, nil
 	e.matchMu.Lock()
 	defer e.matchMu.Unlock()
 	e.pool.Close()

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/retrieval"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
+)
+
+// Retrieval are the retrieval features of one picture (model.md 11.1).
+type Retrieval struct {
+	// Features are [N,Dim], whitened and not normalised.
+	Features []float32
+	N, Dim   int
+	// Attention [N] is the Euclidean norm of each feature.
+	Attention []float32
+	Time      time.Duration
+}
+
+// Top keeps the nfeat features of greatest attention, descending, and returns
+// their token numbers; a negative nfeat is a fraction of the tokens.
+func (r *Retrieval) Top(nfeat float64) (*Retrieval, []int, error) {
+	f, index, err := r.features().Top(nfeat)
+	if err != nil {
+		return nil, nil, &ConfigError{"nfeat", fmt.Sprint(nfeat), "a count, or a fraction from -1 to 0"}
+	}
+	return &Retrieval{Features: f.Values, N: f.N, Dim: f.Dim, Attention: f.Attention, Time: r.Time}, index, nil
+}
+
+// Global is one vector for the picture: the attention-weighted sum of the
+// features, of length one.
+func (r *Retrieval) Global() []float32 { return r.features().Global() }
+
+func (r *Retrieval) features() *retrieval.Features {
+	return &retrieval.Features{Values: r.Features, N: r.N, Dim: r.Dim, Attention: r.Attention}
+}
+
+// retriever is a retrieval head and, when it stands alone, the model whose
+// encoder feeds it.
+type retriever struct {
+	head *retrieval.Head
+	own  *loaded
+}
+
+func (r *retriever) close() error {
+	if r == nil {
+		return nil
+	}
+	return r.own.close()
+}
+
+// LoadRetrieval reads a retrieval head for the model that is loaded, whose
+// encoder it shares.
+func (e *Engine) LoadRetrieval(path string) error {
+	l, err := e.lock()
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	head, err := openHead(path, l.model.EncDim)
+	if err != nil {
+		return err
+	}
+	old := e.retriever
+	e.retriever = &retriever{head: head}
+	return old.close()
+}
+
+// LoadRetrievalStandalone reads a retrieval head and a model for its encoder
+// alone: the decoders and heads of that model are never prepared. Infer keeps
+// needing a Load.
+func (e *Engine) LoadRetrievalStandalone(modelPath, retrievalPath string) error {
+	set, err := weights.OpenSet(modelPath)
+	if err != nil {
+		return &WeightsError{modelPath, err}
+	}
+	l, err := e.prepare(set)
+	if err != nil {
+		return &WeightsError{modelPath, errors.Join(err, set.Close())}
+	}
+	head, err := openHead(retrievalPath, l.model.EncDim)
+	if err != nil {
+		return errors.Join(err, l.close())
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errors.Join(ErrClosed, l.close())
+	}
+	old := e.retriever
+	e.retriever = &retriever{head: head, own: l}
+	return old.close()
+}
+
+func openHead(path string, dim int) (*retrieval.Head, error) {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		path = filepath.Join(path, "retrieval.safetensors")
+	}
+	set, err := weights.OpenSet(path)
+	if err != nil {
+		return nil, &WeightsError{path, err}
+	}
+	head, err := retrieval.Open(set, dim)
+	if err := errors.Join(err, set.Close()); err != nil {
+		return nil, &WeightsError{path, err}
+	}
+	return head, nil
+}
+
+// RetrievalReady reports whether EncodeRetrieval can be called, and whether it
+// uses an encoder of its own.
+func (e *Engine) RetrievalReady() (ready, standalone bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.retriever == nil {
+		return false, false
+	}
+	standalone = e.retriever.own != nil
+	return standalone || e.loaded != nil, standalone
+}
+
+// ErrNoRetrieval is returned by EncodeRetrieval before LoadRetrieval.
+var ErrNoRetrieval = errors.New("gomps: no retrieval head is loaded, call LoadRetrieval or LoadRetrievalStandalone first")
+
+// EncodeRetrieval computes the retrieval features of a picture. The reference
+// loader cuts square pictures to 4:3 here: set opt.Rectangle43 for its numbers.
+func (e *Engine) EncodeRetrieval(ctx context.Context, img Image, opt InferOptions) (*Retrieval, error) {
+	out, err := e.EncodeRetrievalBatch(ctx, []Image{img}, opt)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// EncodeRetrievalBatch is EncodeRetrieval for several pictures.
+func (e *Engine) EncodeRetrievalBatch(ctx context.Context, images []Image, opt InferOptions) ([]*Retrieval, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.closed:
+		return nil, ErrClosed
+	case e.retriever == nil:
+		return nil, ErrNoRetrieval
+	}
+	l := e.retriever.own
+	if l == nil {
+		l = e.loaded
+	}
+	if l == nil {
+		return nil, ErrNotLoaded
+	}
+	out := make([]*Retrieval, len(images))
+	for i, img := range images {
+		r, err := e.encodeRetrieval(ctx, l, i, img, opt)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = r
+	}
+	return out, nil
+}
+
+func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Image, opt InferOptions) (*Retrieval, error) {
+	start := time.Now()
+	j := e.newJob(ctx, l)
+	defer j.close()
+	pics, err := j.prepareAt(i, []Image{img}, opt)
+	if err != nil {
+		return nil, err
+	}
+	w, err := j.begin(backend.Encode)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.encode(pics...); err != nil {
+		return nil, err
+	}
+	var t Timing
+	if err := w.finish(&t); err != nil {
+		return nil, err
+	}
+	n := pics[0].grid(l.model).Tokens()
+	x := float32s(pics[0].feat.Bytes(), n*l.model.EncDim)
+	e.matchMu.Lock() // the pool's threads
+	defer e.matchMu.Unlock()
+	f, err := e.retriever.head.Apply(e.pool, x, n)
+	if err != nil {
+		return nil, &ShapeError{"retrieval", err.Error(), "features of the head's length"}
+	}
+	return &Retrieval{Features: f.Values, N: f.N, Dim: f.Dim, Attention: f.Attention, Time: time.Since(start)}, nil
+}
+
+func float32s(b []byte, n int) []float32 {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// RetrievalIndex scores pictures against those that were added to it (ASMK,
+// model.md 11.2). It serves one goroutine at a time.
+type RetrievalIndex struct {
+	e     *Engine
+	nfeat float64
+	index *retrieval.Index
+	words *words
+}
+
+// OpenIndex starts an index with a codebook file (a safetensors file with
+// "centroids" [words,dim]). Of each picture the nfeat strongest features count;
+// the published head was made for 300. Close it before the engine.
+func (e *Engine) OpenIndex(codebook string, nfeat float64) (*RetrievalIndex, error) {
+	set, err := weights.OpenSet(codebook)
+	if err != nil {
+		return nil, &WeightsError{codebook, err}
+	}
+	book, err := retrieval.OpenCodebook(set)
+	if err := errors.Join(err, set.Close()); err != nil {
+		return nil, &WeightsError{codebook, err}
+	}
+	x := &RetrievalIndex{e: e, nfeat: nfeat, words: newWords(e.dev, book)}
+	if x.index, err = retrieval.NewIndex(book, x.quantize); err != nil {
+		return nil, &WeightsError{codebook, err}
+	}
+	return x, nil
+}
+
+// Len is the number of pictures in the index.
+func (x *RetrievalIndex) Len() int { return x.index.Len() }
+
+// Add puts a picture into the index and returns its number.
+func (x *RetrievalIndex) Add(r *Retrieval) (int, error) {
+	top, _, err := r.Top(x.nfeat)
+	if err != nil {
+		return 0, err
+	}
+	n, err := x.index.Add(top.features())
+	return n, indexError(err)
+}
+
+// Score looks a picture up: a score for each picture of the index.
+func (x *RetrievalIndex) Score(r *Retrieval) ([]float64, error) {
+	top, _, err := r.Top(x.nfeat)
+	if err != nil {
+		return nil, err
+	}
+	s, err := x.index.Score(top.features())
+	return s, indexError(err)
+}
+
+func indexError(err error) error {
+	var dev *DeviceError
+	if err == nil || errors.As(err, &dev) {
+		return err
+	}
+	return &ShapeError{"retrieval index", err.Error(), "features of the codebook's length"}
+}
+
+// Close frees the codebook on the device.
+func (x *RetrievalIndex) Close() error {
+	x.e.mu.Lock()
+	defer x.e.mu.Unlock()
+	return x.words.close()
+}
+
+func (x *RetrievalIndex) quantize(features []float32, n, k int) ([]int32, error) {
+	x.e.mu.Lock()
+	defer x.e.mu.Unlock()
+	if x.e.closed {
+		return nil, ErrClosed
+	}
+	return x.words.nearest(features, n, k)
+}
+
+// words finds nearest centroids on the device. With |x-c|^2 = |x|^2 - 2 x.c +
+// |c|^2, the nearest centroid is that of largest x.c - |c|^2/2: a matrix product
+// with a bias, and its largest elements.
+type words struct {
+	dev      backend.Backend
+	book     *retrieval.Codebook
+	bias     []float32
+	programs map[int]backend.Program // by rows
+}
+
+// wordRows bounds the scores in memory: rows x words x 4 bytes.
+const wordRows = 64
+
+func newWords(dev backend.Backend, book *retrieval.Codebook) *words {
+	w := &words{dev: dev, book: book, bias: make([]float32, book.Words), programs: map[int]backend.Program{}}
+	for i := range w.bias {
+		var sum float64
+		for _, v := range book.Centroids[i*book.Dim:][:book.Dim] {
+			sum += float64(v) * float64(v)
+		}
+		w.bias[i] = float32(-sum / 2)
+	}
+	return w
+}
+
+func (w *words) close() error {
+	var errs []error
+	for _, p := range w.programs {
+		errs = append(errs, p.Close())
+	}
+	clear(w.programs)
+	return errors.Join(errs...)
+}
+
+// program finds the QueryAssignments nearest of rows features; who needs only
+// the nearest takes the first.
+func (w *words) program(rows int) (backend.Program, error) {
+	if p, ok := w.programs[rows]; ok {
+		return p, nil
+	}
+	g := graph.New("words")
+	x := g.Input("features", tensor.F32, rows, w.book.Dim)
+	c := weights.FromFloat32s("centroids", tensor.Shape{w.book.Words, w.book.Dim}, w.book.Centroids)
+	b := weights.FromFloat32s("bias", tensor.Shape{w.book.Words}, w.bias)
+	score := g.Linear(x, g.Param(graph.Param{Name: c.Name, Shape: c.Shape, DType: c.DType, Data: c.Data}),
+		g.Param(graph.Param{Name: b.Name, Shape: b.Shape, DType: b.DType, Data: b.Data}))
+	g.Output("words", g.Add(graph.TopK{K: min(retrieval.QueryAssignments, w.book.Words), Index: true}, score))
+	g, err := g.Build()
+	if err != nil {
+		return nil, err
+	}
+	p, err := w.dev.Compile(context.Background(), g, backend.Options{})
+	if err != nil {
+		return nil, &DeviceError{"compile the codebook", err}
+	}
+	w.programs[rows] = p
+	return p, nil
+}
+
+func (w *words) nearest(features []float32, n, k int) ([]int32, error) {
+	out := make([]int32, 0, n*k)
+	for at := 0; at < n; at += wordRows {
+		rows := min(wordRows, n-at)
+		top, stride, err := w.rows(features[at*w.book.Dim:(at+rows)*w.book.Dim], rows)
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			out = append(out, top[i*stride:i*stride+k]...)
+		}
+	}
+	return out, nil
+}
+
+// rows runs the program for one block; the result has stride entries a row.
+func (w *words) rows(features []float32, rows int) (top []int32, stride int, err error) {
+	p, err := w.program(rows)
+	if err != nil {
+		return nil, 0, err
+	}
+	o := p.Graph().Outputs[0].Node
+	var bufs [2]backend.Buffer
+	for i, size := range []int{4 * len(features), o.Bytes()} {
+		if bufs[i], err = w.dev.Alloc(size); err != nil {
+			return nil, 0, &DeviceError{"allocate for the codebook", err}
+		}
+		defer bufs[i].Release()
+	}
+	copy(float32s(bufs[0].Bytes(), len(features)), features)
+	work, err := w.dev.Begin(backend.Encode)
+	if err != nil {
+		return nil, 0, &DeviceError{"begin work", err}
+	}
+	defer work.Discard()
+	ctx := context.Background()
+	if err := work.Run(ctx, p, bufs[:1], bufs[1:]); err != nil {
+		return nil, 0, &DeviceError{"codebook", err}
+	}
+	done, err := work.Submit()
+	if err == nil {
+		_, err = done.Wait(ctx)
+	}
+	if err != nil {
+		return nil, 0, &DeviceError{"codebook", err}
+	}
+	top = append(top, unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(bufs[1].Bytes()))), o.Numel())...)
+	return top, o.Shape[1], nil
+}
+
+// ScenePair are the numbers of two pictures.
+type ScenePair = retrieval.Pair
+
+// SceneOptions are what a scene graph's name does not say.
+type SceneOptions = retrieval.PairOptions
+
+// ScenePairs lists the pairs of n pictures that a scene graph wants: complete,
+// swin[-w][-noncyclic], logwin[-w][-noncyclic], oneref[-r], retrieval-Na-k.
+func ScenePairs(n int, graph string, opt SceneOptions) ([]ScenePair, error) {
+	p, err := retrieval.Pairs(n, graph, opt)
+	if err != nil {
+		return nil, &ConfigError{"scene graph", graph, err.Error()}
+	}
+	return p, nil
+}
