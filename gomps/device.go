@@ -3,24 +3,30 @@
 package gomps
 
 import (
-	"errors"
 	"log/slog"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
 )
 
 // openBackend opens the device a Config asks for. fallback says why the CPU was
 // taken where Metal would have been first choice.
 func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback string, err error) {
-	if cfg.Backend == "metal" {
-		return nil, "", &DeviceError{"open Metal", errNoMetal}
+	if cfg.Backend != "cpu" {
+		gpu, err := mps.New(mps.Config{})
+		if err == nil {
+			return gpu, "", nil
+		}
+		if cfg.Backend == "metal" {
+			return nil, "", &DeviceError{"open Metal", err}
+		}
+		fallback = err.Error()
+		log.Info("running on the CPU", "reason", fallback)
 	}
 	dev, err = cpu.New(cpu.Config{Threads: cfg.Threads})
 	if err != nil {
 		return nil, "", &DeviceError{"open the CPU", err}
 	}
-	return dev, "", nil
+	return dev, fallback, nil
 }
-
-var errNoMetal = errors.New("Metal is only available on macOS 15 or later with an Apple GPU")

@@ -137,8 +137,9 @@ func TestArrowsGoOneWay(t *testing.T) {
 	}
 }
 
-// TestGoStatements lets goroutines start only where a panic in them is caught:
-// a panic in a bare goroutine ends the process of whoever loaded the library.
+// TestGoStatements lets goroutines start only where a panic in them is caught, in
+// par.Go or by a recover in the function itself: a panic in a bare goroutine ends
+// the process of whoever loaded the library.
 func TestGoStatements(t *testing.T) {
 	for _, f := range repository(t) {
 		if f.test || f.dir == "internal/par" || strings.HasPrefix(f.dir, "tests/") {
@@ -146,12 +147,34 @@ func TestGoStatements(t *testing.T) {
 		}
 		ast.Inspect(f.tree, func(n ast.Node) bool {
 			g, ok := n.(*ast.GoStmt)
-			if ok {
-				t.Errorf("%v: a go statement outside internal/par, use par.Go", f.fset.Position(g.Pos()))
+			if ok && !recovers(g) {
+				t.Errorf("%v: a go statement without a recover, use par.Go", f.fset.Position(g.Pos()))
 			}
 			return true
 		})
 	}
+}
+
+// recovers reports whether the function literal of a go statement defers a
+// function that recovers.
+func recovers(g *ast.GoStmt) bool {
+	lit, ok := g.Call.Fun.(*ast.FuncLit)
+	if !ok {
+		return false
+	}
+	found := false
+	for _, s := range lit.Body.List {
+		d, ok := s.(*ast.DeferStmt)
+		if !ok {
+			continue
+		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			found = found || ok && id.Name == "recover"
+			return true
+		})
+	}
+	return found
 }
 
 // TestNothingPrints: a library speaks through errors and slog.
