@@ -143,7 +143,9 @@ typedef struct {
   int32_t reciprocal; /* only pairs that choose each other */
   int32_t subsample;  /* seeds every so many pixels; 0 or 1: every pixel */
   int32_t border;     /* leave out matches this near to a side of either picture */
-  float min_confidence;
+  int32_t weighted;     /* confidence: similarity times the mean of both weights; needs weights */
+  float min_confidence; /* leave out matches below it */
+  float min_weight;     /* leave out pixels of less weight; 0: none, else needs weights */
 } mast3r_match_options;
 
 /* From a pixel (x, y) of the network's map to the user's picture, pixel centres at

@@ -217,7 +217,9 @@ func matchOptions(call string, in *C.mast3r_match_options) (gomps.MatchOptions, 
 		Reciprocal:    in.reciprocal != 0,
 		Subsample:     int(in.subsample),
 		Border:        int(in.border),
+		Weighted:      in.weighted != 0,
 		MinConfidence: float32(in.min_confidence),
+		MinWeight:     float32(in.min_weight),
 	}, nil
 }
 

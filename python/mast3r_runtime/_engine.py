@@ -225,12 +225,17 @@ class Engine:
         mask_2: npt.ArrayLike | None = None,
         subsample: int = 1,
         border: int = 0,
+        weighted: bool = False,
+        min_weight: float = 0.0,
     ) -> MatchResult:
         """Match two descriptor maps ``[H, W, D]`` or ``[1, H, W, D]``, or a whole result.
 
-        The maps may differ in size. ``top_k`` None or 0 means all. Masks keep matches inside
-        them; ``border`` leaves out matches that near to a side; ``subsample`` starts from
-        every so many pixels instead of every one.
+        The maps may differ in size. ``top_k`` None or 0 means all. A match's confidence is the
+        similarity of its descriptors, at most 1 for the network's unit vectors; ``weighted``
+        multiplies it by the geometric mean of the two pixels' ``conf`` (a result's
+        ``desc_conf``). ``confidence_threshold`` leaves out matches of less confidence and
+        ``min_weight`` pixels of less ``conf``. Masks keep matches inside them; ``border`` leaves
+        out matches that near to a side; ``subsample`` starts from every so many pixels.
         """
         transforms: tuple[Transform | None, Transform | None] = (None, None)
         if isinstance(desc_1, (GPUInferenceResult, InferenceResult)):
@@ -251,6 +256,8 @@ class Engine:
             reciprocal=int(bool(reciprocal)),
             subsample=_count("subsample", subsample),
             border=_count("border", border),
+            weighted=int(bool(weighted)),
+            min_weight=float(min_weight),
             min_confidence=float(confidence_threshold),
         )
         arguments = (C.byref(map1), C.byref(map2), C.byref(options))

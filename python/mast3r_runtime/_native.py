@@ -138,7 +138,9 @@ class MatchOptions(_Sized):
         ("reciprocal", C.c_int32),
         ("subsample", C.c_int32),
         ("border", C.c_int32),
+        ("weighted", C.c_int32),
         ("min_confidence", C.c_float),
+        ("min_weight", C.c_float),
     ]
 
 

@@ -144,18 +144,14 @@ def _demo(arguments: argparse.Namespace) -> int:
             )
         sheets = []
         for pair in tqdm(available, disable=None, leave=False, file=sys.stderr):
-            score, timing = demo.run_pair(engine, pair, arguments.out / pair.name)
+            score, timing, sheet = demo.run_pair(engine, pair, arguments.out / pair.name)
             scores[pair.name] = {**vars(score), "timing": dict(timing)}
-            _note(arguments, f"{pair.title}: {score.text()}; {timing['total_ms']:.0f} ms")
-            sheets.append((pair.title, arguments.out / pair.name / "sheet.png"))
-    from PIL import Image
-
-    overview = drawing.contact_sheet(
-        [(title, Image.open(path)) for title, path in sheets], columns=len(sheets)
-    )
-    overview_path = arguments.out / "overview.png"
-    export.write_png(overview_path, overview)
-    _say(arguments, scores, f"pictures and point clouds are in {arguments.out}; look at {overview_path}")
+            with tqdm.external_write_mode(sys.stdout):  # keeps the bar out of the line
+                _note(arguments, f"{pair.title}: {score.text()}; {timing['total_ms']:.0f} ms")
+            sheets.append((pair.title, sheet))
+    overview = arguments.out / "overview.png"
+    export.write_png(overview, drawing.contact_sheet(sheets, columns=len(sheets)))
+    _say(arguments, scores, f"pictures and point clouds are in {arguments.out}; look at {overview}")
     return 0
 
 
@@ -177,8 +173,8 @@ def _run_pair(arguments: argparse.Namespace) -> tuple[Any, Any, Any, Any, str]:
 def _infer(arguments: argparse.Namespace) -> int:
     from . import demo
 
+    arguments.out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     image_1, image_2, result, matches, name = _run_pair(arguments)
-    arguments.out.mkdir(parents=True, exist_ok=True)
     demo.write_result(arguments.out, result, matches, image_1, image_2, keep=arguments.keep)
     values = _summary(result, matches, name)
     files = list(demo.RESULT_FILES)
@@ -190,9 +186,9 @@ def _infer(arguments: argparse.Namespace) -> int:
 def _match(arguments: argparse.Namespace) -> int:
     from . import drawing, export
 
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     image_1, image_2, result, matches, name = _run_pair(arguments)
     picture = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     export.write_png(arguments.out, picture)
     values = _summary(result, matches, name)
     _say(

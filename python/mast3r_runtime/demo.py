@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from . import drawing, export
 from ._engine import Engine
@@ -27,6 +28,7 @@ from .results import InferenceResult, MatchResult
 __all__ = ["Pair", "Score", "pairs", "run_pair", "score"]
 
 F64 = npt.NDArray[np.float64]
+Picture = Image.Image
 _PICTURES = Path(__file__).with_name("pictures")
 # What write_result leaves in a folder.
 RESULT_FILES = (
@@ -153,8 +155,6 @@ def room() -> Pair:
 
 def coffee() -> Pair:
     """A photograph and a homography of it: turned, enlarged, and tilted."""
-    from PIL import Image
-
     first = Image.open(_PICTURES / "coffee.png").convert("RGB")
     width, height = first.size
     a, scale = np.deg2rad(10.0), 1.22
@@ -241,8 +241,11 @@ def _depth_correlation(pair: Pair, result: InferenceResult) -> float | None:
     return float(np.corrcoef(1 / z[use], 1 / true[use])[0, 1])
 
 
-def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mapping[str, float]]:
-    """Run a pair, write its pictures and point clouds into ``directory``, return its score."""
+def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mapping[str, float], Picture]:
+    """Run a pair, write its pictures and point clouds into ``directory``.
+
+    Returns the score, the timing and the contact sheet.
+    """
     result = engine.infer_gpu(pair.image_1, pair.image_2).numpy()
     matches = engine.match(result, top_k=None, confidence_threshold=0.0)
     rated = score(pair, result, matches)
@@ -264,7 +267,7 @@ def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mappin
     sheet = drawing.contact_sheet(tiles, pair.title, [rated.text()])
     export.write_png(directory / "sheet.png", sheet)
     (directory / "score.json").write_text(json.dumps(vars(rated), indent=2) + "\n")
-    return rated, result.timing
+    return rated, result.timing, sheet
 
 
 def write_result(
@@ -273,9 +276,9 @@ def write_result(
     matches: MatchResult,
     image_1: U8,
     image_2: U8,
-    lines: Any = None,
+    lines: Picture | None = None,
     keep: float = 0.85,
-) -> list[tuple[str, Any]]:
+) -> list[tuple[str, Picture]]:
     """Write the files of ``mast3r infer`` and return the pictures among them with their titles."""
     small = [export.network_pixels(p, result, i + 1) for i, p in enumerate((image_1, image_2))]
     if lines is None:
@@ -289,8 +292,6 @@ def write_result(
     export.write_points(directory / "points.glb", points, colours)
     for name, picture in (("depth", depth), ("confidence", confidence), ("matches", lines), ("cloud", cloud)):
         export.write_png(directory / f"{name}.png", picture)
-    from PIL import Image
-
     return [
         ("picture 1", Image.fromarray(small[0])),
         ("picture 2", Image.fromarray(small[1])),

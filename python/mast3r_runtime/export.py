@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from .errors import ShapeError
 from .results import InferenceResult, MatchResult
@@ -59,10 +60,10 @@ def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None =
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
-def write_png(path: Path, picture: object) -> None:
+def write_png(path: Path, picture: Image.Image) -> None:
     """A PIL picture as PNG."""
     with _replacing(path) as temporary:
-        picture.save(temporary, "PNG")  # type: ignore[attr-defined]
+        picture.save(temporary, "PNG")
 
 
 def network_pixels(image: U8, result: InferenceResult, view: int) -> U8:
@@ -71,8 +72,6 @@ def network_pixels(image: U8, result: InferenceResult, view: int) -> U8:
     Resized and cut as the network's input was, by Pillow's own filter: the network's exact
     bytes differ from these by a rounding at most.
     """
-    from PIL import Image
-
     t = result.transform_1 if view == 1 else result.transform_2
     if image.shape[:2] != (t.original_height, t.original_width):
         raise ShapeError(

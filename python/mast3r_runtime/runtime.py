@@ -73,7 +73,10 @@ class Runtime:
         pts3d_1: DescLike | None = None,
         pts3d_2: DescLike | None = None,
     ) -> MatchResult:
-        """Match two descriptor maps by the configuration's ``matching``."""
+        """Match two descriptor maps by the configuration's ``matching``.
+
+        Confidence maps, where both are given, weight each match's confidence.
+        """
         rule = self.config.matching
         return self._engine.match(
             desc_1,
@@ -85,6 +88,7 @@ class Runtime:
             conf_2=conf_2,
             pts3d_1=pts3d_1,
             pts3d_2=pts3d_2,
+            weighted=conf_1 is not None and conf_2 is not None,
         )
 
     def infer_and_match(self, img1: ImageLike, img2: ImageLike) -> tuple[InferenceResult, MatchResult]:

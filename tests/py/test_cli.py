@@ -50,8 +50,8 @@ def test_infer(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
     assert values["matches"] == len(matches)
     check_points(out, want)
     for name in ("depth", "confidence", "matches", "cloud"):
-        picture = Image.open(out / f"{name}.png")
-        assert picture.mode == "RGB" and len(set(picture.resize((16, 16)).getdata())) > 8, name
+        with Image.open(out / f"{name}.png") as picture:
+            assert picture.mode == "RGB" and len(picture.getcolors(1 << 24)) > 8, name
 
 
 def check_points(out: Path, result: InferenceResult) -> None:
@@ -75,7 +75,8 @@ def test_match(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
     assert cli.main(["match", *pair, "-o", str(out), "--model", str(micro), "--resolution", "96"]) == 0
     printed = capsys.readouterr().out
     assert "matches" in printed and str(out) in printed
-    assert Image.open(out).size == (96 + 8 + 60, 90)  # both pictures at their own size
+    with Image.open(out) as picture:
+        assert picture.size == (96 + 8 + 60, 90)  # both pictures at their own size
 
 
 def test_info(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,12 +40,16 @@ def test_planted_permutation(engine: CPUEngine, planted: Maps) -> None:
 def test_order_and_top_k(engine: CPUEngine, planted: Maps, rng: np.random.Generator) -> None:
     desc, shuffled, _ = planted
     weight = rng.uniform(1, 9, (20, 30)).astype(np.float32)
-    every = match(engine, desc, shuffled, conf_1=weight)
+    every = match(engine, desc, shuffled, conf_1=weight, conf_2=weight.reshape(25, 24), weighted=True)
+    want = np.sqrt(weight.reshape(-1)[every.idx_1] * weight.reshape(-1)[every.idx_2])
+    np.testing.assert_allclose(every.confidence, want, rtol=1e-5)  # the similarity is 1
     falling = np.diff(every.confidence)
     assert (falling <= 0).all()
     ties = falling == 0
     assert (np.diff(every.idx_1)[ties] > 0).all()
-    best = match(engine, desc, shuffled, conf_1=weight, top_k=64)
+    best = match(
+        engine, desc, shuffled, conf_1=weight, conf_2=weight.reshape(25, 24), weighted=True, top_k=64
+    )
     np.testing.assert_array_equal(best.idx_1, every.idx_1[:64])
     assert len(match(engine, desc, shuffled, top_k=0)) == 600
 
@@ -82,13 +86,18 @@ def test_border(engine: CPUEngine, planted: Maps) -> None:
         assert (points >= 3).all() and (points < (width - 3, height - 3)).all()
 
 
-def test_threshold(engine: CPUEngine, planted: Maps, rng: np.random.Generator) -> None:
-    desc, shuffled, _ = planted
-    weight = rng.uniform(0.1, 9, (20, 30)).astype(np.float32)
-    every = match(engine, desc, shuffled, conf_1=weight)
+def test_thresholds(engine: CPUEngine, planted: Maps, rng: np.random.Generator) -> None:
+    desc, shuffled, order = planted
+    noisy = (shuffled + 0.1 * rng.standard_normal(shuffled.shape)).astype(np.float32)
+    every = match(engine, desc, noisy)
     middle = float(np.median(every.confidence))
-    some = match(engine, desc, shuffled, conf_1=weight, confidence_threshold=middle)
+    some = match(engine, desc, noisy, confidence_threshold=middle)
     assert 0 < len(some) < len(every) and (some.confidence >= middle).all()
+    weight = rng.uniform(0.1, 9, (20, 30)).astype(np.float32)
+    heavy = match(engine, desc, shuffled, conf_1=weight, conf_2=np.full((25, 24), 9), min_weight=3.0)
+    np.testing.assert_array_equal(np.sort(heavy.idx_1), np.flatnonzero(weight.reshape(-1) >= 3))
+    with pytest.raises(ValueError, match="eight|onf"):
+        match(engine, desc, shuffled, weighted=True)
 
 
 def test_points_come_along(engine: CPUEngine, planted: Maps, rng: np.random.Generator) -> None:
