@@ -31,8 +31,11 @@ type Matcher struct {
 	where [2][]int32
 
 	query queryScratch
+	int8  int8Scratch
 	seeds fastScratch
 	order []uint64
+
+	prefilter prefilterMode // auto but in tests
 }
 
 // worker is the scratch of one thread of the pool.
@@ -46,6 +49,8 @@ type worker struct {
 	colBest  []float32
 	colBlock []int32
 	used     bool
+
+	int8 int8Worker
 }
 
 // New returns a Matcher that runs on pool, with the fastest kernel of this
@@ -58,6 +63,8 @@ func newWith(pool *par.Pool, k *kernel.Kernel) *Matcher {
 		w := &m.workers[i]
 		w.tmp = aligned(kernel.TmpFloats)
 		w.rowMax = make([]float32, k.MR)
+		w.int8.tmp = unsafe.Slice((*int32)(unsafe.Pointer(&aligned(kernel.TmpFloats)[0])), kernel.TmpFloats)
+		w.int8.rowMax = make([]int32, kernel.Int8MR)
 	}
 	return m
 }
@@ -244,11 +251,15 @@ func (m *Matcher) locate(nn []int32, x, y *side, best []float32, where []int32, 
 // prepared and not empty.
 func (m *Matcher) nearestBoth() error {
 	m.nnA, m.nnB = grow(m.nnA, m.a.n), grow(m.nnB, m.b.n)
-	m.scanBoth()
+	colPanels := int8Block / m.kern.NR
+	if !m.nearestInt8() {
+		m.scanBoth()
+		colPanels = m.blockRows(m.a.n) / m.kern.NR
+	}
 	if err := m.locate(m.nnA, &m.a, &m.b, m.best[0], m.where[0], m.stripPanels(m.a.dim)); err != nil {
 		return err
 	}
-	return m.locate(m.nnB, &m.b, &m.a, m.best[1], m.where[1], m.blockRows(m.a.n)/m.kern.NR)
+	return m.locate(m.nnB, &m.b, &m.a, m.best[1], m.where[1], colPanels)
 }
 
 // Nearest computes the exact nearest neighbours of both directions: nnA[i] is

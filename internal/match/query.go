@@ -39,7 +39,7 @@ func (m *Matcher) nearestOf(x *side, queries []int32, y *side, out []int32) erro
 		lo, hi := c*strips/chunks, (c+1)*strips/chunks
 		q := queries[g*per : min(nq, (g+1)*per)]
 		at := c*nq + g*per
-		m.queryTile(&m.workers[w], x, q, y, lo, hi, m.query.best[at:at+len(q)], m.query.where[at:at+len(q)])
+		m.queryTile(&m.workers[w], x, q, y, sp, lo, hi, m.query.best[at:at+len(q)], m.query.where[at:at+len(q)])
 	})
 	var missed atomic.Bool
 	const batch = 64
@@ -66,8 +66,8 @@ func (m *Matcher) nearestOf(x *side, queries []int32, y *side, out []int32) erro
 	return nil
 }
 
-// queryTile scores a group of queries against strips lo..hi-1.
-func (m *Matcher) queryTile(w *worker, x *side, queries []int32, y *side, lo, hi int, best []float32, where []int32) {
+// queryTile scores a group of queries against strips lo..hi-1 of sp panels.
+func (m *Matcher) queryTile(w *worker, x *side, queries []int32, y *side, sp, lo, hi int, best []float32, where []int32) {
 	mr, nr, dim := m.kern.MR, m.kern.NR, x.dim
 	rows := ceilDiv(len(queries), mr) * mr
 	w.group = grow(w.group, rows*dim)
@@ -78,7 +78,6 @@ func (m *Matcher) queryTile(w *worker, x *side, queries []int32, y *side, lo, hi
 			out[k*mr] = v
 		}
 	}
-	sp := m.stripPanels(dim)
 	total := y.panelCount(nr)
 	p := &w.args
 	*p = kernel.Args{Tmp: &w.tmp[0], RowMax: &w.rowMax[0], Dim: dim}
