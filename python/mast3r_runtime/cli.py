@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = verb("demo", _demo, "Run the model in the wheel on pairs whose truth is known.")
     _engine_options(demo, model=False)
+    demo.set_defaults(resolution=256)  # what the small model was trained at
     demo.add_argument("-o", "--out", type=Path, default=Path("out"), help="folder (default: out)")
     demo.add_argument("--json", action="store_true", help="print the scores as JSON")
 
@@ -68,7 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     infer.add_argument(
         "--keep",
         type=float,
-        default=0.85,
         help="share of the points, most confident first, in the point clouds",
     )
 
@@ -148,9 +148,9 @@ def _demo(arguments: argparse.Namespace) -> int:
             scores[pair.name] = {**vars(score), "timing": dict(timing)}
             with tqdm.external_write_mode(sys.stdout):  # keeps the bar out of the line
                 _note(arguments, f"{pair.title}: {score.text()}; {timing['total_ms']:.0f} ms")
-            sheets.append((pair.title, sheet))
+            sheets.append(("", sheet))
     overview = arguments.out / "overview.png"
-    export.write_png(overview, drawing.contact_sheet(sheets, columns=len(sheets)))
+    export.write_png(overview, drawing.contact_sheet([sheets], width=2000))
     _say(arguments, scores, f"pictures and point clouds are in {arguments.out}; look at {overview}")
     return 0
 
@@ -171,11 +171,14 @@ def _run_pair(arguments: argparse.Namespace) -> tuple[Any, Any, Any, Any, str]:
 
 
 def _infer(arguments: argparse.Namespace) -> int:
-    from . import demo
+    from . import demo, export
 
+    keep = export.KEEP if arguments.keep is None else arguments.keep
+    if not 0 < keep <= 1:
+        raise ValueError(f"--keep {keep}: want a share above 0 and up to 1")
     arguments.out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     image_1, image_2, result, matches, name = _run_pair(arguments)
-    demo.write_result(arguments.out, result, matches, image_1, image_2, keep=arguments.keep)
+    demo.write_result(arguments.out, result, matches, image_1, image_2, keep=keep)
     values = _summary(result, matches, name)
     files = list(demo.RESULT_FILES)
     text = f"{name}: {len(matches)} matches, {values['total_ms']:.0f} ms; wrote {', '.join(files)}"

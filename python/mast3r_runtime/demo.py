@@ -112,7 +112,8 @@ def motorcycle() -> Pair | None:
         out[:, 0] -= _lookup(disparity, xy)
         return out
 
-    # z = f * baseline / (disparity + doffs); f * baseline only scales, doffs = 31.086 px
+    # metres: z = f * baseline / (disparity + doffs), the data set's own numbers
+    depth = 994.978 * 0.193001 / (disparity + 31.086)
     return Pair(
         "motorcycle",
         "Motorcycle (real stereo pair)",
@@ -120,7 +121,7 @@ def motorcycle() -> Pair | None:
         read_image(left),
         read_image(right),
         locate,
-        1 / (disparity + 31.086),
+        depth,
     )
 
 
@@ -251,20 +252,28 @@ def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mappin
     rated = score(pair, result, matches)
     directory.mkdir(parents=True, exist_ok=True)
     error = errors_px(pair, matches)
-    small = [export.network_pixels(p, result, i + 1) for i, p in enumerate((pair.image_1, pair.image_2))]
     known = np.isfinite(error)
     lines = drawing.matches(
-        small[0],
-        small[1],
-        matches.pts2d_1[known],
-        matches.pts2d_2[known],
+        pair.image_1,
+        pair.image_2,
+        matches.original_1[known],
+        matches.original_2[known],
         error[known] < NEAR_PX,
-        caption=f"green: within {NEAR_PX:g} px of the truth ({pair.truth}), red: not",
+        caption=f"green: within {NEAR_PX:g} network pixels of the truth ({pair.truth}); red: not",
     )
-    tiles = write_result(directory, result, matches, pair.image_1, pair.image_2, lines)
+    drawn = write_result(directory, result, matches, pair.image_1, pair.image_2, lines)
+    maps = [("depth of picture 1", drawn["depth"]), ("confidence of picture 1", drawn["confidence"])]
     if pair.depth is not None:
-        tiles.insert(3, ("true depth of picture 1", drawing.depth_map(pair.depth)))
-    sheet = drawing.contact_sheet(tiles, pair.title, [rated.text()])
+        maps.insert(1, ("true depth of picture 1", drawing.depth_map(pair.depth)))
+    points = export.coloured_points(result, pair.image_1, pair.image_2)
+    side = ("points of both pictures, from the left", "and from the right")
+    rows = [
+        [("picture 1", Image.fromarray(pair.image_1)), ("picture 2", Image.fromarray(pair.image_2))],
+        [(f"{len(matches)} matches, a few of them drawn", lines)],
+        maps,
+        [(side[0], drawn["cloud"]), (side[1], drawing.point_cloud(*points, yaw=-18.0))],
+    ]
+    sheet = drawing.contact_sheet(rows, pair.title, [rated.text()])
     export.write_png(directory / "sheet.png", sheet)
     (directory / "score.json").write_text(json.dumps(vars(rated), indent=2) + "\n")
     return rated, result.timing, sheet
@@ -277,26 +286,21 @@ def write_result(
     image_1: U8,
     image_2: U8,
     lines: Picture | None = None,
-    keep: float = 0.85,
-) -> list[tuple[str, Picture]]:
-    """Write the files of ``mast3r infer`` and return the pictures among them with their titles."""
-    small = [export.network_pixels(p, result, i + 1) for i, p in enumerate((image_1, image_2))]
+    keep: float = export.KEEP,
+) -> dict[str, Picture]:
+    """Write the files of ``mast3r infer`` and return the pictures among them by name."""
     if lines is None:
-        lines = drawing.matches(small[0], small[1], matches.pts2d_1, matches.pts2d_2)
+        lines = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
     points, colours = export.coloured_points(result, image_1, image_2, keep)
-    depth = drawing.depth_map(result.pts3d_1[:, :, 2])
-    confidence = drawing.confidence_map(result.conf_1)
-    cloud = drawing.point_cloud(points, colours)
     export.write_npz(directory / "result.npz", result, matches)
     export.write_points(directory / "points.ply", points, colours)
     export.write_points(directory / "points.glb", points, colours)
-    for name, picture in (("depth", depth), ("confidence", confidence), ("matches", lines), ("cloud", cloud)):
+    pictures = {
+        "depth": drawing.depth_map(result.pts3d_1[:, :, 2]),
+        "confidence": drawing.confidence_map(result.conf_1),
+        "matches": lines,
+        "cloud": drawing.point_cloud(points, colours),
+    }
+    for name, picture in pictures.items():
         export.write_png(directory / f"{name}.png", picture)
-    return [
-        ("picture 1", Image.fromarray(small[0])),
-        ("picture 2", Image.fromarray(small[1])),
-        ("depth of picture 1", depth),
-        ("confidence of picture 1", confidence),
-        ("matches", lines),
-        ("points of both pictures, seen from the side", cloud),
-    ]
+    return pictures

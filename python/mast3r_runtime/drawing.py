@@ -66,10 +66,10 @@ def depth_map(depth: npt.ArrayLike, unit: str = "") -> Picture:
 
 
 def confidence_map(confidence: npt.ArrayLike) -> Picture:
-    """Confidence on a logarithmic scale: the network gives 1 + exp(x)."""
-    array = np.log(np.maximum(np.asarray(confidence, float), 1e-9))
+    """Confidence, even in the network's own x: it gives 1 + exp(x)."""
+    array = np.log(np.maximum(np.asarray(confidence, float) - 1, 1e-12))
     low, high = _range(array)
-    ends = [f"{np.exp(low):.3g}", f"{np.exp(high):.3g}"]
+    ends = [f"{1 + np.exp(v):.5g}" for v in (low, high)]
     return _with_scale(colourise(array, low, high, "viridis"), "viridis", ends, "confidence")
 
 
@@ -83,7 +83,8 @@ def _range(values: npt.NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _with_scale(picture: Picture, palette: str, ends: Sequence[str], title: str) -> Picture:
-    """A colour bar with its two end values below a picture."""
+    """A colour bar with its two end values below a picture, which is enlarged if it is small."""
+    picture = _at_least(picture, 512)
     width, height = picture.size
     sheet = Image.new("RGB", (width, height + 26), _PAPER)
     sheet.paste(picture, (0, 0))
@@ -100,6 +101,12 @@ def _with_scale(picture: Picture, palette: str, ends: Sequence[str], title: str)
             (middle, height + 13), title, (255, 255, 255), font, anchor="mm", stroke_width=2, stroke_fill=_INK
         )
     return sheet
+
+
+def _at_least(picture: Picture, width: int) -> Picture:
+    if picture.width >= width:
+        return picture
+    return picture.resize((width, round(picture.height * width / picture.width)), Image.Resampling.BICUBIC)
 
 
 def _font(size: int) -> Any:
@@ -168,9 +175,9 @@ def _captioned(picture: Picture, text: str) -> Picture:
 def point_cloud(
     points: npt.ArrayLike,
     colours: npt.ArrayLike,
-    size: tuple[int, int] = (512, 384),
     yaw: float = 18.0,
     pitch: float = -8.0,
+    size: tuple[int, int] = (640, 440),
 ) -> Picture:
     """Coloured points seen from beside the first camera: turned about their middle."""
     xyz, rgb = np.asarray(points, float).reshape(-1, 3), np.asarray(colours).reshape(-1, 3)
@@ -192,7 +199,8 @@ def point_cloud(
     pixel = np.rint((flat - (low + high) / 2) * focal + (width / 2, height / 2)).astype(np.int64)
     order = np.argsort(-seen[:, 2], kind="stable")  # far first: the near ones paint over them
     pixel, rgb = pixel[order], rgb[order]
-    for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)):
+    spots = [(dx, dy) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
+    for dx, dy in spots if len(rgb) < width * height // 2 else spots[4:]:
         x, y = pixel[:, 0] + dx, pixel[:, 1] + dy
         inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
         canvas[y[inside], x[inside]] = rgb[inside]
@@ -200,38 +208,30 @@ def point_cloud(
 
 
 def contact_sheet(
-    tiles: Sequence[tuple[str, Picture]],
+    rows: Sequence[Sequence[tuple[str, Picture]]],
     title: str = "",
     notes: Sequence[str] = (),
-    columns: int = 2,
-    width: int = 512,
+    width: int = 1100,
 ) -> Picture:
-    """Titled pictures in a grid, with lines of text below."""
+    """Titled pictures in rows, each row as wide as the sheet, with lines of text below."""
     pad, head = 12, 22
-    cells = [
-        (
-            name,
-            p.convert("RGB").resize(
-                (width, max(round(p.height * width / p.width), 1)), Image.Resampling.LANCZOS
-            ),
-        )
-        for name, p in tiles
-    ]
-    rows = [cells[i : i + columns] for i in range(0, len(cells), columns)]
-    heights = [max(p.height for _, p in row) + head for row in rows]
-    top = 40 if title else pad
-    total = top + sum(heights) + pad * len(rows) + 20 * len(notes) + pad
-    sheet = Image.new("RGB", (columns * (width + pad) + pad, total), _PAPER)
-    draw = ImageDraw.Draw(sheet)
-    draw.text((pad, 10), title, _INK, _font(20))
-    y = top
-    for row, height in zip(rows, heights):
+    placed: list[tuple[int, int, str, Picture]] = []
+    y = 42 if title else pad
+    for row in rows:
+        share = (width - pad * (len(row) + 1)) // len(row)
+        tallest = 0
         for column, (name, picture) in enumerate(row):
-            x = pad + column * (width + pad)
-            draw.text((x, y + 2), name, _FAINT, _font(14))
-            sheet.paste(picture, (x, y + head))
-        y += height + pad
-    for note in notes:
-        draw.text((pad, y), note, _INK, _font(15))
-        y += 20
+            size = (share, max(round(picture.height * share / picture.width), 1))
+            tile = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+            placed.append((pad + column * (share + pad), y, name, tile))
+            tallest = max(tallest, tile.height + (head if name else 0))
+        y += tallest + pad
+    sheet = Image.new("RGB", (width, y + 20 * len(notes) + (pad if notes else 0)), _PAPER)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((pad, 10), title, _INK, _font(22))
+    for x, top, name, tile in placed:
+        draw.text((x, top + 2), name, _FAINT, _font(14))
+        sheet.paste(tile, (x, top + (head if name else 0)))
+    for i, note in enumerate(notes):
+        draw.text((pad, y + 20 * i), note, _INK, _font(15))
     return sheet

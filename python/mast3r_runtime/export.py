@@ -20,7 +20,9 @@ from PIL import Image
 from .errors import ShapeError
 from .results import InferenceResult, MatchResult
 
-__all__ = ["coloured_points", "network_pixels", "write_npz", "write_png", "write_points"]
+__all__ = ["KEEP", "coloured_points", "network_pixels", "write_npz", "write_png", "write_points"]
+
+KEEP = 0.95  # share of each view's points, most confident first, that a point cloud gets
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
@@ -57,7 +59,7 @@ def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None =
             if isinstance(value, np.ndarray):
                 arrays[f"match_{name}"] = value
     with _replacing(path) as temporary, open(temporary, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def write_png(path: Path, picture: Image.Image) -> None:
@@ -83,7 +85,7 @@ def network_pixels(image: U8, result: InferenceResult, view: int) -> U8:
     return np.asarray(resized.crop(box))
 
 
-def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: float = 0.85) -> tuple[F32, U8]:
+def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: float = KEEP) -> tuple[F32, U8]:
     """Both views' points in camera 1's frame with their colours.
 
     ``keep`` is the share of the most confident points of each view; points that are not

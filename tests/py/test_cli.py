@@ -134,7 +134,7 @@ def test_selfcheck_reports_errors(
         (["infer", "{a}", "{a}", "-o", "{a}"], "left one.png"),
         (["infer", "{a}", "{a}", "-o", "{out}", "--model", "{missing}"], "nowhere.png"),
         (["infer", "{a}", "{a}", "-o", "{out}", "--model", "{text}"], "text.jpg"),
-        (["infer", "{a}", "{a}", "-o", "{out}", "--keep", "0", "--resolution", "96"], "keep=0"),
+        (["infer", "{a}", "{a}", "-o", "{out}", "--keep", "0", "--resolution", "96"], "--keep 0"),
         (["infer", "{a}", "{a}", "-o", "{out}", "--threads", "-4"], "-4"),
         (["info", "--backend", "metal"], "metal"),
     ],
