@@ -91,8 +91,8 @@ func (a *Attention) Check() error {
 		what     string
 		data     []float32
 		rows, ld int
-	}{{"Q", a.Q, nq, a.LDQ}, {"K", a.K, nk, a.LDK}, {"V", a.V, nk, a.LDV}, {"O", a.O, nq, a.LDO}} {
-		if err := checkRows("attention "+x.what, x.data, x.rows, width, x.ld); err != nil {
+	}{{"attention Q", a.Q, nq, a.LDQ}, {"attention K", a.K, nk, a.LDK}, {"attention V", a.V, nk, a.LDV}, {"attention O", a.O, nq, a.LDO}} {
+		if err := checkRows(x.what, x.data, x.rows, width, x.ld); err != nil {
 			return err
 		}
 	}

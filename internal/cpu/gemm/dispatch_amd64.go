@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/cpu"
-
-	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 //go:generate go run ./gen -out .
@@ -65,74 +63,6 @@ func softmax(im *impl, s *sargs) {
 	default:
 		portableSoftmax(s)
 	}
-}
-
-// Memory-bound code has one form, for 256-bit vectors.
-
-// widenFast converts a multiple of 16 elements and returns how many.
-func widenFast(im *impl, out []float32, s *Source, i int) int {
-	n := len(out) &^ 15
-	if im.isa == Portable || n == 0 || s.Type == tensor.F64 {
-		return 0
-	}
-	size := s.Type.Size()
-	src := s.Data[i*size:][:n*size]
-	v := vargs{dst: unsafe.Pointer(&out[0]), src: unsafe.Pointer(&src[0]), n: n}
-	switch s.Type {
-	case tensor.F32:
-		copy(unsafe.Slice((*byte)(v.dst), n*4), src)
-	case tensor.F16:
-		avx2FromF16(&v)
-	case tensor.BF16:
-		avx2FromBF16(&v)
-	}
-	return n
-}
-
-// transposeFast transposes a multiple of 8 steps and returns how many.
-func transposeFast(im *impl, kind int, dst []byte, src []float32, ld, n int) int {
-	n &^= 7
-	if im.isa == Portable || n == 0 {
-		return 0
-	}
-	t := targs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), ld: uintptr(ld * 4), n: n}
-	if kind == kF16 {
-		avx2TransposeF16(&t)
-	} else {
-		avx2TransposeF32(&t)
-	}
-	return n
-}
-
-// rotateFast rotates a row if the vectors fit.
-func rotateFast(im *impl, dst, src, cos, sin []float32, scale float32) bool {
-	q := len(src) / 4
-	if im.isa == Portable || q%8 != 0 {
-		return false
-	}
-	avx2Rope(&rargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]),
-		cos: unsafe.Pointer(&cos[0]), sin: unsafe.Pointer(&sin[0]), q: q, scale: scale})
-	return true
-}
-
-func reluRow(im *impl, dst, src []float32) {
-	n := len(src) &^ 15
-	if im.isa == Portable || n == 0 {
-		portableReLU(dst, src)
-		return
-	}
-	avx2ReLU(&vargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), n: n})
-	portableReLU(dst[n:], src[n:])
-}
-
-func scaleRow(im *impl, dst, src []float32, scale float32) {
-	n := len(src) &^ 15
-	if im.isa == Portable || n == 0 {
-		portableScale(dst, src, scale)
-		return
-	}
-	avx2Scale(&vargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), n: n, scale: scale})
-	portableScale(dst[n:], src[n:], scale)
 }
 
 // toBF16 rounds a multiple of 16 values. The vector form also flushes subnormals

@@ -4,22 +4,29 @@ package gemm
 
 import "unsafe"
 
-var impls = [numISA]*impl{Portable: &portableImpl}
+var impls = [numISA]*impl{
+	Portable: &portableImpl,
+	NEON:     {isa: NEON, nr: 16, sizes: []int{6, 4, 2, 1}, kern: [3]kernelID{kF32: neonF32, kF16: neonF16}},
+}
 
-func usable(i ISA) bool { return i == Portable }
+// usable: NEON with half-precision conversion is part of every arm64 that Go runs
+// on.
+func usable(i ISA) bool { return i == Portable || i == NEON }
 
-func epilogue(_ *impl, e *eargs) { portableEpilogue(e) }
+func epilogue(im *impl, e *eargs) {
+	if im.isa == NEON {
+		neonEpilogue(e)
+	} else {
+		portableEpilogue(e)
+	}
+}
 
-func softmax(_ *impl, s *sargs) { portableSoftmax(s) }
-
-func widenFast(*impl, []float32, *Source, int) int { return 0 }
-
-func transposeFast(*impl, int, []byte, []float32, int, int) int { return 0 }
-
-func rotateFast(*impl, []float32, []float32, []float32, []float32, float32) bool { return false }
-
-func reluRow(_ *impl, dst, src []float32) { portableReLU(dst, src) }
-
-func scaleRow(_ *impl, dst, src []float32, s float32) { portableScale(dst, src, s) }
+func softmax(im *impl, s *sargs) {
+	if im.isa == NEON {
+		neonSoftmax(s)
+	} else {
+		portableSoftmax(s)
+	}
+}
 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }

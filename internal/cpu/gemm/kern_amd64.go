@@ -178,25 +178,25 @@ func avx2Epilogue(p *eargs)
 func avx2Softmax(p *sargs)
 
 //go:noescape
-func avx2TransposeF32(p *targs)
+func vecTransposeF32(p *targs)
 
 //go:noescape
-func avx2TransposeF16(p *targs)
+func vecTransposeF16(p *targs)
 
 //go:noescape
-func avx2Rope(p *rargs)
+func vecRope(p *rargs)
 
 //go:noescape
-func avx2FromF16(p *vargs)
+func vecFromF16(p *vargs)
 
 //go:noescape
-func avx2FromBF16(p *vargs)
+func vecFromBF16(p *vargs)
 
 //go:noescape
-func avx2ReLU(p *vargs)
+func vecReLU(p *vargs)
 
 //go:noescape
-func avx2Scale(p *vargs)
+func vecScale(p *vargs)
 
 //go:noescape
 func avx512ToBF16(p *vargs)

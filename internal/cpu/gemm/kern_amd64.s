@@ -5481,8 +5481,8 @@ exp:
 	VZEROUPPER
 	RET
 
-// func avx2TransposeF32(p *targs)
-TEXT ·avx2TransposeF32(SB), NOSPLIT, $0-8
+// func vecTransposeF32(p *targs)
+TEXT ·vecTransposeF32(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DI
 	MOVQ 8(DI), AX
 	MOVQ 16(DI), R8
@@ -5665,8 +5665,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func avx2TransposeF16(p *targs)
-TEXT ·avx2TransposeF16(SB), NOSPLIT, $0-8
+// func vecTransposeF16(p *targs)
+TEXT ·vecTransposeF16(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DI
 	MOVQ 8(DI), AX
 	MOVQ 16(DI), R8
@@ -5849,8 +5849,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func avx2Rope(p *rargs)
-TEXT ·avx2Rope(SB), NOSPLIT, $0-8
+// func vecRope(p *rargs)
+TEXT ·vecRope(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), R8
 	MOVQ (R8), DI
 	MOVQ 8(R8), SI
@@ -5888,8 +5888,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func avx2FromF16(p *vargs)
-TEXT ·avx2FromF16(SB), NOSPLIT, $0-8
+// func vecFromF16(p *vargs)
+TEXT ·vecFromF16(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), R8
 	MOVQ (R8), DI
 	MOVQ 8(R8), SI
@@ -5908,8 +5908,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func avx2FromBF16(p *vargs)
-TEXT ·avx2FromBF16(SB), NOSPLIT, $0-8
+// func vecFromBF16(p *vargs)
+TEXT ·vecFromBF16(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), R8
 	MOVQ (R8), DI
 	MOVQ 8(R8), SI
@@ -5930,8 +5930,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func avx2ReLU(p *vargs)
-TEXT ·avx2ReLU(SB), NOSPLIT, $0-8
+// func vecReLU(p *vargs)
+TEXT ·vecReLU(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), R8
 	MOVQ (R8), DI
 	MOVQ 8(R8), SI
@@ -5950,8 +5950,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func avx2Scale(p *vargs)
-TEXT ·avx2Scale(SB), NOSPLIT, $0-8
+// func vecScale(p *vargs)
+TEXT ·vecScale(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), R8
 	MOVQ (R8), DI
 	MOVQ 8(R8), SI

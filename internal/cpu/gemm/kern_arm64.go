@@ -5,11 +5,81 @@
 package gemm
 
 // The first kernel of each group; see impl.kern.
-const ()
+const (
+	neonF32 kernelID = firstAsm + 0
+	neonF16 kernelID = firstAsm + 4
+)
 
 func (id kernelID) call(k *kargs) {
 	switch id {
+	case firstAsm + 0:
+		neonF32x6(k)
+	case firstAsm + 1:
+		neonF32x4(k)
+	case firstAsm + 2:
+		neonF32x2(k)
+	case firstAsm + 3:
+		neonF32x1(k)
+	case firstAsm + 4:
+		neonF16x6(k)
+	case firstAsm + 5:
+		neonF16x4(k)
+	case firstAsm + 6:
+		neonF16x2(k)
+	case firstAsm + 7:
+		neonF16x1(k)
 	default:
 		callPortable(id, k)
 	}
 }
+
+//go:noescape
+func neonF32x6(p *kargs)
+
+//go:noescape
+func neonF32x4(p *kargs)
+
+//go:noescape
+func neonF32x2(p *kargs)
+
+//go:noescape
+func neonF32x1(p *kargs)
+
+//go:noescape
+func neonF16x6(p *kargs)
+
+//go:noescape
+func neonF16x4(p *kargs)
+
+//go:noescape
+func neonF16x2(p *kargs)
+
+//go:noescape
+func neonF16x1(p *kargs)
+
+//go:noescape
+func neonEpilogue(p *eargs)
+
+//go:noescape
+func neonSoftmax(p *sargs)
+
+//go:noescape
+func vecTransposeF32(p *targs)
+
+//go:noescape
+func vecTransposeF16(p *targs)
+
+//go:noescape
+func vecRope(p *rargs)
+
+//go:noescape
+func vecFromF16(p *vargs)
+
+//go:noescape
+func vecFromBF16(p *vargs)
+
+//go:noescape
+func vecReLU(p *vargs)
+
+//go:noescape
+func vecScale(p *vargs)

@@ -42,7 +42,7 @@ func generate() (map[string][]byte, error) {
 		name string
 		emit func(*asm)
 	}{{"amd64", amd64}, {"arm64", arm64}} {
-		a := &asm{}
+		a := &asm{arch: arch.name}
 		arch.emit(a)
 		text, err := format.Source(a.declarations())
 		if err != nil {
@@ -56,6 +56,7 @@ func generate() (map[string][]byte, error) {
 
 // asm collects the functions of one architecture.
 type asm struct {
+	arch    string
 	code    bytes.Buffer
 	kernels []string // microkernels in the order of their numbers
 	groups  []string // one per instruction set and type: constant = number
@@ -74,6 +75,9 @@ func (a *asm) label(format string, args ...any) {
 // text begins a function with a pointer to a struct as its only argument.
 func (a *asm) text(name, argType string) {
 	fmt.Fprintf(&a.code, "\n// func %s(p *%s)\nTEXT ·%s(SB), NOSPLIT, $0-8\n", name, argType, name)
+	if a.arch == "arm64" && argType != "kargs" {
+		a.p("MOVD p+0(FP), R0")
+	}
 	if argType != "kargs" {
 		a.others = append(a.others, fmt.Sprintf("//go:noescape\nfunc %s(p *%s)", name, argType))
 	}

@@ -200,6 +200,9 @@ func (x x86) columns(g int) {
 	both("VMOVUPS %s, %d(DX)", func(v int) []any { return []any{x.r(v), off(v)} })
 }
 
+// expC approximates the exponential on |r| <= ln 2 / 2.
+var expC = []float64{1, 1, 5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4}
+
 // exp replaces register i by its exponential, for values <= 0; t and t+1 are work
 // registers. Cody and Waite reduction x = n ln 2 + r, a polynomial of degree 7
 // (Cephes expf), and 2^n. The register low holds the limit below which the result
@@ -218,7 +221,7 @@ func (x x86) exp(i, t, low int) {
 	}
 	x.op("VFNMADD231PS", x.f(0.693359375), n, i)
 	x.op("VFNMADD231PS", x.f(-2.12194440e-4), n, i)
-	x.horner(p, i, []float64{1, 1, 5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4})
+	x.horner(p, i, expC)
 	if x.v == "Z" {
 		x.p("VSCALEFPS Z%d, Z%d, Z%d", n, p, i)
 		return
@@ -311,7 +314,7 @@ func (x x86) reduce(op string) {
 // i+4 share a register, so that transposing inside the two lanes is enough.
 func (x x86) transpose(typ string) {
 	step := map[string]int{"F32": 128, "F16": 64}[typ]
-	x.text("avx2Transpose"+typ, "targs")
+	x.text("vecTranspose"+typ, "targs")
 	x.p("MOVQ p+0(FP), DI")
 	x.p("MOVQ 8(DI), AX")
 	x.p("MOVQ 16(DI), R8")
@@ -357,7 +360,7 @@ func (x x86) transpose(typ string) {
 
 // rope writes a function of rargs.
 func (x x86) rope() {
-	x.text("avx2Rope", "rargs")
+	x.text("vecRope", "rargs")
 	x.p("MOVQ p+0(FP), R8")
 	x.p("MOVQ (R8), DI")
 	x.p("MOVQ 8(R8), SI")
@@ -398,7 +401,7 @@ func (x x86) rope() {
 // convert writes a function of vargs: body handles 8 elements at a byte offset of
 // the destination.
 func (x x86) convert(name string, body func(off int), srcStep, dstStep int) {
-	x.text("avx2"+name, "vargs")
+	x.text("vec"+name, "vargs")
 	x.p("MOVQ p+0(FP), R8")
 	x.p("MOVQ (R8), DI")
 	x.p("MOVQ 8(R8), SI")
