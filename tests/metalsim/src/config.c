@@ -123,6 +123,7 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 	{"fail_compile", T_I64, &ms_cfg.fail_compile, "0"},
 	{"fail_queue", T_I64, &ms_cfg.fail_queue, "0"},
 	{"fail_event", T_I64, &ms_cfg.fail_event, "0"},
+	{"fail_graph", T_I64, &ms_cfg.fail_graph, "0"},
 	{"shuffle_feeds", T_INT, &ms_cfg.shuffle_feeds, "1"},
 	{"pad_rows", T_INT, &ms_cfg.pad_rows, "1"},
 	{"fp16_accumulate", T_INT, &ms_cfg.fp16_accumulate, "0"},

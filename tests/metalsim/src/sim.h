@@ -143,6 +143,7 @@ typedef struct {
 	int64_t fail_compile;   // the nth newLibraryWithSource fails
 	int64_t fail_queue;     // the nth newCommandQueue returns nil
 	int64_t fail_event;     // the nth newSharedEvent returns nil
+	int64_t fail_graph;     // the nth compileWithDevice: returns nil
 	int shuffle_feeds;      // feedTensors in another order than created
 	int pad_rows;           // rows of arrays that MPS allocates are padded
 	int fp16_accumulate;    // matmul, conv, softmax, sums accumulate in half

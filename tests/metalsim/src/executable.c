@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPSGraphExecutable, and MPSGraph's own compile, run and encode messages.
+#include "program.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { struct ms_obj h; ms_program *p; id feeds, targets; uint64_t options; } MPSGraphExecutableObj;
+
+bool ms_shaped_type(id o, ms_shape *s, uint32_t *t);
+void ms_commit_and_continue(id mps_command_buffer);
+
+static void executable_dealloc(id o)
+{
+	MPSGraphExecutableObj *e = (MPSGraphExecutableObj *)o;
+	pthread_mutex_lock(&ms_gpu_mu);
+	bool used = e->p->token->reads > 0;
+	pthread_mutex_unlock(&ms_gpu_mu);
+	if (used) // a use after free on the GPU's side
+		ms_violation("freed-in-flight", "an MPSGraphExecutable was deallocated while a run of it is not known to be complete");
+	ms_program_release(e->p);
+	ms_release(e->feeds);
+	ms_release(e->targets);
+}
+
+// ---- compiling ----
+// feed_values checks a dictionary {placeholder: MPSGraphShapedType or tensor data}.
+static int *feed_values(const char *what, ms_core *k, id feeds, bool *ok)
+{
+	int64_t n = ms_length(feeds);
+	int *v = malloc((size_t)(n + 1) * sizeof *v);
+	*ok = true;
+	for (int64_t i = 0; i < n; i++) {
+		MPSGraphTensorObj *t = (MPSGraphTensorObj *)ms_element(feeds, i, 1);
+		id type = ms_element(feeds, i, 0);
+		const ms_value *val = ms_tensor_value((id)t);
+		ms_shape s;
+		uint32_t dt;
+		v[i] = t->value;
+		if (t->core != k || val->kind != 'p') {
+			ms_violation("feed-mismatch", "%s: feed %lld is not a placeholder of this graph", what, (long long)i);
+			*ok = false;
+			continue;
+		}
+		if (ms_is_kind(type, "MPSGraphTensorData")) {
+			s = ((MPSGraphTensorDataObj *)type)->at.shape;
+			dt = ((MPSGraphTensorDataObj *)type)->at.dtype;
+		} else if (!ms_shaped_type(type, &s, &dt)) {
+			ms_violation("not-implemented", "%s: a feed without a shape", what);
+			*ok = false;
+			continue;
+		}
+		if (!ms_same_shape(&s, &val->shape) || dt != val->dtype) {
+			ms_violation("feed-mismatch", "%s: feed %lld is %s %s, the placeholder %s %s", what, (long long)i, ms_dtype_name(dt), ms_shape_text(&s),
+				     ms_dtype_name(val->dtype), ms_shape_text(&val->shape));
+			*ok = false;
+		}
+	}
+	return v;
+}
+
+static ms_program *compile(const char *what, MPSGraphObj *g, id feeds, id targets, id operations, int level)
+{
+	bool ok;
+	int *f = feed_values(what, g->core, feeds, &ok);
+	int nt = targets ? (int)ms_length(targets) : 0, no = operations ? (int)ms_length(operations) : 0;
+	int *t = malloc((size_t)(nt + 1) * sizeof *t), *o = malloc((size_t)(no + 1) * sizeof *o);
+	for (int i = 0; i < nt; i++) {
+		MPSGraphTensorObj *x = (MPSGraphTensorObj *)ms_element(targets, i, 0);
+		t[i] = x->value;
+		if (x->core != g->core) {
+			ms_violation("wrong-graph", "%s: target %d is a tensor of another graph", what, i);
+			ok = false;
+		}
+	}
+	for (int i = 0; i < no; i++)
+		o[i] = ((MPSGraphOperationObj *)ms_element(operations, i, 0))->node;
+	if (nt + no == 0) {
+		ms_violation("mpsgraph-type", "%s: nothing to compute", what);
+		ok = false;
+	}
+	ms_program *p = ok ? ms_compile(what, g->core, f, (int)ms_length(feeds), t, nt, o, no, level) : NULL;
+	free(f);
+	free(t);
+	free(o);
+	return p;
+}
+
+static id tensors_of(MPSGraphObj *g, const int *v, int n)
+{
+	id *t = malloc((size_t)(n + 1) * sizeof *t);
+	for (int i = 0; i < n; i++)
+		t[i] = ms_tensor_object(g, v[i]);
+	id a = ms_array(t, n);
+	free(t);
+	return a;
+}
+IMP(g_compile)
+{
+	if (ms_fail(&ms_cfg.fail_graph))
+		return;
+	int level = c->a[4].o ? (int)ms_property(c->a[4].o, "optimizationLevel") : 1;
+	MPSGraphObj *g = (MPSGraphObj *)c->self;
+	ms_program *p = compile("compileWithDevice:", g, c->a[1].o, c->a[2].o, c->a[3].o, level);
+	if (!p)
+		return;
+	MPSGraphExecutableObj *e = (MPSGraphExecutableObj *)ms_new("MPSGraphExecutable");
+	e->p = p;
+	e->options = 1;
+	e->feeds = tensors_of(g, p->feeds, p->nfeeds);
+	e->targets = tensors_of(g, p->targets, p->ntargets);
+	ms_count("compiles", 1);
+	ms_count(level == 0 ? "compiles_level0" : "compiles_level1", 1);
+	ms_return_new(c, (id)e);
+}
+
+// ---- encoding ----
+static bool overlap(const ms_store_at *a, const ms_store_at *b)
+{
+	int64_t an = a->offset + a->row * (ms_count_of(&a->shape) / (a->shape.rank ? a->shape.d[a->shape.rank - 1] : 1));
+	int64_t bn = b->offset + b->row * (ms_count_of(&b->shape) / (b->shape.rank ? b->shape.d[b->shape.rank - 1] : 1));
+	return a->mem->gpu + a->offset < b->mem->gpu + bn && b->mem->gpu + b->offset < a->mem->gpu + an;
+}
+
+// matches compares tensor data with what the program wants, in the program's order.
+static bool matches(const ms_program *p, const char *what, id list, const int *values, int n, ms_store_at *at)
+{
+	if (ms_length(list) != n) {
+		ms_violation("feed-mismatch", "%lld %ss, the executable has %d", (long long)ms_length(list), what, n);
+		return false;
+	}
+	for (int i = 0; i < n; i++) {
+		at[i] = ((MPSGraphTensorDataObj *)ms_element(list, i, 0))->at;
+		const ms_value *v = p->values[values[i]];
+		if (!ms_same_shape(&at[i].shape, &v->shape) || at[i].dtype != v->dtype) {
+			ms_violation("feed-mismatch", "%s %d is %s %s, want %s %s (order of feedTensors and targetTensors?)", what, i, ms_dtype_name(at[i].dtype),
+				     ms_shape_text(&at[i].shape), ms_dtype_name(v->dtype), ms_shape_text(&v->shape));
+			return false;
+		}
+	}
+	return true;
+}
+static bool no_aliases(const ms_graph_op *g)
+{
+	for (int i = 0; i < g->p->ntargets; i++) {
+		for (int j = 0; j < g->p->nfeeds; j++)
+			if (overlap(&g->out[i], &g->in[j])) {
+				ms_violation("alias", "result %d and feed %d share memory", i, j);
+				return false;
+			}
+		for (int j = 0; j < i; j++)
+			if (overlap(&g->out[i], &g->out[j])) {
+				ms_violation("alias", "results %d and %d share memory", j, i);
+				return false;
+			}
+	}
+	return true;
+}
+
+static void handlers_unsupported(id desc)
+{
+	if (desc && (ms_descriptor_block(desc, "completionHandler") || ms_descriptor_block(desc, "scheduledHandler")))
+		ms_violation("not-implemented", "handlers on an execution descriptor: wait or poll instead");
+}
+
+// encode appends the program to a command buffer; the results are +1, NULL when refused.
+static id encode(ms_program *p, id command_buffer, id inputs, id results, id desc)
+{
+	MTLCommandBufferObj *cb = ms_encodable(command_buffer, "encodeToCommandBuffer:");
+	ms_graph_op *g = calloc(1, sizeof *g);
+	*g = (ms_graph_op){{.run = ms_graph_run, .destroy = ms_graph_destroy}, p,
+			   calloc((size_t)p->nfeeds + 1, sizeof *g->in), calloc((size_t)p->ntargets + 1, sizeof *g->out)};
+	atomic_fetch_add(&p->refs, 1);
+	bool ok = cb && matches(p, "input", inputs, p->feeds, p->nfeeds, g->in);
+	if (ok && results) {
+		ms_retain(results);
+	} else if (ok) {
+		id *v = calloc((size_t)p->ntargets + 1, sizeof *v);
+		for (int i = 0; i < p->ntargets; i++)
+			v[i] = ms_tensor_data_new(cb->queue->device, &p->values[p->targets[i]]->shape, p->values[p->targets[i]]->dtype);
+		results = ms_array_owned(v, p->ntargets);
+		free(v);
+	}
+	if (!ok || !matches(p, "result", results, p->targets, p->ntargets, g->out) || !no_aliases(g)) {
+		if (ok)
+			ms_release(results);
+		ms_graph_destroy(&g->op);
+		return NULL;
+	}
+	handlers_unsupported(desc);
+	ms_event_use ev[16];
+	int nev = ms_descriptor_events(desc, ev, ARRAY_LEN(ev));
+	for (int i = 0; i < nev; i++)
+		if (!ev[i].signal)
+			ms_encode_wait(cb, ev[i].event, ev[i].value);
+	ms_submit_op(cb->sub, &g->op);
+	ms_submit_use(cb->sub, p->token, false);
+	for (int i = 0; i < p->nfeeds; i++)
+		ms_submit_use(cb->sub, g->in[i].mem, false);
+	for (int i = 0; i < p->ntargets; i++)
+		ms_submit_use(cb->sub, g->out[i].mem, true);
+	cb->sub->flops += p->flops;
+	for (int i = 0; i < nev; i++)
+		if (ev[i].signal)
+			ms_encode_signal(cb, ev[i].event, ev[i].value);
+	ms_count("encodes", 1);
+	ms_count("mflops", (int64_t)(p->flops / 1e6));
+	// MPSGraph may commit underneath and go on in a new root; off unless configured.
+	if (ms_cfg.commit_continue && p->nnodes > ms_cfg.commit_continue && ms_is_kind(command_buffer, "MPSCommandBuffer"))
+		ms_commit_and_continue(command_buffer);
+	return results;
+}
+
+static void run(ms_call *c, bool async)
+{
+	MPSGraphExecutableObj *e = (MPSGraphExecutableObj *)c->self;
+	id cb = ms_queue_command_buffer(c->a[0].o, false), desc = c->a[3].o;
+	id r = cb ? encode(e->p, cb, c->a[1].o, c->a[2].o, desc) : NULL;
+	if (r) {
+		ms_commit((MTLCommandBufferObj *)cb);
+		if (!async || (desc && ms_property(desc, "waitUntilCompleted")))
+			ms_wait((MTLCommandBufferObj *)cb);
+		ms_return_new(c, r);
+	}
+	ms_release(cb);
+}
+IMP(ex_run) { run(c, false); }
+IMP(ex_run_async) { run(c, true); }
+IMP(ex_encode)
+{
+	id r = encode(((MPSGraphExecutableObj *)c->self)->p, c->a[0].o, c->a[1].o, c->a[2].o, c->a[3].o);
+	if (r)
+		ms_return_new(c, r);
+}
+IMP(ex_feeds) { ms_return(c, ((MPSGraphExecutableObj *)c->self)->feeds); }
+IMP(ex_targets) { ms_return(c, ((MPSGraphExecutableObj *)c->self)->targets); }
+IMP(ex_options) { c->ret.q = ((MPSGraphExecutableObj *)c->self)->options; }
+IMP(ex_set_options) { ((MPSGraphExecutableObj *)c->self)->options = c->a[0].q; }
+IMP(ex_specialize) { (void)c; }
+static const ms_impl executable_impls[] = {
+	{"-runWithMTLCommandQueue:inputsArray:resultsArray:executionDescriptor:", ex_run},
+	{"-runAsyncWithMTLCommandQueue:inputsArray:resultsArray:executionDescriptor:", ex_run_async},
+	{"-encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:", ex_encode}, {"-feedTensors", ex_feeds},
+	{"-targetTensors", ex_targets}, {"-options", ex_options}, {"-setOptions:", ex_set_options},
+	{"-specializeWithDevice:inputTypes:compilationDescriptor:", ex_specialize},
+};
+
+// ---- MPSGraph's own runs: compile, encode, results by tensor ----
+static id graph_encode(ms_call *c, id cb, id feeds, id targets, id operations, id desc)
+{
+	MPSGraphObj *g = (MPSGraphObj *)c->self;
+	id compilation = desc ? (id)ms_property(desc, "compilationDescriptor") : NULL;
+	ms_program *p = compile(c->decl->sel + 1, g, feeds, targets, operations, compilation ? (int)ms_property(compilation, "optimizationLevel") : 1);
+	if (!p)
+		return NULL;
+	id *in = calloc((size_t)p->nfeeds + 1, sizeof *in);
+	for (int i = 0; i < p->nfeeds; i++)
+		in[i] = ms_dictionary_get(feeds, ms_tensor_object(g, p->feeds[i]));
+	id inputs = ms_array(in, p->nfeeds), results = encode(p, cb, inputs, NULL, desc), dict = NULL;
+	if (results) {
+		dict = ms_new("NSDictionary");
+		for (int i = 0; i < p->ntargets; i++)
+			ms_dictionary_set(dict, ms_tensor_object(g, p->targets[i]), ms_element(results, i, 0));
+	}
+	ms_release(results);
+	ms_release(inputs);
+	free(in);
+	ms_program_release(p);
+	return dict;
+}
+static void graph_run(ms_call *c, id queue, id feeds, id targets, id operations)
+{
+	id cb = ms_queue_command_buffer(queue, false);
+	id dict = cb ? graph_encode(c, cb, feeds, targets, operations, NULL) : NULL;
+	if (dict) {
+		ms_commit((MTLCommandBufferObj *)cb);
+		ms_wait((MTLCommandBufferObj *)cb);
+		ms_return_new(c, dict);
+	}
+	ms_release(cb);
+}
+IMP(g_run) { graph_run(c, c->a[0].o, c->a[1].o, c->a[2].o, c->a[3].o); }
+IMP(g_encode)
+{
+	id dict = graph_encode(c, c->a[0].o, c->a[1].o, c->a[2].o, c->a[3].o, c->a[4].o);
+	if (dict)
+		ms_return_new(c, dict);
+}
+static const ms_impl graph_impls[] = {
+	{"-compileWithDevice:feeds:targetTensors:targetOperations:compilationDescriptor:", g_compile},
+	{"-runWithMTLCommandQueue:feeds:targetTensors:targetOperations:", g_run},
+	{"-encodeToCommandBuffer:feeds:targetTensors:targetOperations:executionDescriptor:", g_encode},
+};
+
+void ms_init_executable(void)
+{
+	ms_define("MPSGraphExecutable", "NSObject", "", sizeof(MPSGraphExecutableObj), executable_dealloc);
+	ms_unavailable("MPSGraphExecutable");
+	MS_IMPLEMENT("MPSGraphExecutable", executable_impls);
+	MS_IMPLEMENT("MPSGraph", graph_impls);
+}

@@ -1,2 +1,0 @@
-#include "sim.h"
-void ms_init_graph(void) {}

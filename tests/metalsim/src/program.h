@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A compiled graph: what an executable runs.
+#pragma once
+#include "graph.h"
+
+typedef struct {
+	_Atomic int refs;
+	ms_core *core;
+	ms_node **nodes; // in order
+	int nnodes;
+	int *feeds, *targets; // values
+	int nfeeds, ntargets;
+	ms_value **values; // copies of the core's pointers, which may move while the graph grows
+	int nvalues;
+	int *last_use; // node index after which a value is dead
+	double flops;
+	ms_mem *token; // stands for the program among the uses of a command buffer
+	int level;     // optimizationLevel
+} ms_program;
+
+ms_program *ms_compile(const char *what, ms_core *core, int *feeds, int nfeeds, int *targets, int ntargets, const int *ops, int nops, int level);
+void ms_program_release(ms_program *);
+
+typedef struct { ms_op op; ms_program *p; ms_store_at *in, *out; } ms_graph_op; // mems are kept by the submission
+void ms_graph_run(ms_op *, ms_submit *);
+void ms_graph_destroy(ms_op *);
