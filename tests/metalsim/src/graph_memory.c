@@ -225,8 +225,8 @@ void ms_init_graph(void)
 	ms_init_index_ops();
 	ms_init_sort_ops();
 	ms_init_matmul();
-	//ms_init_conv();
-	//ms_init_pool();
-	//ms_init_resize();
+	ms_init_conv();
+	ms_init_pool();
+	ms_init_resize();
 	ms_init_norm();
 }
