@@ -7,7 +7,8 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/modeltest"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
 )
@@ -26,20 +27,53 @@ func newBackend(t testing.TB, threads int) *cpu.Backend {
 	return b
 }
 
-func TestOperationsAgainstGolden(t *testing.T) {
-	optest.Golden(t, optest.Backend(newBackend(t, 2), backend.Options{}), 1)
-}
-
-func TestOperationsAgainstReference(t *testing.T) {
-	optest.Random(t, optest.Backend(newBackend(t, 2), backend.Options{}), 30, 2e-6)
-}
-
-func TestModels(t *testing.T) {
-	run := optest.Backend(newBackend(t, 2), backend.Options{})
-	for _, m := range []string{"mast3r_micro", "dune_micro"} {
-		t.Run(m, func(t *testing.T) { modeltest.Micro(t, run, m, golden.FP32) })
+// eachISA runs f with the kernels of every instruction set of this machine.
+func eachISA(t *testing.T, f func(t *testing.T)) {
+	rows := map[string]vec.ISA{}
+	for _, i := range vec.Supported() {
+		rows[i.String()] = i
 	}
-	t.Run("symmetric", func(t *testing.T) { modeltest.Symmetric(t, run, golden.FP32) })
-	t.Run("mast3r_tiny", func(t *testing.T) { modeltest.Tiny(t, run, "mast3r_tiny", 1e-5) })
-	t.Run("dunemast3r_tiny", func(t *testing.T) { modeltest.Tiny(t, run, "dunemast3r_tiny", 1e-5) })
+	old := gemm.Active()
+	for _, i := range gemm.ISAs() {
+		t.Run(i.String(), func(t *testing.T) {
+			if err := gemm.Force(i); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := gemm.Force(old); err != nil {
+					t.Error(err)
+				}
+			}()
+			if v, ok := rows[i.String()]; ok {
+				restore, err := vec.Force(v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer restore()
+			}
+			f(t)
+		})
+	}
+}
+
+func TestOperations(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		run := optest.Backend(newBackend(t, 2), backend.Options{})
+		optest.Golden(t, run, 1)
+		optest.Random(t, run, 10, 2e-6)
+	})
+}
+
+// TestPrecisions runs a network with 16-bit weights under the wider limits.
+func TestPrecisions(t *testing.T) {
+	for _, p := range []backend.Precision{backend.FP16, backend.BF16} {
+		t.Run(p.String(), func(t *testing.T) {
+			b := newBackend(t, 2)
+			if p == backend.BF16 && gemm.Active() != gemm.AVX512BF16 {
+				t.Skip("this processor has no bfloat16 products")
+			}
+			run := optest.Backend(b, backend.Options{Precision: p})
+			modeltest.Tiny(t, run, "mast3r_tiny", 3e-2)
+		})
+	}
 }

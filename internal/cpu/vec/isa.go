@@ -2,7 +2,11 @@
 
 package vec
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+	"strings"
+)
 
 // ISA names an instruction set.
 type ISA uint8
@@ -42,9 +46,21 @@ func Supported() []ISA {
 	return l
 }
 
-func best() ISA {
-	l := Supported()
-	return l[len(l)-1]
+// isaEnv is the variable that picks an instruction set for a whole process, the
+// one package gemm reads too; a value this machine cannot run is ignored.
+const isaEnv = "MAST3R_CPU_ISA"
+
+func best() ISA { return choose(os.Getenv(isaEnv), Supported()) }
+
+// choose takes the named set if it is in the list, else the last. Products have
+// a set for bfloat16 beyond AVX-512; rows have nothing to gain from it.
+func choose(name string, have []ISA) ISA {
+	for _, i := range have {
+		if i.String() == strings.TrimSuffix(name, "bf16") {
+			return i
+		}
+	}
+	return have[len(have)-1]
 }
 
 // Force switches to an instruction set of Supported and returns the function
