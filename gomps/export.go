@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/onnx"
+)
+
+// ExportOptions steer ExportONNX.
+type ExportOptions struct {
+	// Height1, Width1 are the network size of the first picture, multiples of the
+	// patch size; 0 means the native size at 4:3. Height2, Width2 likewise, 0
+	// meaning the same as the first.
+	Height1, Width1, Height2, Width2 int
+	// HalfWeights stores weights as float16.
+	HalfWeights bool
+}
+
+// ExportONNX writes the loaded network for one pair of pictures as an ONNX model
+// (opset 20) to path, its weights to path + ".data".
+//
+// Inputs: image1, image2 u8 [1,H,W,3], RGB, at network size. Outputs: points1,
+// conf1, desc1, desc_conf1 and the same of view 2, as Infer gives them.
+func (e *Engine) ExportONNX(path string, opt ExportOptions) error {
+	l, err := e.lock()
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	p := l.model.Patch
+	if opt.Width1 == 0 && opt.Height1 == 0 {
+		opt.Width1 = max(l.size/p*p, p)
+		opt.Height1 = max(opt.Width1*3/4/p*p, p)
+	}
+	if opt.Width2 == 0 && opt.Height2 == 0 {
+		opt.Width2, opt.Height2 = opt.Width1, opt.Height1
+	}
+	g, err := l.model.Pair(opt.Height1, opt.Width1, opt.Height2, opt.Width2)
+	if err != nil {
+		return &ShapeError{"export", err.Error(), "picture sizes that are multiples of the patch size"}
+	}
+	meta := map[string]string{"variant": l.model.Variant, "desc_dim": fmt.Sprint(l.model.DescDim), "patch_size": fmt.Sprint(p)}
+	err = onnx.Export(g, path, onnx.Options{HalfWeights: opt.HalfWeights, Producer: "mast3r-runtime", Metadata: meta})
+	if err != nil {
+		return &DeviceError{"export to ONNX", err}
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package onnx
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// Options of an export.
+type Options struct {
+	// HalfWeights stores weights as float16; the arithmetic stays float32, the
+	// model casts them back.
+	HalfWeights bool
+	// Producer and Version are written into the model.
+	Producer, Version string
+	// Metadata are free-form strings of the model.
+	Metadata map[string]string
+}
+
+// ErrUnsupported is in the chain of the error about an operation that has no
+// ONNX form.
+var ErrUnsupported = errors.New("no ONNX form")
+
+const (
+	irVersion = 9
+	opset     = 20
+	// externalAlign is where ONNX Runtime can map a tensor by itself.
+	externalAlign = 4096
+	// inlineLimit: smaller tensors are clearer inside the model.
+	inlineLimit = 1024
+)
+
+// Export writes g to path and, when it has weights, their bytes to
+// path + ".data". Both appear under their names only when they are complete.
+func Export(g *graph.Graph, path string, opt Options) (err error) {
+	if opt.HalfWeights {
+		if g, err = halved(g); err != nil {
+			return err
+		}
+	}
+	// Folding turns the position tables into plain constants; fusion is left to
+	// the other runtime.
+	if g, err = passes.Fold(g); err != nil {
+		return err
+	}
+	if g, err = passes.Prune(g); err != nil {
+		return err
+	}
+	data, err := createTemp(path + ".data")
+	if err != nil {
+		return err
+	}
+	defer data.discard()
+	e := &exporter{opt: opt, data: data, names: map[int]string{}}
+	if err := e.graph(g); err != nil {
+		return err
+	}
+	file, err := createTemp(path)
+	if err != nil {
+		return err
+	}
+	defer file.discard()
+	if _, err := file.Write(e.model(g)); err != nil {
+		return fmt.Errorf("onnx: %w", err)
+	}
+	if e.external > 0 {
+		if err := data.commit(); err != nil {
+			return err
+		}
+	}
+	return file.commit()
+}
+
+// halved rounds every float32 weight (a constant with a name) to float16.
+func halved(g *graph.Graph) (*graph.Graph, error) {
+	out := graph.New(g.Name)
+	to := make([]*graph.Node, len(g.Nodes))
+	for i, n := range g.Nodes {
+		op := n.Op
+		if p, ok := op.(graph.Param); ok && p.Name != "" && p.DType == tensor.F32 {
+			half := make([]byte, 0, len(p.Data)/2)
+			for at := 0; at < len(p.Data); at += 4 {
+				f := math.Float32frombits(binary.LittleEndian.Uint32(p.Data[at:]))
+				half = binary.LittleEndian.AppendUint16(half, tensor.F16FromFloat32(f))
+			}
+			p.Data, p.DType = half, tensor.F16
+			op = p
+		}
+		in := make([]*graph.Node, len(n.In))
+		for j, x := range n.In {
+			in[j] = to[x.ID]
+		}
+		to[i] = out.Add(op, in...)
+	}
+	for _, o := range g.Outputs {
+		out.Output(o.Name, to[o.Node.ID])
+	}
+	return out.Build()
+}
+
+// tempFile becomes the file of its name on commit, and nothing otherwise.
+type tempFile struct {
+	*bufio.Writer
+	f    *os.File
+	name string
+	at   int64
+}
+
+func createTemp(name string) (*tempFile, error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.tmp")
+	if err != nil {
+		return nil, fmt.Errorf("onnx: %w", err)
+	}
+	return &tempFile{Writer: bufio.NewWriterSize(f, 1<<20), f: f, name: name}, nil
+}
+
+func (t *tempFile) commit() error {
+	err := errors.Join(t.Flush(), t.f.Chmod(0o644), t.f.Close())
+	if err == nil {
+		err = os.Rename(t.f.Name(), t.name)
+	}
+	if err != nil {
+		return fmt.Errorf("onnx: %w", err)
+	}
+	return nil
+}
+
+// discard removes what was not committed; after commit the name is gone.
+func (t *tempFile) discard() {
+	_ = t.f.Close()
+	_ = os.Remove(t.f.Name())
+}
+
+type exporter struct {
+	opt   Options
+	data  *tempFile
+	names map[int]string // of the values, by node ID
+
+	nodes, initializers [][]byte
+	fresh               int
+	external            int // tensors in the data file
+}
+
+// graph emits every node in order.
+func (e *exporter) graph(g *graph.Graph) error {
+	for _, n := range g.Nodes {
+		var name string
+		var err error
+		switch o := n.Op.(type) {
+		case graph.Input:
+			name = o.Name
+		case graph.Param:
+			name, err = e.param(n, o)
+		default:
+			name, err = e.operation(n)
+		}
+		if err != nil {
+			return fmt.Errorf("onnx: graph %q: %%%d: %w", g.Name, n.ID, err)
+		}
+		e.names[n.ID] = name
+	}
+	return nil
+}
+
+// param writes a constant; weights that are not float32 are cast where they are
+// used.
+func (e *exporter) param(n *graph.Node, p graph.Param) (string, error) {
+	name := p.Name
+	if name == "" {
+		name = e.name("const")
+	}
+	data, d := p.Data, p.DType
+	if dataType(d) == 0 {
+		return "", fmt.Errorf("%w: constant of type %v", ErrUnsupported, d)
+	}
+	if err := e.tensor(name, d, p.Shape, data); err != nil {
+		return "", err
+	}
+	if d == tensor.F16 || d == tensor.BF16 || d == tensor.F64 {
+		return e.op("Cast", []string{name}, attribute{"to", dataType(tensor.F32)}), nil
+	}
+	return name, nil
+}
+
+func (e *exporter) tensor(name string, d tensor.DType, shape tensor.Shape, data []byte) error {
+	if len(data) < inlineLimit {
+		e.initializers = append(e.initializers, inlineTensor(name, d, shape, data))
+		return nil
+	}
+	pad := -e.data.at & (externalAlign - 1)
+	if _, err := io.CopyN(e.data, zeros{}, pad); err != nil {
+		return err
+	}
+	at := e.data.at + pad
+	if _, err := e.data.Write(data); err != nil {
+		return err
+	}
+	e.data.at = at + int64(len(data))
+	e.external++
+	e.initializers = append(e.initializers, externalTensor(name, d, shape, filepath.Base(e.data.name), at, int64(len(data))))
+	return nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// name makes a name no other value has.
+func (e *exporter) name(what string) string {
+	e.fresh++
+	return fmt.Sprintf("%s_%d", what, e.fresh)
+}
+
+// op emits a node with one result and returns the result's name.
+func (e *exporter) op(op string, in []string, attrs ...attribute) string {
+	out := e.name(op)
+	e.nodes = append(e.nodes, node(op, out, in, []string{out}, attrs...))
+	return out
+}
+
+// ints is an int64 vector as a constant: the shapes and axes that ONNX takes as
+// inputs.
+func (e *exporter) ints(v ...int) string {
+	name := e.name("ints")
+	var raw []byte
+	for _, x := range v {
+		raw = binary.LittleEndian.AppendUint64(raw, uint64(x))
+	}
+	e.initializers = append(e.initializers, inlineTensor(name, tensor.I64, tensor.Shape{len(v)}, raw))
+	return name
+}
+
+// floats is a float32 constant.
+func (e *exporter) floats(shape tensor.Shape, v ...float32) (string, error) {
+	name := e.name("floats")
+	var raw []byte
+	for _, x := range v {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+	}
+	return name, e.tensor(name, tensor.F32, shape, raw)
+}
+
+func (e *exporter) scalar(v float32) string {
+	name := e.name("scalar")
+	raw := binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))
+	e.initializers = append(e.initializers, inlineTensor(name, tensor.F32, nil, raw))
+	return name
+}
+
+// model is the ModelProto.
+func (e *exporter) model(g *graph.Graph) []byte {
+	const (
+		fieldIR, fieldProducer, fieldVersion, fieldGraph, fieldOpset, fieldMeta = 1, 2, 3, 7, 8, 14
+		graphNode, graphName, graphInit, graphIn, graphOut                      = 1, 2, 5, 11, 12
+	)
+	var body message
+	for _, o := range g.Outputs {
+		// An output has a name of its own.
+		e.nodes = append(e.nodes, node("Identity", o.Name, []string{e.names[o.Node.ID]}, []string{o.Name}))
+	}
+	for _, n := range e.nodes {
+		body.bytes(graphNode, n)
+	}
+	body.text(graphName, g.Name)
+	for _, t := range e.initializers {
+		body.bytes(graphInit, t)
+	}
+	for _, n := range g.Inputs {
+		body.bytes(graphIn, valueInfo(n.Op.(graph.Input).Name, n.DType, n.Shape))
+	}
+	for _, o := range g.Outputs {
+		body.bytes(graphOut, valueInfo(o.Name, o.Node.DType, o.Node.Shape))
+	}
+	var m message
+	m.integer(fieldIR, irVersion)
+	m.text(fieldProducer, e.opt.Producer)
+	m.text(fieldVersion, e.opt.Version)
+	m.bytes(fieldGraph, body)
+	var set message
+	set.text(1, "")
+	set.integer(2, opset)
+	m.bytes(fieldOpset, set)
+	for _, k := range slices.Sorted(maps.Keys(e.opt.Metadata)) {
+		var kv message
+		kv.text(1, k)
+		kv.text(2, e.opt.Metadata[k])
+		m.bytes(fieldMeta, kv)
+	}
+	return m
+}
+
+func itoa(v int64) string { return strconv.FormatInt(v, 10) }
