@@ -85,20 +85,29 @@ func Export(g *graph.Graph, path string, opt Options) (err error) {
 	return file.commit()
 }
 
-// halved rounds every float32 weight (a constant with a name) to float16.
+// halved rounds every float32 weight (a constant with a name) to float16. Those
+// that only layers read are stored so; the others (tokens and position tables,
+// on which arithmetic is done) keep the type and take the rounded values.
 func halved(g *graph.Graph) (*graph.Graph, error) {
+	layersOnly := make([]bool, len(g.Nodes))
+	for i := range layersOnly {
+		layersOnly[i] = true
+	}
+	for _, n := range g.Nodes {
+		switch n.Op.(type) {
+		case graph.Linear, graph.Conv2D, graph.ConvTranspose2D, graph.LayerNorm:
+			continue
+		}
+		for _, x := range n.In {
+			layersOnly[x.ID] = false
+		}
+	}
 	out := graph.New(g.Name)
 	to := make([]*graph.Node, len(g.Nodes))
 	for i, n := range g.Nodes {
 		op := n.Op
 		if p, ok := op.(graph.Param); ok && p.Name != "" && p.DType == tensor.F32 {
-			half := make([]byte, 0, len(p.Data)/2)
-			for at := 0; at < len(p.Data); at += 4 {
-				f := math.Float32frombits(binary.LittleEndian.Uint32(p.Data[at:]))
-				half = binary.LittleEndian.AppendUint16(half, tensor.F16FromFloat32(f))
-			}
-			p.Data, p.DType = half, tensor.F16
-			op = p
+			op = rounded(p, layersOnly[i])
 		}
 		in := make([]*graph.Node, len(n.In))
 		for j, x := range n.In {
@@ -110,6 +119,25 @@ func halved(g *graph.Graph) (*graph.Graph, error) {
 		out.Output(o.Name, to[o.Node.ID])
 	}
 	return out.Build()
+}
+
+// rounded rounds a float32 constant to float16, and with half stores it so.
+func rounded(p graph.Param, half bool) graph.Param {
+	le := binary.LittleEndian
+	data := make([]byte, 0, len(p.Data))
+	for at := 0; at < len(p.Data); at += 4 {
+		h := tensor.F16FromFloat32(math.Float32frombits(le.Uint32(p.Data[at:])))
+		if half {
+			data = le.AppendUint16(data, h)
+		} else {
+			data = le.AppendUint32(data, math.Float32bits(tensor.Float32FromF16(h)))
+		}
+	}
+	p.Data = data
+	if half {
+		p.DType = tensor.F16
+	}
+	return p
 }
 
 // tempFile becomes the file of its name on commit, and nothing otherwise.
