@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+)
+
+func TestStatusOfErrors(t *testing.T) {
+	inner := errors.New("inner")
+	for _, c := range []struct {
+		err  error
+		want status
+	}{
+		{fmt.Errorf("wrapped: %w", &gomps.DeviceError{Op: "x", Err: context.Canceled}), 7},
+		{fmt.Errorf("wrapped: %w", gomps.ErrClosed), 5},
+		{gomps.ErrNotLoaded, 6},
+		{&gomps.WeightsError{Path: "p", Err: &fs.PathError{Op: "open", Path: "p", Err: fs.ErrNotExist}}, 12},
+		{&gomps.WeightsError{Path: "p", Err: &gomps.ConfigError{Field: "Variant"}}, 2},
+		{&gomps.WeightsError{Path: "p", Err: inner}, 8},
+		{&gomps.ImageError{Index: 1, Err: inner}, 9},
+		{&gomps.ShapeError{What: "w"}, 10},
+		{&gomps.DeviceError{Op: "x", Err: inner}, 11},
+		{inner, 14},
+	} {
+		if got := statusOf(c.err); got != c.want {
+			t.Errorf("%v: status %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+func TestGuardCatchesPanics(t *testing.T) {
+	for name, f := range map[string]func(){
+		"text":  func() { panic("boom") },
+		"nil":   func() { var p *int; *p = 1 },
+		"index": func() { var s []int; _ = s[len(name(t))] },
+	} {
+		if got := done(func() error { f(); return nil }); got != 14 {
+			t.Errorf("%s: status %d, want 14", name, got)
+		}
+	}
+	for rec, ok := records.pop(); ok; rec, ok = records.pop() {
+		if rec.level != slog.LevelError || !strings.Contains(rec.text, "stack=") {
+			t.Errorf("record %v %q", rec.level, rec.text)
+		}
+	}
+	if got := done(func() error { return nil }); got != 0 {
+		t.Errorf("status %d after a good call", got)
+	}
+}
+
+func name(t *testing.T) string { return t.Name() }
+
+func TestLogRing(t *testing.T) {
+	var ring logRing
+	log := slog.New(ring.handler())
+	log.Debug("not kept: the level is info")
+	log.With("a", 1).WithGroup("g").Warn("two words", "b", "x y")
+	rec, ok := ring.pop()
+	if !ok || rec.level != slog.LevelWarn || rec.text != `two words a=1 g.b="x y"` || rec.when.IsZero() {
+		t.Errorf("record %+v, %v", rec, ok)
+	}
+	for i := range keptRecords + 5 {
+		log.Info("n", "i", i)
+	}
+	if rec, _ := ring.pop(); rec.text != "n i=5" {
+		t.Errorf("oldest kept record %q, want the sixth", rec.text)
+	}
+	ring.level.Set(slog.LevelError)
+	if log.Enabled(context.Background(), slog.LevelWarn) {
+		t.Error("warnings are on at level error")
+	}
+}

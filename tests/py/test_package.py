@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel, the sdist and the README, as a stranger meets them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+import mast3r_runtime
+from mast3r_runtime import _native
+
+WHEELS = sorted((ROOT / "dist").glob("mast3r_runtime-*.whl"))
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    if not WHEELS:
+        pytest.skip("no wheel in dist/: run make wheel first")
+    return WHEELS[-1]
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel alone in an empty folder; its dependencies are those of this environment."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
+    subprocess.run([*pip, str(folder), str(wheel)], check=True)
+    return folder
+
+
+def run_installed(installed: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    environment.pop("MAST3R_LIBRARY", None)
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_wheel_holds_what_it_needs(wheel: Path) -> None:
+    version, python, abi, platform = wheel.stem.split("-")[1:]
+    assert (version, python, abi) == (mast3r_runtime.__version__, "py3", "none")
+    assert platform.startswith(("linux", "manylinux", "macosx"))
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    inside = {name.removeprefix("mast3r_runtime/") for name in names if name.startswith("mast3r_runtime/")}
+    want = {
+        "py.typed",
+        "models/mast3r_tiny/unified.safetensors",
+        "pictures/coffee.png",
+        "selfcheck/landscape.npz",
+    }
+    assert want <= inside
+    assert _native.library_path().name in inside
+    assert not {name for name in inside if name.endswith((".go", ".h", ".pyc", ".c"))}
+
+
+def test_installed_wheel_checks_itself(installed: Path, tmp_path: Path) -> None:
+    done = run_installed(installed, "-m", "mast3r_runtime", "selfcheck", cwd=tmp_path)
+    assert done.returncode == 0 and "13 of 13 checks agree" in done.stdout, done.stdout + done.stderr
+
+
+def test_readme_lines_run(installed: Path, tmp_path: Path) -> None:
+    """The first Python block of the README, with the wheel's own pictures under its names."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[:1]
+    for i, name in enumerate(("left.png", "right.png"), 1):
+        (tmp_path / name).write_bytes((installed / f"mast3r_runtime/pictures/room_{i}.png").read_bytes())
+    done = run_installed(installed, "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\(\d+, \d+, 3\) \d+ matches", done.stdout), done.stdout
+
+
+def test_readme_names_what_exists() -> None:
+    """Every make target, verb and linked file of the README is there."""
+    text = (ROOT / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"\bmake ([a-z]+)\b", text):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+    usage = subprocess.run(
+        [sys.executable, "-m", "mast3r_runtime", "-h"], capture_output=True, text=True
+    ).stdout
+    for verb in re.findall(r"\bmast3r ([a-z]+)\b", text):
+        assert verb in usage, verb
+    for link in re.findall(r"\]\(([^)#]+?)\)", text):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+def test_sdist_refuses_politely_without_go(tmp_path: Path) -> None:
+    """The source archive holds all sources; without Go it says what is missing."""
+    build = [
+        sys.executable,
+        "-c",
+        "import setuptools.build_meta as b, sys; print(b.build_sdist(sys.argv[1]))",
+    ]
+    made = subprocess.run([*build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+        tar.extractall(tmp_path / "src", filter="data")
+    assert {
+        "go.mod",
+        "capi/mast3r.h",
+        "capi/mast3r.map",
+        "capi/build.sh",
+        "gomps/engine.go",
+        "LICENSE",
+    } <= names
+    (source,) = (tmp_path / "src").iterdir()
+    code = "import setuptools.build_meta as b; b.build_wheel('.')"
+    environment = {**os.environ, "GO": "no-such-go"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=source, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode != 0 and "needs Go" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_struct_sizes_are_the_header_s(tmp_path: Path) -> None:
+    """ctypes lays the structs out as the C compiler does."""
+    pairs = {
+        "stats": "Stats", "log_record": "LogRecord", "config": "Config", "info": "Info", "image": "Image",
+        "infer_options": "InferOptions", "map": "Map", "match_options": "MatchOptions",
+        "transform": "TransformC", "view": "View", "timing": "Timing", "result": "Result",
+        "matches": "Matches", "tensor_desc": "TensorDesc",
+    }  # fmt: skip
+    lines = []
+    for c_name, name in pairs.items():
+        fields = [field for field, *_ in getattr(_native, name)._fields_]
+        lines.append(f'printf("{name} %zu\\n", sizeof(mast3r_{c_name}));')
+        lines += [f'printf("{name}.{f} %zu\\n", __builtin_offsetof(mast3r_{c_name}, {f}));' for f in fields]
+    source, program = tmp_path / "sizes.c", tmp_path / "sizes"
+    body = "\n".join(lines)
+    source.write_text(f'#include <stdio.h>\n#include "mast3r.h"\nint main(void) {{ {body} return 0; }}\n')
+    subprocess.run(["cc", f"-I{ROOT / 'capi'}", "-o", str(program), str(source)], check=True)
+    import ctypes
+
+    for line in subprocess.run(
+        [str(program)], capture_output=True, text=True, check=True
+    ).stdout.splitlines():
+        name, size = line.split()
+        kind, _, field = name.partition(".")
+        struct = getattr(_native, kind)
+        got = getattr(struct, field).offset if field else ctypes.sizeof(struct)
+        assert got == int(size), name
+
+
+def test_every_call_of_the_header_is_declared() -> None:
+    header = (ROOT / "capi" / "mast3r.h").read_text()
+    calls = set(re.findall(r"\b(mast3r_\w+)\(", header))
+    plain = {
+        "mast3r_abi_version",
+        "mast3r_version",
+        "mast3r_last_error",
+        "mast3r_status_name",
+        "mast3r_in_forked_child",
+    }
+    assert set(_native._SIGNATURES) == calls - plain
