@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Procedural two-view scenes with exact points, correspondences and occlusion.
+
+`sampler` draws rooms, objects, lights and camera pairs; `textures` makes
+what they are covered with; `native` casts the rays (`render.cu`, on CUDA or
+on the CPU).
+"""
+
+from .native import Rendered, render
+from .rng import Random, constant
+from .sampler import CameraMix, Scenes, sample
+from .textures import Textures, load_photos
+
+__all__ = ["CameraMix", "Random", "Rendered", "Scenes", "Textures", "constant", "load_photos", "render", "sample"]

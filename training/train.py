@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains the small default model on procedural scenes. See README.md.
+
+    torchrun --nproc-per-node 8 train.py configs/main.toml --work /tmp/run --out OUT
+
+Resumes from WORK/checkpoint.pt when it is there. Runs end by the clock
+(run.seconds, over all resumed parts), so the learning rate falls to its end
+on a machine of any speed. OUT gets the averaged weights in parts and a log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import time
+import tomllib
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from mast3r_torch import evaluation, weights
+from mast3r_torch.losses import LossWeights, objective
+from mast3r_torch.model import Dims, Mast3r, init_weights
+from mast3r_torch.optim import Optimiser
+from mast3r_torch.photometry import develop
+from mast3r_torch.scenes import CameraMix, Random, Textures, load_photos, render, sample
+
+SYNC_EVERY = 20  # steps between agreements on the clock
+
+
+@dataclass(frozen=True)
+class Config:
+    name: str = "run"
+    seconds: float = 60.0  # of training, over all parts; preparations included
+    max_steps: int = 1 << 30
+    seed: int = 1
+    # optimiser
+    kind: str = "adamw"
+    lr: float = 1e-3
+    lr_end: float = 0.01  # of lr
+    warmup: int = 600  # steps
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    ema: float = 0.999
+    # data
+    shapes: tuple[tuple[int, int, int], ...] = ((256, 192, 64),)  # width, height, batch of one GPU
+    shape_weights: tuple[float, ...] = (1.0,)
+    textures: int = 240
+    texture_size: int = 256
+    refresh: int = 300  # steps between new atlases
+    spp: int = 3
+    reach: tuple[float, float] = (0.2, 1.0)  # of the second camera, grown over the first `grow` of the run
+    grow: float = 0.3
+    no_overlap: float = 0.04  # share of pairs of two different scenes
+    temperature: tuple[float, float] = (0.1, 0.07)
+    model: dict = field(default_factory=dict)
+    loss: dict = field(default_factory=dict)
+
+
+def load_config(path: str, overrides: list[str]) -> Config:
+    values = tomllib.loads(Path(path).read_text())
+    for item in overrides:
+        key, _, text = item.partition("=")
+        values |= tomllib.loads(f"{key}={text}")
+    known = {f.name for f in fields(Config)}
+    if unknown := set(values) - known:
+        raise ValueError(f"train: unknown settings {sorted(unknown)}")
+    for key in ("shapes", "shape_weights", "reach", "temperature"):
+        if key in values:
+            values[key] = tuple(tuple(v) if isinstance(v, list) else v for v in values[key])
+    config = replace(Config(), **values)
+    if len(config.shapes) != len(config.shape_weights):
+        raise ValueError(f"train: {len(config.shapes)} shapes, {len(config.shape_weights)} weights")
+    return config
+
+
+class World:
+    """The processes of a run: one per GPU, or a single one."""
+
+    def __init__(self, device: str):
+        self.size, self.rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+        self.device = torch.device(device, int(os.environ.get("LOCAL_RANK", 0))) if device == "cuda" else torch.device(device)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+        if self.size > 1:
+            dist.init_process_group("nccl" if device == "cuda" else "gloo")
+
+    def agree(self, value: float) -> float:
+        """Rank 0's value, everywhere."""
+        if self.size == 1:
+            return value
+        t = torch.tensor([value], dtype=torch.float64, device=self.device)
+        dist.broadcast(t, 0)
+        return t.item()
+
+
+class Source:
+    """Batches of rendered pairs of one process."""
+
+    def __init__(self, config: Config, world: World, photos: list[Tensor], skip: int):
+        self.config, self.rng = config, Random(config.seed * 1000 + world.rank + 7919 * skip, world.device)
+        self.textures = Textures(self.rng, config.textures, config.texture_size, photos)
+
+    def next(self, shape: tuple[int, int, int], reach: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Images [B,2,3,H,W], points, match (see scenes.Rendered) and whether the views overlap [B]."""
+        width, height, batch = shape
+        config, rng = self.config, self.rng
+        mix = CameraMix(reach=reach)
+        scenes = sample(rng, batch, height, width, self.textures.count, len(self.textures.heights), mix)
+        drawn = render(*scenes, self.textures, height, width, config.spp)
+        images, points, match = develop(rng, drawn.image), drawn.points, drawn.match
+        both = torch.ones(batch, dtype=torch.bool, device=rng.device)
+        strangers = min(math.ceil(config.no_overlap * batch), batch // 2)
+        if strangers:
+            # The last few get the second view of the first few.
+            both[-strangers:] = False
+            images[-strangers:, 1] = images[:strangers, 1].clone()
+            match[-strangers:] = -1
+        return images, points, match, both
+
+
+def schedule(config: Config, step: int, progress: float) -> float:
+    ramp = min(1.0, (step + 1) / config.warmup)
+    cosine = 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+    return config.lr * ramp * (config.lr_end + (1 - config.lr_end) * cosine)
+
+
+class Trainer:
+    """The state of a run. On a GPU, steps are CUDA graphs: a step is some two
+    thousand small kernels, and launching them one by one takes longer than
+    running them."""
+
+    def __init__(self, config: Config, world: World, work: Path, photos: list[Tensor]):
+        self.config, self.world, self.work = config, world, work
+        torch.manual_seed(config.seed)  # the same weights everywhere
+        self.net = Mast3r(Dims.from_dict(config.model))
+        init_weights(self.net)
+        self.net.to(world.device)
+        self.graphed = world.device.type == "cuda"
+        if self.graphed:
+            torch.backends.cuda.matmul.allow_tf32 = True
+            torch.backends.cudnn.allow_tf32 = True
+            torch.backends.cudnn.benchmark = True
+        self.params = list(self.net.parameters())
+        # All gradients live in one buffer: one all-reduce and one norm a step.
+        self.grads = torch.zeros(sum(p.numel() for p in self.params), device=world.device)
+        offset = 0
+        for p in self.params:
+            p.grad = self.grads[offset : offset + p.numel()].view_as(p)
+            offset += p.numel()
+        # What changes from step to step, in device memory where graphs read it.
+        self.controls = torch.zeros(4, device=world.device)
+        self.lr, self.ema_weight, self.temperature, self.reach = self.controls.unbind()
+        self.optimiser = Optimiser(self.net, config.kind, config.weight_decay, self.lr)
+        self.ema = [p.detach().clone() for p in self.params]
+        self.loss_weights = LossWeights(**config.loss)
+        self.step, self.elapsed = 0, 0.0
+        self._resume()
+        self.source = Source(config, world, photos, self.step)
+        self.graphs: dict = {}
+        if self.graphed:
+            self._capture_all()
+
+    def _resume(self) -> None:
+        path = self.work / "checkpoint.pt"
+        if not path.exists():
+            return
+        saved = torch.load(path, map_location=self.world.device, weights_only=True)
+        self.net.load_state_dict(saved["net"])
+        self.optimiser.load(saved["optimiser"])
+        for mine, theirs in zip(self.ema, saved["ema"], strict=True):
+            mine.copy_(theirs)
+        self.step, self.elapsed = saved["step"], saved["elapsed"]
+
+    def save(self) -> None:
+        state = {"net": self.net.state_dict(), "optimiser": self.optimiser.state(), "ema": self.ema}
+        state |= {"step": self.step, "elapsed": self.elapsed}
+        temporary = self.work / "checkpoint.tmp"
+        torch.save(state, temporary)
+        temporary.replace(self.work / "checkpoint.pt")
+
+    def averaged(self) -> dict[str, Tensor]:
+        names = [n for n, _ in self.net.named_parameters()]
+        return dict(zip(names, self.ema, strict=True))
+
+    def _gradients(self, shape: tuple[int, int, int]) -> dict[str, Tensor]:
+        """Draws a batch and leaves this process's gradient in `grads`."""
+        images, points, match, both = self.source.next(shape, self.reach)
+        with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.graphed):
+            raw1, raw2 = self.net.raw(images[:, 0], images[:, 1])
+        loss, parts = objective(
+            self.loss_weights, raw1, raw2, points, match, both, self.source.rng, self.temperature
+        )
+        self.grads.zero_()
+        loss.backward()
+        return parts
+
+    @torch.no_grad()
+    def _update(self) -> Tensor:
+        """A step along `grads`; returns their norm."""
+        norm = self.grads.norm()
+        # A step that is not finite becomes no step; the weights stay equal on all ranks.
+        scale = torch.where(norm.isfinite(), (self.config.clip / (norm + 1e-6)).clamp_max(1.0), 0.0)
+        self.grads.nan_to_num_(0.0, 0.0, 0.0).mul_(scale)
+        self.optimiser.step()
+        gap = torch._foreach_sub(self.params, self.ema)
+        torch._foreach_mul_(gap, self.ema_weight)
+        torch._foreach_add_(self.ema, gap)
+        return norm
+
+    def _capture(self, work, generator: torch.Generator | None):
+        """Runs `work` a few times, then records it. Returns the graph and its outputs."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                work()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        if generator:
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            outputs = work()
+        return graph, outputs
+
+    def _capture_all(self) -> None:
+        self.controls.copy_(torch.tensor([0.0, 0.0, *self.config.temperature[:1], *self.config.reach[:1]]))
+        for shape in dict.fromkeys(self.config.shapes):
+            self.graphs[shape] = self._capture(lambda s=shape: self._gradients(s), self.source.rng.generator)
+        # With no gradient and no learning rate the trial runs leave the weights alone.
+        self.grads.zero_()
+        self.graphs["update"] = self._capture(self._update, None)
+        self._resume()
+
+    def train_step(self, shape: tuple[int, int, int], progress: float) -> dict[str, Tensor]:
+        """One step of all processes. The tensors returned are overwritten by the next."""
+        config, world = self.config, self.world
+        if self.step and self.step % config.refresh == 0:
+            self.source.textures.refresh(self.source.rng)
+        (t0, t1), (low, high) = config.temperature, config.reach
+        decay = min(config.ema, (1 + self.step) / (10 + self.step))
+        grown = min(1.0, progress / max(config.grow, 1e-6))
+        controls = [schedule(config, self.step, progress), 1 - decay, t0 * (t1 / t0) ** progress, low + (high - low) * grown]
+        self.controls.copy_(torch.tensor(controls))
+        if self.graphed:
+            graph, parts = self.graphs[shape]
+            graph.replay()
+        else:
+            parts = self._gradients(shape)
+        if world.size > 1:
+            dist.all_reduce(self.grads)
+            self.grads /= world.size
+        if self.graphed:
+            graph, norm = self.graphs["update"]
+            graph.replay()
+        else:
+            norm = self._update()
+        self.step += 1
+        return parts | {"norm": norm}
+
+
+def commit_id() -> str:
+    here = Path(__file__).parent
+    run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True)
+    return run.stdout.strip() or os.environ.get("MAST3R_COMMIT", "unknown")
+
+
+def quick_figures(net: Mast3r, photos: list[Tensor], pictures: Path | None, device: str, pairs: int) -> dict[str, float]:
+    """A short evaluation with the weights at hand: the synthetic sets, and the motorcycle where it is."""
+
+    def backend(a: Tensor, b: Tensor):
+        with torch.no_grad():
+            return tuple(type(v)(*(t[0] for t in v)) for v in net(a[None], b[None]))
+
+    out = {}
+    for name in evaluation.SETS:
+        row = evaluation.measure_synthetic(backend, evaluation.synthetic(name, pairs, (256, 192), photos, device))
+        out |= {f"{name}.{k}": row[k] for k in ("all", "mutual", "mutual_share", "points1", "points2")}
+    if pictures:
+        for size in ((256, 176), (512, 352)):
+            row = evaluation.motorcycle(backend, pictures, size, device)
+            out |= {f"moto{size[0]}.{k}": row[k] for k in ("all", "mutual", "mutual_share", "inverse_depth")}
+    return {k: round(v, 4) for k, v in out.items()}
+
+
+def write_result(trainer: Trainer, out: Path, figures: dict[str, float]) -> None:
+    config = trainer.config
+    meta = weights.dims_metadata(trainer.net.dims) | {
+        "variant": "mast3r_tiny",
+        "weights": "trained",
+        "license": "Apache-2.0",
+        "training_run": config.name,
+        "training_commit": commit_id(),
+        "training_steps": str(trainer.step),
+        "training_data": "procedural scenes of training/mast3r_torch/scenes, textures partly from CC0 and public-domain pictures",
+        "figures": json.dumps(figures),
+    }
+    weights.save_parts(trainer.averaged(), out, meta)
+
+
+def run(config: Config, args: argparse.Namespace) -> dict[str, float]:
+    world = World(args.device)
+    begin = time.monotonic()
+    for folder in (args.work, args.out):
+        folder.mkdir(parents=True, exist_ok=True)
+    photos = load_photos(args.photos, world.device) if args.photos else []
+    trainer = Trainer(config, world, args.work, photos)
+    before, first = trainer.elapsed, trainer.step
+    log = (args.out / "log.jsonl").open("a") if world.rank == 0 else None
+    chooser = torch.Generator().manual_seed(config.seed + trainer.step)
+    odds = torch.tensor(config.shape_weights)
+    progress, window, stamp = before / config.seconds, time.monotonic(), trainer.step
+    while trainer.step < config.max_steps:
+        if trainer.step % SYNC_EVERY == 0 or trainer.step == first:
+            trainer.elapsed = world.agree(before + time.monotonic() - begin)
+            progress = max(trainer.elapsed / config.seconds, trainer.step / config.max_steps)
+            if progress >= 1 or trainer.elapsed - before > args.part:
+                break
+        shape = config.shapes[int(torch.multinomial(odds, 1, generator=chooser))]
+        parts = trainer.train_step(shape, progress)
+        if log and trainer.step % args.every == 0:
+            row = {k: round(v.item(), 4) for k, v in parts.items()}
+            rate = (time.monotonic() - window) / (trainer.step - stamp)
+            window, stamp = time.monotonic(), trainer.step
+            row |= {"step": trainer.step, "seconds": round(trainer.elapsed), "ms": round(1000 * rate, 1)}
+            print(json.dumps(row), flush=True)
+            log.write(json.dumps(row) + "\n")
+            log.flush()
+        if world.rank == 0 and args.save_every and trainer.step % args.save_every == 0:
+            trainer.save()
+            write_result(trainer, args.out, {})
+    figures = finish(trainer, args, progress >= 1 or trainer.step >= config.max_steps)
+    if world.size > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+    return figures
+
+
+def finish(trainer: Trainer, args: argparse.Namespace, done: bool) -> dict[str, float]:
+    """Rank 0 saves, and evaluates and prints the table when the run is over."""
+    if trainer.world.rank:
+        return {}
+    trainer.save()
+    figures: dict[str, float] = {}
+    write_result(trainer, args.out, figures)
+    if done and args.eval_pairs:
+        net = Mast3r(trainer.net.dims).to(trainer.world.device).eval()
+        # The figures are those of the file: half-precision weights, float32 arithmetic.
+        net.load_state_dict({k: v.half().float() for k, v in trainer.averaged().items()})
+        held = load_photos(args.held_out, trainer.world.device) if args.held_out else []
+        figures = quick_figures(net, held, args.pictures, str(trainer.world.device), args.eval_pairs)
+        write_result(trainer, args.out, figures)
+    print(json.dumps({"run": trainer.config.name, "steps": trainer.step, "done": done, **figures}), flush=True)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting (TOML)")
+    parser.add_argument("--work", type=Path, required=True, help="folder of the checkpoint")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the weights and the log")
+    parser.add_argument("--photos", type=Path, help="folder of pictures for textures")
+    parser.add_argument("--held-out", type=Path, help="folder of pictures for the evaluation's textures")
+    parser.add_argument("--pictures", type=Path, help="folder with the motorcycle pair")
+    parser.add_argument("--part", type=float, default=math.inf, help="seconds after which this part stops")
+    parser.add_argument("--every", type=int, default=200, help="steps between log lines")
+    parser.add_argument("--save-every", type=int, default=2000)
+    parser.add_argument("--eval-pairs", type=int, default=32)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+    run(load_config(args.config, args.set), args)
+
+
+if __name__ == "__main__":
+    main()
