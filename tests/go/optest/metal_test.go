@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package optest
+
+import (
+	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
+)
+
+// onMetal runs on the simulator, on a Mac on the GPU.
+func onMetal(t *testing.T, cfg mps.Config, opt backend.Options) Runner {
+	t.Helper()
+	metalsim.Open(t)
+	b, err := mps.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return Backend(b, opt)
+}
+
+func TestMetalGolden(t *testing.T) { Golden(t, onMetal(t, mps.Config{}, backend.Options{}), 1) }
+
+func TestMetalRandom(t *testing.T) {
+	Random(t, onMetal(t, mps.Config{}, backend.Options{}), 10, 3e-6)
+}
