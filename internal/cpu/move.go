@@ -158,7 +158,7 @@ func (l *lowering) move(n *graph.Node) (step, error) {
 		}
 		in[i] = v
 	}
-	dst := l.result(n)
+	dst := l.moveResult(n)
 	s.dst = dst
 	ds := dst.strides()
 	switch o := n.Op.(type) {
@@ -204,13 +204,18 @@ func (l *lowering) move(n *graph.Node) (step, error) {
 	return s, nil
 }
 
-// rowsBlock copies between two shapes of the same elements, of which the result
-// is dense (a value that is read under another shape is never padded).
-func rowsBlock(src, dst view) block {
-	if dst.dense() {
-		return newBlock(src, dst, []int{src.rows, src.c}, []int{src.ld, 1}, []int{src.c, 1}, 0, 0)
+// moveResult is where a move writes. What a Reshape copies it copies in order,
+// whatever the rows.
+func (l *lowering) moveResult(n *graph.Node) view {
+	if _, ok := n.Op.(graph.Reshape); ok {
+		return l.denseResult(n)
 	}
-	return newBlock(src, dst, []int{dst.rows, dst.c}, []int{dst.c, 1}, []int{dst.ld, 1}, 0, 0)
+	return l.result(n)
+}
+
+// rowsBlock copies rows to a dense result of another shape.
+func rowsBlock(src, dst view) block {
+	return newBlock(src, dst, []int{src.rows, src.c}, []int{src.ld, 1}, []int{src.c, 1}, 0, 0)
 }
 
 // broadcastStrides has 0 for the dimensions that repeat.
@@ -261,10 +266,7 @@ func (l *lowering) gather(n *graph.Node, o graph.Gather) (step, error) {
 	if !x.dense() {
 		return l.reference(n)
 	}
-	s.dst = l.result(n)
-	if !s.dst.dense() {
-		return nil, fmt.Errorf("gather into padded rows: %w", ErrUnsupported)
-	}
+	s.dst = l.denseResult(n)
 	s.fn = s.tile
 	return s, nil
 }

@@ -163,12 +163,16 @@ func (l *lowering) fail(err error) {
 
 // result gives a node memory for its value: the caller's buffer when the value
 // is an output, else a part of the arena.
-func (l *lowering) result(n *graph.Node) view {
+func (l *lowering) result(n *graph.Node) view { return l.newResult(n, l.padded(n)) }
+
+// denseResult is result without gaps between the rows.
+func (l *lowering) denseResult(n *graph.Node) view { return l.newResult(n, false) }
+
+func (l *lowering) newResult(n *graph.Node, pad bool) view {
 	if i, ok := l.output[n.ID]; ok {
 		l.outputStorage[i] = l.newStorage(storage{kind: toOutput, size: n.Bytes(), io: i})
 		return l.setView(n, l.outputStorage[i], false)
 	}
-	pad := l.padded(n)
 	rows, c := rowsOf(n.Shape)
 	if pad {
 		c += rowPad
@@ -182,11 +186,15 @@ func (l *lowering) result(n *graph.Node) view {
 // first level (spec/cpu.md 2).
 const rowPad = 16
 
+// Rows of at least padFrom elements get a gap when their length is a multiple of
+// padMultiple. Tests lower both, so that everything is padded.
+var padFrom, padMultiple = 512, 256
+
 // padded decides whether a value's rows get a gap: where a product reads them
 // and nobody wants them dense.
 func (l *lowering) padded(n *graph.Node) bool {
 	_, c := rowsOf(n.Shape)
-	if n.DType != tensor.F32 || c < 512 || c%256 != 0 {
+	if n.DType != tensor.F32 || c < padFrom || c%padMultiple != 0 {
 		return false
 	}
 	for _, r := range l.readers[n.ID] {

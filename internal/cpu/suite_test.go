@@ -77,3 +77,13 @@ func TestPrecisions(t *testing.T) {
 		})
 	}
 }
+
+// TestPaddedRows puts a gap after every row of every value: the layout that
+// only long rows have otherwise.
+func TestPaddedRows(t *testing.T) {
+	defer cpu.PadEverything()()
+	run := optest.Backend(newBackend(t, 2), backend.Options{})
+	optest.Golden(t, run, 1)
+	optest.Random(t, run, 20, 2e-6)
+	modeltest.Tiny(t, run, "dunemast3r_tiny", 1e-5)
+}
