@@ -158,7 +158,8 @@ func (s *weightStore) regionOf(p graph.Param) (*region, int, error) {
 		return nil, 0, nil
 	}
 	mem := p.Region
-	if uint64(len(mem)+page) > s.dev.Info().MaxBuffer {
+	// Beyond an offset MPS counts elements with 32 bits.
+	if uint64(len(mem)+page) > s.dev.Info().MaxBuffer || (len(mem)-offset)/p.DType.Size() > math.MaxInt32 {
 		start := offset / page * page
 		mem, offset = mem[start:offset+len(p.Data)], offset-start
 	}

@@ -30,7 +30,7 @@ func (d *Data) String() string {
 // At offset 0 the tensor data wraps the buffer itself, which MPSGraph takes as
 // packed. MPSGraphTensorData knows no offset, so a weight inside a mapped file
 // goes through an MPSNDArray, whose descriptor must ask for packed rows: the
-// default would let MPS assume padding.
+// default would let MPS assume padding. PyTorch feeds its storages the same way.
 func NewData(b *metal.Buffer, offset int, shape tensor.Shape, d tensor.DType) (*Data, error) {
 	if err := checkValue(shape, d); err != nil {
 		return nil, fmt.Errorf("mpsgraph: data: %w", err)

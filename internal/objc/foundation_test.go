@@ -197,5 +197,5 @@ func TestSimulatorSeesMisuse(t *testing.T) {
 		}
 		s.ClearViolations()
 	}
-	s.Forgive()
+	s.Mark()
 }

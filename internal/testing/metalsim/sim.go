@@ -158,10 +158,26 @@ func (s *Sim) Leaked() int64 {
 	return sim.calls.live(nil, 0) - s.live
 }
 
-// Forgive accepts what has leaked so far; for tests that leak on purpose.
-func (s *Sim) Forgive() {
+// Mark makes Leaked count from now on; also for tests that leak on purpose.
+func (s *Sim) Mark() {
 	if !s.real {
 		s.live = sim.calls.live(nil, 0)
+	}
+}
+
+// Settle waits until the simulator's threads have dropped their references: the
+// number of objects stands still.
+func (s *Sim) Settle() {
+	if s.real {
+		return
+	}
+	for still, last := 0, int64(-1); still < 5; {
+		time.Sleep(2 * time.Millisecond)
+		if n := sim.calls.live(nil, 0); n != last {
+			still, last = 0, n
+		} else {
+			still++
+		}
 	}
 }
 

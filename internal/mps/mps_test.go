@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mps_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
+	"golang.org/x/sys/unix"
+)
+
+var background = context.Background()
+
+func floats(v ...float32) []byte {
+	var b []byte
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return b
+}
+
+func number(b backend.Buffer, i int) float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(b.Bytes()[4*i:]))
+}
+
+// affine is y = a*x + b on n numbers, with a and b as weights from data.
+func affine(t testing.TB, n int, p func(name string, v float32) graph.Param) *graph.Graph {
+	t.Helper()
+	g := graph.New("affine")
+	x := g.Input("x", tensor.F32, n)
+	y := g.AddTo(g.Binary(graph.Mul, x, g.Param(p("a", 3))), g.Param(p("b", 1)))
+	g.Output("y", y)
+	g, err := g.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// vectorParam is a weight of n equal numbers on the Go heap.
+func vectorParam(n int) func(string, float32) graph.Param {
+	return func(name string, v float32) graph.Param {
+		d := make([]float32, n)
+		for i := range d {
+			d[i] = v
+		}
+		return graph.Param{Name: name, Shape: tensor.Shape{n}, DType: tensor.F32, Data: floats(d...)}
+	}
+}
+
+func compile(t testing.TB, b *mps.Backend, g *graph.Graph, opt backend.Options) backend.Program {
+	t.Helper()
+	p, err := b.Compile(background, g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func alloc(t testing.TB, b *mps.Backend, n int) backend.Buffer {
+	t.Helper()
+	x, err := b.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func begin(t testing.TB, b *mps.Backend, l backend.Lane) backend.Work {
+	t.Helper()
+	w, err := b.Begin(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestWeightsInPlace(t *testing.T) {
+	b, s := open(t, mps.Config{})
+	// A file with the two weights at odd places, as a checkpoint has them.
+	const n = 1000
+	file := make([]byte, 3*os.Getpagesize()+52)
+	put := func(at int, v float32) {
+		for i := range n {
+			copy(file[at+4*i:], floats(v))
+		}
+	}
+	put(52, 3)
+	put(2*os.Getpagesize()-2000, 1)
+	mem := mapped(t, file)
+	at := map[string]int{"a": 52, "b": 2*os.Getpagesize() - 2000}
+	params := func(name string, _ float32) graph.Param {
+		return graph.Param{Name: name, Shape: tensor.Shape{n}, DType: tensor.F32, Region: mem, Data: mem[at[name] : at[name]+4*n],
+			Release: func() { t.Error("a weight in use was released") }}
+	}
+	g := affine(t, n, params)
+	before := s.Counter("bytes_buffer") + s.Counter("bytes_constant") + s.Counter("bytes_data")
+	p := compile(t, b, g, fp32)
+	q := compile(t, b, g, fp32) // shares everything
+	if copied := s.Counter("bytes_buffer") + s.Counter("bytes_constant") + s.Counter("bytes_data") - before; copied > 64 {
+		t.Errorf("%d bytes were copied by loading", copied)
+	}
+	if st := b.Stats(); st.MappedBytes != 8*n || st.CopiedBytes != 0 {
+		t.Errorf("%+v, want %d bytes in place and none copied", st, 8*n)
+	}
+	runAffine(t, b, p, n)
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	runAffine(t, b, q, n)
+	if err := errors.Join(q.Close(), q.Close()); err != nil {
+		t.Error(err)
+	}
+	// The same weights as half precision must be converted: vectors are cast in
+	// the graph, and stay in place.
+	h := compile(t, b, g, fp16)
+	runAffine(t, b, h, n)
+	if st := b.Stats(); st.CopiedBytes != 0 {
+		t.Errorf("%+v", st)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	// A device whose largest buffer is smaller than the file.
+	s.Set("max_buffer", "8192")
+	small, err := mps.New(mps.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	r := compile(t, small, g, fp32)
+	if st := small.Stats(); st.MappedBytes != 8*n || st.CopiedBytes != 0 {
+		t.Errorf("%+v with small buffers", st)
+	}
+	runAffine(t, small, r, n)
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// runAffine checks y = 3x + 1.
+func runAffine(t testing.TB, b *mps.Backend, p backend.Program, n int) {
+	t.Helper()
+	x, y := alloc(t, b, 4*n), alloc(t, b, 4*n)
+	defer x.Release()
+	defer y.Release()
+	for i := range n {
+		copy(x.Bytes()[4*i:], floats(float32(i%50)))
+	}
+	w := begin(t, b, backend.Encode)
+	defer w.Discard()
+	if err := w.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
+		t.Fatal(err)
+	}
+	done, err := w.Submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	times, err := done.Wait(background)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(times) != 1 || times[0] < 0 {
+		t.Errorf("times %v", times)
+	}
+	for i := range n {
+		if got, want := number(y, i), 3*float32(i%50)+1; got != want {
+			t.Fatalf("element %d: got %v, want %v", i, got, want)
+		}
+	}
+}
+
+func mapped(t *testing.T, data []byte) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weights")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := unix.Mmap(int(f.Fd()), 0, len(data), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	return mem
+}
+
+func TestWeightsCopied(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	heap := compile(t, b, affine(t, 100, vectorParam(100)), fp32)
+	if st := b.Stats(); st.CopiedBytes != 800 || st.MappedBytes != 0 {
+		t.Errorf("weights of the heap: %+v", st)
+	}
+	runAffine(t, b, heap, 100)
+	// A matrix of a float32 file is rounded once for half precision, and the file's
+	// pages may go.
+	g := graph.New("matrix")
+	released := 0
+	w := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{2, 3}, DType: tensor.F32, Data: floats(1, 2, 3, 4, 5, 6), Release: func() { released++ }})
+	g.Output("y", g.Linear(g.Input("x", tensor.F32, 1, 3), w, nil))
+	if _, err := g.Build(); err != nil {
+		t.Fatal(err)
+	}
+	half := compile(t, b, g, fp16)
+	if st := b.Stats(); st.CopiedBytes != 812 || released != 1 {
+		t.Errorf("%+v, released %d times", st, released)
+	}
+	// Data that lies outside its region is refused.
+	bad := affine(t, 4, func(name string, v float32) graph.Param {
+		p := vectorParam(4)(name, v)
+		p.Region = make([]byte, 64)
+		return p
+	})
+	if _, err := b.Compile(background, bad, fp32); err == nil || !strings.Contains(err.Error(), "region") {
+		t.Errorf("data outside its region: %v", err)
+	}
+	if err := errors.Join(heap.Close(), half.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLanes overlaps an encoder and a decoder: the decoder's work is submitted
+// while the encoder's may still run, and reads what that writes.
+func TestLanes(t *testing.T) {
+	b, s := open(t, mps.Config{})
+	s.Set("latency", "0.01")
+	const n = 64
+	p := compile(t, b, affine(t, n, vectorParam(n)), fp32)
+	const rounds = 20
+	var last []backend.Pending
+	var outs []backend.Buffer
+	for i := range rounds {
+		x, mid, y := alloc(t, b, 4*n), alloc(t, b, 4*n), alloc(t, b, 4*n)
+		copy(x.Bytes(), floats(float32(i)))
+		enc, dec := begin(t, b, backend.Encode), begin(t, b, backend.Decode)
+		if err := enc.Run(background, p, []backend.Buffer{x}, []backend.Buffer{mid}); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := enc.Submit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dec.After(sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := dec.Run(background, p, []backend.Buffer{mid}, []backend.Buffer{y}); err != nil {
+			t.Fatal(err)
+		}
+		done, err := dec.Submit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Given back early, as the engine does; the device still uses them.
+		x.Release()
+		mid.Release()
+		last, outs = append(last, done), append(outs, y)
+	}
+	for i, done := range last {
+		if _, err := done.Wait(background); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := number(outs[i], 0), 3*(3*float32(i)+1)+1; got != want {
+			t.Errorf("pair %d: got %v, want %v", i, got, want)
+		}
+		outs[i].Release()
+	}
+	if st := b.Stats(); st.CommandBuffers != 2*rounds || st.Runs != 2*rounds {
+		t.Errorf("%+v, want one command buffer a work", st)
+	}
+	if got := s.Counter("commits"); got != 2*rounds {
+		t.Errorf("%d commits, want %d", got, 2*rounds)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitHonoursContext(t *testing.T) {
+	b, s := open(t, mps.Config{})
+	p := compile(t, b, affine(t, 4, vectorParam(4)), fp32)
+	x, y := alloc(t, b, 16), alloc(t, b, 16)
+	copy(x.Bytes(), floats(1, 2, 3, 4))
+	s.Set("latency", "0.2")
+	w := begin(t, b, backend.Decode)
+	if err := w.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
+		t.Fatal(err)
+	}
+	done, err := w.Submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(background, 5*time.Millisecond)
+	defer cancel()
+	if _, err := done.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if err := w.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err == nil {
+		t.Error("submitted work took another run")
+	}
+	// Closing waits for the device: the weights may be unmapped after it.
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := begin(t, b, backend.Decode).Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); !errors.Is(err, mps.ErrClosed) {
+		t.Errorf("a closed program: %v", err)
+	}
+	if _, err := done.Wait(background); err != nil {
+		t.Error(err)
+	}
+	x.Release()
+	y.Release()
+	canceled, stop := context.WithCancel(background)
+	stop()
+	if _, err := b.Compile(canceled, p.Graph(), fp32); !errors.Is(err, context.Canceled) {
+		t.Errorf("compiling: %v", err)
+	}
+}
+
+func TestDeviceErrors(t *testing.T) {
+	b, s := open(t, mps.Config{})
+	p := compile(t, b, affine(t, 4, vectorParam(4)), fp32)
+	defer p.Close()
+	x, y := alloc(t, b, 16), alloc(t, b, 16)
+	defer x.Release()
+	defer y.Release()
+	copy(x.Bytes(), floats(1, 2, 3, 4))
+	s.Set("fail_command", "1")
+	enc, dec := begin(t, b, backend.Encode), begin(t, b, backend.Decode)
+	if err := enc.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
+		t.Fatal(err)
+	}
+	failed, err := enc.Submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Work of the other lane that waits for it must not hang.
+	if err := dec.After(failed); err != nil {
+		t.Fatal(err)
+	}
+	done, err := dec.Submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ce *metal.CommandError
+	if _, err := failed.Wait(background); !errors.As(err, &ce) {
+		t.Errorf("got %v, want a CommandError", err)
+	}
+	if _, err := done.Wait(background); err != nil {
+		t.Errorf("the other lane: %v", err)
+	}
+	runAffine(t, b, p, 4)
+
+	b.Trim() // with free buffers to give back, the pool would try again
+	s.Set("fail_alloc", "1")
+	if _, err := b.Alloc(1 << 20); !errors.Is(err, metal.ErrOutOfMemory) {
+		t.Errorf("a refused allocation: %v", err)
+	}
+	s.Set("fail_alloc", "1")
+	if _, err := b.Compile(background, affine(t, 5, vectorParam(5)), fp32); !errors.Is(err, metal.ErrOutOfMemory) {
+		t.Errorf("a refused weight: %v", err)
+	}
+}
+
+func TestNewFails(t *testing.T) {
+	for key, want := range map[string]error{"fail_queue": metal.ErrNoDevice, "fail_event": nil, "no_device": metal.ErrNoDevice} {
+		t.Run(key, func(t *testing.T) {
+			s := metalsim.Open(t)
+			s.Set(key, "1")
+			b, err := mps.New(mps.Config{})
+			if err == nil {
+				b.Close()
+				t.Fatal("the backend opened")
+			}
+			if want != nil && !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		})
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	other, err := mps.New(mps.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	p := compile(t, b, affine(t, 4, vectorParam(4)), fp32)
+	defer p.Close()
+	x, y, short, foreign := alloc(t, b, 16), alloc(t, b, 16), alloc(t, b, 12), alloc(t, other, 16)
+	released := alloc(t, b, 16)
+	released.Release()
+	for _, z := range []backend.Buffer{x, y, short, foreign} {
+		defer z.Release()
+	}
+	one := func(z backend.Buffer) []backend.Buffer { return []backend.Buffer{z} }
+	for name, c := range map[string]struct{ in, out []backend.Buffer }{
+		"no input":        {nil, one(y)},
+		"short input":     {one(short), one(y)},
+		"nil input":       {one(nil), one(y)},
+		"foreign output":  {one(x), one(foreign)},
+		"short output":    {one(x), one(short)},
+		"two outputs":     {one(x), []backend.Buffer{y, y}},
+		"released buffer": {one(released), one(y)},
+	} {
+		w := begin(t, b, backend.Encode)
+		if w.Run(background, p, c.in, c.out) == nil {
+			t.Errorf("%s passed", name)
+		}
+		w.Discard()
+		w.Discard()
+	}
+	w := begin(t, other, backend.Encode)
+	if w.Run(background, p, one(x), one(y)) == nil {
+		t.Error("a program of another backend passed")
+	}
+	done, err := w.Submit() // empty work is done at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := done.Wait(background); err != nil {
+		t.Error(err)
+	}
+	v := begin(t, b, backend.Decode)
+	if v.After(done) == nil || v.After(nil) == nil {
+		t.Error("work of another backend passed")
+	}
+	v.Discard()
+	if _, err := v.Submit(); err == nil {
+		t.Error("discarded work was submitted")
+	}
+	if _, err := b.Begin(7); err == nil {
+		t.Error("lane 7 passed")
+	}
+	if _, err := b.Compile(background, p.Graph(), backend.Options{Precision: backend.BF16}); !errors.Is(err, mps.ErrUnsupported) {
+		t.Errorf("bfloat16: %v", err)
+	}
+	if _, err := b.Alloc(-1); err == nil {
+		t.Error("a negative size passed")
+	}
+}
+
+// TestThousandRuns watches for growth: of objects, of memory, of the pool.
+func TestThousandRuns(t *testing.T) {
+	b, s := open(t, mps.Config{})
+	p := compile(t, b, affine(t, 16, vectorParam(16)), fp32)
+	defer p.Close()
+	runAffine(t, b, p, 16)
+	s.Settle()
+	bytes, pool := s.Counter("buffer_bytes_live"), b.Device().PoolBytes
+	s.Mark()
+	for range 1000 {
+		runAffine(t, b, p, 16)
+	}
+	if n := s.Leaked(); n > 0 {
+		t.Errorf("%d more objects after 1000 runs:\n%s", n, s.LiveObjects())
+	}
+	if now := s.Counter("buffer_bytes_live"); now != bytes || b.Device().PoolBytes != pool {
+		t.Errorf("%d bytes live, %d before; pool %d, %d before", now, bytes, b.Device().PoolBytes, pool)
+	}
+	b.Trim()
+	if d := b.Device(); d.PoolBuffers != 0 {
+		t.Errorf("%d buffers pooled after Trim", d.PoolBuffers)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	x := alloc(t, b, 4)
+	copy(x.Bytes(), floats(7))
+	if err := errors.Join(b.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	if number(x, 0) != 7 {
+		t.Error("a buffer is gone with the backend")
+	}
+	x.Release()
+	x.Release()
+	if _, err := b.Alloc(4); !errors.Is(err, mps.ErrClosed) {
+		t.Errorf("Alloc: %v", err)
+	}
+	if _, err := b.Begin(backend.Encode); !errors.Is(err, mps.ErrClosed) {
+		t.Errorf("Begin: %v", err)
+	}
+	if _, err := b.Compile(background, affine(t, 1, vectorParam(1)), fp32); !errors.Is(err, mps.ErrClosed) {
+		t.Errorf("Compile: %v", err)
+	}
+}
+
+func TestDevice(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	d := b.Device()
+	if d.Backend != "metal" || d.Name == "" || d.WorkingSet == 0 || d.MaxBuffer == 0 || !d.UnifiedMemory || !strings.HasPrefix(d.OS, "macOS ") {
+		t.Errorf("%+v", d)
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mps_test
+
+import (
+	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
+	"github.com/mast3r-runtime/mast3r-runtime/tests/go/modeltest"
+	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
+)
+
+// open gives a backend on the simulator; at the end nothing may be left.
+func open(t testing.TB, cfg mps.Config) (*mps.Backend, *metalsim.Sim) {
+	t.Helper()
+	s := metalsim.Open(t)
+	b, err := mps.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if n := b.Device().LiveBuffers; n != 0 {
+			t.Errorf("%d buffers were not released", n)
+		}
+		if st := b.Stats(); st.MappedBytes != 0 || st.CopiedBytes != 0 {
+			t.Errorf("weights were left behind: %+v", st)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b, s
+}
+
+var (
+	fp32 = backend.Options{Precision: backend.FP32}
+	fp16 = backend.Options{Precision: backend.FP16}
+)
+
+func TestOperationsAgainstGolden(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	optest.Golden(t, optest.Backend(b, fp32), 1)
+}
+
+func TestOperationsAgainstReference(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	optest.Random(t, optest.Backend(b, fp32), 12, 2e-6)
+}
+
+func TestOperationsInHalfPrecision(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	optest.Random(t, optest.Backend(b, fp16), 8, 5e-3)
+}
+
+func TestManualAttention(t *testing.T) {
+	b, _ := open(t, mps.Config{ManualAttention: true})
+	for name, c := range map[string]struct {
+		opt   backend.Options
+		limit float64
+	}{"fp32": {fp32, 2e-6}, "fp16": {fp16, 3e-3}} {
+		t.Run(name, func(t *testing.T) { optest.Random(t, optest.Backend(b, c.opt), 3, c.limit) })
+	}
+}
+
+func TestModels(t *testing.T) {
+	b, s := open(t, mps.Config{})
+	run := optest.Backend(b, fp32)
+	for _, m := range []string{"mast3r_micro", "dune_micro"} {
+		t.Run(m, func(t *testing.T) { modeltest.Micro(t, run, m, golden.FP32) })
+	}
+	t.Run("symmetric", func(t *testing.T) { modeltest.Symmetric(t, run, golden.FP32) })
+	if v := s.Violations(); len(v) > 0 {
+		t.Errorf("%d violations, the first: %s", len(v), v[0])
+	}
+}
+
+func TestModelsInHalfPrecision(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	run := optest.Backend(b, fp16)
+	t.Run("mast3r_micro", func(t *testing.T) { modeltest.Micro(t, run, "mast3r_micro", golden.FP16) })
+	t.Run("dune_micro", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("slow on the simulator")
+		}
+		modeltest.Micro(t, run, "dune_micro", golden.FP16)
+	})
+}
+
+// TestMiniModels are the published architecture at a quarter of the width: every
+// block of it, at two sizes.
+func TestMiniModels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow on the simulator")
+	}
+	b, _ := open(t, mps.Config{})
+	t.Run("mast3r", func(t *testing.T) {
+		modeltest.Full(t, optest.Backend(b, fp32), nil, "mast3r_mini", "96x64", golden.FP32)
+		modeltest.Full(t, optest.Backend(b, fp16), nil, "mast3r_mini", "96x64", golden.FP16)
+	})
+	t.Run("dune", func(t *testing.T) {
+		modeltest.Full(t, optest.Backend(b, fp32), nil, "dune_mini", "98x70", golden.FP32)
+	})
+}
+
+func TestTinyModels(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	run := optest.Backend(b, fp32)
+	t.Run("mast3r_tiny", func(t *testing.T) { modeltest.Tiny(t, run, "mast3r_tiny", 1e-5) })
+	t.Run("dunemast3r_tiny", func(t *testing.T) { modeltest.Tiny(t, run, "dunemast3r_tiny", 1e-5) })
+}
