@@ -32,12 +32,23 @@ var unaryFns = map[graph.UnaryFn]func(dst, src []float32){
 	graph.Relu:       vec.ReLU,
 	graph.Gelu:       vec.GELU,
 	graph.GeluTanh:   each(geluTanh),
+	graph.Step:       step01,
 }
 
 func each(f func(float64) float64) func(dst, src []float32) {
 	return func(dst, src []float32) {
 		for i, x := range src {
 			dst[i] = float32(f(float64(x)))
+		}
+	}
+}
+
+// step01 is 1 for x > 0, else 0.
+func step01(dst, src []float32) {
+	for i, x := range src {
+		dst[i] = 0
+		if x > 0 {
+			dst[i] = 1
 		}
 	}
 }

@@ -19,6 +19,8 @@ func (l *lowering) step(n *graph.Node) (step, error) {
 		return l.move(n)
 	case graph.Gather:
 		return l.gather(n, o)
+	case graph.ScatterAdd, graph.OneHot, graph.PoolIndex, graph.PoolGrad, graph.ConvGradInput, graph.ConvGradWeight:
+		return l.reference(n)
 	}
 	if !l.allF32(n) {
 		return l.reference(n)

@@ -7,7 +7,7 @@ import "fmt"
 var unaryNames = [...]string{
 	Neg: "neg", Abs: "abs", Exp: "exp", Expm1: "expm1", Log: "log", Sqrt: "sqrt", Rsqrt: "rsqrt",
 	Reciprocal: "reciprocal", Square: "square", Sin: "sin", Cos: "cos", Tan: "tan", Tanh: "tanh",
-	Sigmoid: "sigmoid", Erf: "erf", Relu: "relu", Gelu: "gelu", GeluTanh: "gelu_tanh",
+	Sigmoid: "sigmoid", Erf: "erf", Relu: "relu", Gelu: "gelu", GeluTanh: "gelu_tanh", Step: "step",
 }
 
 var binaryNames = [...]string{

@@ -57,6 +57,8 @@ const (
 	Relu
 	Gelu
 	GeluTanh
+	// Step is 1 for x > 0, else 0: the derivative of Relu.
+	Step
 )
 
 // Binary applies Fn to pairs of elements; shapes broadcast as in numpy.

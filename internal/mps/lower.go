@@ -177,6 +177,9 @@ func (l *lowering) op(n *graph.Node) (*mpsgraph.Tensor, error) {
 	if t, ok := l.move(n); ok {
 		return t, nil
 	}
+	if t, ok := l.train(n); ok {
+		return t, nil
+	}
 	return l.featureMap(n)
 }
 

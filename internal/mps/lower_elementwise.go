@@ -27,6 +27,10 @@ func (l *lowering) unary(n *graph.Node, o graph.Unary) (*mpsgraph.Tensor, error)
 		x := l.in(n, 0, carried)
 		return g.Cast(l.activation(o.Fn, l.cast(x, tensor.F32)), x.DType()), nil
 	}
+	if o.Fn == graph.Step {
+		x := l.in(n, 0, carried)
+		return g.Cast(g.Greater(x, g.Scalar(0, x.DType())), x.DType()), nil
+	}
 	f, ok := map[graph.UnaryFn]func(*mpsgraph.Tensor) *mpsgraph.Tensor{
 		graph.Exp: g.Exp, graph.Expm1: l.expm1, graph.Log: g.Log, graph.Sqrt: g.Sqrt, graph.Rsqrt: g.Rsqrt,
 		graph.Reciprocal: g.Reciprocal, graph.Square: g.Square, graph.Sin: g.Sin, graph.Cos: g.Cos,

@@ -145,6 +145,22 @@ func Eval(n *graph.Node, in []Tensor) (Tensor, error) {
 		argReduce(o, in[0], out)
 	case graph.TopK:
 		topK(o, in[0], out)
+	case graph.ScatterAdd:
+		return out, scatterAdd(o, in, out)
+	case graph.OneHot:
+		for i, v := range in[0].Data {
+			if v >= 0 && int(v) < o.Depth {
+				out.Data[i*o.Depth+int(v)] = 1
+			}
+		}
+	case graph.PoolIndex:
+		poolIndex(o, in[0], out)
+	case graph.PoolGrad:
+		poolGrad(o, in, out)
+	case graph.ConvGradInput:
+		convGradInput(o, in, out)
+	case graph.ConvGradWeight:
+		convGradWeight(o, in, out)
 	default:
 		return out, fmt.Errorf("unknown operation %s (%T)", n.Op.Kind(), n.Op)
 	}
@@ -208,6 +224,13 @@ func unary(f graph.UnaryFn) (func(float64) float64, error) {
 		return relu, nil
 	case graph.Gelu:
 		return gelu, nil
+	case graph.Step:
+		return func(x float64) float64 {
+			if x > 0 {
+				return 1
+			}
+			return 0
+		}, nil
 	case graph.GeluTanh:
 		return func(x float64) float64 {
 			return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))

@@ -37,6 +37,7 @@ type params struct {
 	After         []int   `json:"after"`
 	Value         float32 `json:"value"`
 	TransposeB    bool    `json:"transpose_b"`
+	Rows          int     `json:"rows"`
 }
 
 type goldenCase struct {
@@ -105,8 +106,8 @@ func goldenOne(t *testing.T, run Runner, file *golden.Case, op, name string, c g
 	b := &builder{Graph: graph.New(op), p: c.Params, name: name, in: map[string]*graph.Node{}}
 	var data [][]byte
 	for _, k := range sortedKeys(c.In) {
-		if k == "gy" || k == "label" {
-			continue // of the gradients
+		if k == "gy" && op != "conv2d" && op != "maxpool2d" {
+			continue // a gradient that is a sum of other operations
 		}
 		spec := c.In[k]
 		full := name + ".in." + k
@@ -193,7 +194,7 @@ var goldenOps = map[string]func(*builder){
 	"sdpa":             sdpa,
 	"conv2d":           conv2d,
 	"conv_transpose2d": convTranspose2d,
-	"maxpool2d":        func(b *builder) { pool(b, false) },
+	"maxpool2d":        maxPool,
 	"avgpool2d":        func(b *builder) { pool(b, true) },
 	"resize_bilinear":  func(b *builder) { resize(b, graph.Bilinear) },
 	"resize_nearest":   func(b *builder) { resize(b, graph.Nearest) },
@@ -206,6 +207,9 @@ var goldenOps = map[string]func(*builder){
 	"concat":  func(b *builder) { b.Output("y", b.Concat(b.p.Axis, b.x("a"), b.x("b"))) },
 	"pad": func(b *builder) {
 		b.Output("y", b.Add(graph.Pad{Before: b.p.Before, After: b.p.After, Value: b.p.Value}, b.x("x")))
+	},
+	"scatter_add": func(b *builder) {
+		b.Output("y", b.Add(graph.ScatterAdd{Rows: b.p.Rows}, b.x("src"), b.x("index")))
 	},
 	"gather": func(b *builder) { b.Output("y", b.Add(graph.Gather{Axis: b.p.Axis}, b.x("x"), b.x("index"))) },
 	"reduce": reduce,
@@ -261,11 +265,26 @@ func conv2d(b *builder) {
 		in = append(in, b.x("b"))
 	}
 	b.Output("y", b.nchw(b.Add(o, in...)))
+	x, w, gy := in[0], in[1], b.nhwc(b.x("gy"))
+	b.Output("gx", b.nchw(b.Add(graph.ConvGradInput{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups,
+		H: x.Shape[1], W: x.Shape[2]}, gy, w)))
+	b.Output("gw", b.Add(graph.ConvGradWeight{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups,
+		KH: w.Shape[2], KW: w.Shape[3]}, x, gy))
+	if o.Bias {
+		b.Output("gb", b.Add(graph.Reduce{Axes: []int{0, 1, 2}}, gy))
+	}
 }
 
 func convTranspose2d(b *builder) {
 	o := graph.ConvTranspose2D{Stride: b.p.Stride, Pad: b.p.Padding, OutputPad: b.p.OutputPadding, Bias: true}
 	b.Output("y", b.nchw(b.Add(o, b.nhwc(b.x("x")), b.x("w"), b.x("b"))))
+}
+
+func maxPool(b *builder) {
+	pool(b, false)
+	x := b.nhwc(b.x("x"))
+	b.Output("argmax", b.nchw(b.Add(graph.PoolIndex{Kernel: b.p.Kernel, Stride: b.p.Stride}, x)))
+	b.Output("gx", b.nchw(b.Add(graph.PoolGrad{Kernel: b.p.Kernel, Stride: b.p.Stride}, x, b.nhwc(b.x("gy")))))
 }
 
 func pool(b *builder, average bool) {
