@@ -62,9 +62,10 @@ func checkConv(t *testing.T, c *Conv, w []float32, ep *Epilogue) {
 			if ep.Res != nil {
 				mag += math.Abs(float64(ep.Res[p*ep.LDR+o]))
 			}
-			closeTo(t, fmt.Sprintf("%v %dx%d/%d pad %d,%d of %dx%dx%dx%d to %d: Y[%d][%d]", c.Weights.Type, c.KH, c.KW,
-				c.Stride, c.PadH, c.PadW, c.Batch, c.H, c.W, c.Cin, c.Weights.N, p, o),
-				c.Y[p*c.LDY+o], want, mag+1e-3, sumTol)
+			if got := c.Y[p*c.LDY+o]; !(math.Abs(float64(got)-want) <= sumTol*(mag+1e-3)) {
+				t.Fatalf("%v %dx%d/%d pad %d,%d of %dx%dx%dx%d to %d: Y[%d][%d] = %v, want %v", c.Weights.Type, c.KH, c.KW,
+					c.Stride, c.PadH, c.PadW, c.Batch, c.H, c.W, c.Cin, c.Weights.N, p, o, got, want)
+			}
 		}
 	}
 }
@@ -74,14 +75,14 @@ func TestConv(t *testing.T) {
 	defer pool.Close()
 	eachISA(t, func(t *testing.T) {
 		r := rng(21)
-		for round := range 30 {
+		for round := range rounds(30) {
 			c := Conv{Batch: 1 + r.IntN(2), H: 1 + r.IntN(9), W: 1 + r.IntN(12), Cin: 1 + r.IntN(20),
 				KH: 1 + r.IntN(3), KW: 1 + r.IntN(3), Stride: r.IntN(3), PadH: r.IntN(3), PadW: r.IntN(3), ReLUIn: r.IntN(2) > 0}
 			out := 1 + r.IntN(70)
 			switch round {
 			case 0: // several tiles across, the padded pixel stride
-				c = Conv{Batch: 1, H: 5, W: 117, Cin: 512, KH: 3, KW: 3, PadH: 1, PadW: 1}
-				out = 8
+				c = Conv{Batch: 1, H: 2, W: 117, Cin: 512, KH: 3, KW: 3, PadH: 1, PadW: 1}
+				out = 3
 			case 1: // patches
 				c = Conv{Batch: 2, H: 48, W: 64, Cin: 3, KH: 16, KW: 16, Stride: 16}
 				out = 40

@@ -64,8 +64,9 @@ func checkMatMul(t *testing.T, mm *MatMul, a, w []float32, c []float32, ep *Epil
 			if ep.Res != nil {
 				mag += math.Abs(float64(ep.Res[i*ep.LDR+j]))
 			}
-			closeTo(t, fmt.Sprintf("%v M%d N%d K%d epilogue %+v C[%d][%d]", mm.W.Type, mm.M, n, k, ep.Act, i, j),
-				c[i*mm.LDC+j], want, mag+1e-3, sumTol)
+			if got := c[i*mm.LDC+j]; !(math.Abs(float64(got)-want) <= sumTol*(mag+1e-3)) {
+				t.Fatalf("%v M%d N%d K%d, activation %d: C[%d][%d] = %v, want %v", mm.W.Type, mm.M, n, k, ep.Act, i, j, got, want)
+			}
 		}
 	}
 }
@@ -75,13 +76,13 @@ func TestMatMul(t *testing.T) {
 	defer pool.Close()
 	eachISA(t, func(t *testing.T) {
 		r := rng(1)
-		for round := range 150 {
+		for round := range rounds(100) {
 			m, n, k := 1+r.IntN(40), 1+r.IntN(100), 1+r.IntN(70)
 			switch round {
 			case 0:
-				m, n, k = 253, 320, 515
+				m, n, k = 153, 320, 215
 			case 1:
-				m, n, k = 17, 64, 2049
+				m, n, k = 7, 64, 2049
 			case 2:
 				m, n, k = 64, 32*17, 32
 			}

@@ -55,7 +55,7 @@ func TestPack(t *testing.T) {
 	defer pool.Close()
 	eachISA(t, func(t *testing.T) {
 		r := rng(11)
-		for range 60 {
+		for range rounds(40) {
 			taps := 1 + r.IntN(3)*r.IntN(5)
 			inner, n, batch := 1+r.IntN(90), 1+r.IntN(100), 1+r.IntN(2)
 			if taps > 1 {

@@ -44,39 +44,40 @@ func callPortable(id kernelID, k *kargs) {
 	}
 }
 
-// portableKernel computes rows x 32 elements. Chunks of B are widened first, so
-// that the rows share the cost, and 8 sums at a time stay in registers.
+// portableKernel computes rows x 32 elements. No pointer ever leaves its buffer,
+// not even at the end of a loop: the garbage collector may look at any moment.
 func portableKernel(k *kargs, rows int, half bool) {
-	const chunk = 32
-	var wide [chunk][panelN]float32
 	for i := range rows {
 		copy(row32(k.c, i*int(k.ldc))[:], row32(k.ini, i*int(k.ldi))[:])
 	}
-	b := k.b
+	var wide [portableChunk][panelN]float32
 	for r := range k.runs {
 		a := unsafe.Add(k.a, *(*int64)(unsafe.Add(unsafe.Pointer(k.off), r*8)))
-		for s := 0; s < k.steps; s += chunk {
-			n := min(chunk, k.steps-s)
-			bs := unsafe.Slice((*[panelN]float32)(b), n)
+		for s := 0; s < k.steps; s += portableChunk {
+			n := min(portableChunk, k.steps-s)
+			b := wide[:n]
+			first := r*k.steps + s
 			if half {
-				for j, h := range unsafe.Slice((*uint16)(b), n*panelN) {
-					wide[j/panelN][j%panelN] = tensor.Float32FromF16(h)
+				for j, h := range unsafe.Slice((*uint16)(unsafe.Add(k.b, first*panelN*2)), n*panelN) {
+					b[j/panelN][j%panelN] = tensor.Float32FromF16(h)
 				}
-				bs = wide[:n]
-				b = unsafe.Add(b, n*panelN*2)
 			} else {
-				b = unsafe.Add(b, n*panelN*4)
+				b = unsafe.Slice((*[panelN]float32)(unsafe.Add(k.b, first*panelN*4)), n)
 			}
 			for i := range rows {
 				x := unsafe.Slice(at(unsafe.Add(a, i*int(k.lda)), s), n)
 				c := row32(k.c, i*int(k.ldc))
 				for j := 0; j < panelN; j += 8 {
-					dot8((*[8]float32)(c[j:]), x, bs, j)
+					dot8((*[8]float32)(c[j:]), x, b, j)
 				}
 			}
 		}
 	}
 }
+
+// portableChunk is the number of steps whose float16 weights are widened at once,
+// so that all rows share the cost.
+const portableChunk = 32
 
 func row32(p unsafe.Pointer, off int) *[panelN]float32 {
 	return (*[panelN]float32)(unsafe.Add(p, off))
