@@ -30,6 +30,11 @@ const (
 	KindMissing
 	KindMismatch
 	KindConflict
+	KindArchive
+	KindStorage
+	KindPickle
+	KindNoModel
+	KindUnsupported
 )
 
 // The sentinels; ErrFormat is true of each of them.
@@ -37,7 +42,7 @@ var (
 	ErrFormat     = errors.New("weights: bad model file")
 	ErrTruncated  = errors.New("weights: file ends too early")
 	ErrLFSPointer = errors.New("weights: git LFS pointer instead of the file")
-	ErrTorch      = errors.New("weights: PyTorch checkpoint instead of safetensors")
+	ErrTorch      = errors.New("weights: PyTorch file of the old kind")
 	ErrHeaderSize = errors.New("weights: impossible header length")
 	ErrHeader     = errors.New("weights: malformed header")
 	ErrDuplicate  = errors.New("weights: duplicate key")
@@ -51,6 +56,12 @@ var (
 	ErrMissing    = errors.New("weights: missing tensor")
 	ErrMismatch   = errors.New("weights: tensor of the wrong shape")
 	ErrConflict   = errors.New("weights: one tensor under two names with different contents")
+
+	ErrArchive     = errors.New("weights: damaged PyTorch archive")
+	ErrStorage     = errors.New("weights: tensor without its storage")
+	ErrPickle      = errors.New("weights: pickle that is not read here")
+	ErrNoModel     = errors.New("weights: no model in the file")
+	ErrUnsupported = errors.New("weights: a model of another kind")
 )
 
 var kinds = [...]error{
@@ -70,6 +81,12 @@ var kinds = [...]error{
 	KindMissing:    ErrMissing,
 	KindMismatch:   ErrMismatch,
 	KindConflict:   ErrConflict,
+
+	KindArchive:     ErrArchive,
+	KindStorage:     ErrStorage,
+	KindPickle:      ErrPickle,
+	KindNoModel:     ErrNoModel,
+	KindUnsupported: ErrUnsupported,
 }
 
 // FormatError is the error of every function that reads a model file, other

@@ -16,6 +16,7 @@ import (
 
 // Tensor is a named array. Data is little-endian and row-major; it is a view
 // into the file it came from, valid until that is closed, and never written to.
+// Tensors of a .pth may share bytes.
 type Tensor struct {
 	Name  string
 	DType tensor.DType
@@ -65,7 +66,8 @@ type File struct {
 	unmap func() error // nil when closed or not mapped
 }
 
-// Open maps a safetensors file and checks its header.
+// Open maps a model file and checks its header: safetensors, an archive of
+// torch.save (.pth), or the pickle of a retrieval codebook (.pkl).
 //
 // The mapping follows the file: somebody who truncates it in place while it is
 // open takes the bytes away under the reader, which no check at this point can
@@ -104,7 +106,7 @@ func Open(path string) (*File, error) {
 func OpenBytes(image []byte) (*File, error) { return newFile("", image) }
 
 func newFile(path string, image []byte) (*File, error) {
-	entries, meta, data, err := parse(image)
+	c, err := read(image)
 	if err != nil {
 		var fe *FormatError
 		if errors.As(err, &fe) {
@@ -112,17 +114,16 @@ func newFile(path string, image []byte) (*File, error) {
 		}
 		return nil, err
 	}
-	f := &File{path: path, image: image, meta: meta, entries: make(map[string]Tensor, len(entries))}
-	for _, e := range entries {
-		if strings.HasPrefix(e.name, paddingPrefix) {
+	f := &File{path: path, image: image, meta: c.meta, entries: make(map[string]Tensor, len(c.tensors))}
+	for _, t := range c.tensors {
+		if strings.HasPrefix(t.Name, paddingPrefix) {
 			continue
 		}
-		f.names = append(f.names, e.name)
-		f.entries[e.name] = Tensor{
-			Name: e.name, DType: e.dtype, Shape: e.shape, file: f, offset: data + e.begin,
-			// The capacity ends with the tensor: append must not reach the next.
-			Data: image[data+e.begin : data+e.end : data+e.end],
+		if t.offset >= 0 {
+			t.file = f
 		}
+		f.names = append(f.names, t.Name)
+		f.entries[t.Name] = t
 	}
 	return f, nil
 }

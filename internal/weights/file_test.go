@@ -41,8 +41,10 @@ var hostile = []struct {
 	{"header length 2^64-1", append(binary.LittleEndian.AppendUint64(nil, math.MaxUint64), "{}"...), ErrHeaderSize, ""},
 	{"header longer than the file", append(binary.LittleEndian.AppendUint64(nil, 100), "{}"...), ErrTruncated, ""},
 	{"LFS pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), ErrLFSPointer, ""},
-	{"torch zip", []byte("PK\x03\x04 and more bytes"), ErrTorch, ""},
-	{"torch pickle", []byte("\x80\x02}q\x00 and more bytes"), ErrTorch, ""},
+	{"zip cut short", []byte("PK\x03\x04 and more bytes"), ErrArchive, ""},
+	{"pickle of something", []byte("\x80\x02}q\x00."), ErrNoModel, ""},
+	{"pickle of a function", []byte("\x80\x02cos\nsystem\n."), ErrPickle, ""},
+	{"torch before 1.6", []byte(legacyMagic + " and more bytes"), ErrTorch, ""},
 	{"not JSON", image("hello world", 0), ErrHeader, ""},
 	{"array", image("[]", 0), ErrHeader, ""},
 	{"unclosed", image(`{"a":`, 0), ErrHeader, "a"},
@@ -124,13 +126,13 @@ func TestTooManyTensors(t *testing.T) {
 
 func TestKindsAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
-	for k := KindTruncated; k <= KindConflict; k++ {
+	for k := KindTruncated; k <= KindUnsupported; k++ {
 		err := &FormatError{Kind: k}
 		if seen[err.Error()] {
 			t.Errorf("kind %d: text %q used twice", k, err)
 		}
 		seen[err.Error()] = true
-		for j := KindTruncated; j <= KindConflict; j++ {
+		for j := KindTruncated; j <= KindUnsupported; j++ {
 			if errors.Is(err, kinds[j]) != (j == k) {
 				t.Errorf("kind %d: errors.Is of kind %d's sentinel is %v", k, j, j != k)
 			}

@@ -83,19 +83,13 @@ func parse(image []byte) ([]entry, map[string]string, int, error) {
 	return entries, meta, data, nil
 }
 
-// foreign recognises the two files that people most often have in place of a
-// model: the text that git leaves when LFS is not installed, and a .pth.
+// foreign recognises the text that git leaves in place of a file when LFS is not
+// installed.
 func foreign(image []byte) error {
 	if bytes.HasPrefix(image, []byte("version https://git-lfs.github.com/spec/")) {
 		line, _, _ := bytes.Cut(image[:min(len(image), 120)], []byte("\n"))
 		return &FormatError{Kind: KindLFSPointer, Got: quoted(string(line)),
 			Want: "the file itself (git lfs pull fetches it)"}
-	}
-	for _, magic := range []string{"PK\x03\x04", "\x80\x02}", "\x80\x02c", "\x80\x02\x8a"} {
-		if bytes.HasPrefix(image, []byte(magic)) {
-			return &FormatError{Kind: KindTorch, Got: fmt.Sprintf("magic %q", magic),
-				Want: "a .safetensors file (convert the .pth first)"}
-		}
 	}
 	return nil
 }
