@@ -145,24 +145,8 @@ func Eval(n *graph.Node, in []Tensor) (Tensor, error) {
 		argReduce(o, in[0], out)
 	case graph.TopK:
 		topK(o, in[0], out)
-	case graph.ScatterAdd:
-		return out, scatterAdd(o, in, out)
-	case graph.OneHot:
-		for i, v := range in[0].Data {
-			if v >= 0 && int(v) < o.Depth {
-				out.Data[i*o.Depth+int(v)] = 1
-			}
-		}
-	case graph.PoolIndex:
-		poolIndex(o, in[0], out)
-	case graph.PoolGrad:
-		poolGrad(o, in, out)
-	case graph.ConvGradInput:
-		convGradInput(o, in, out)
-	case graph.ConvGradWeight:
-		convGradWeight(o, in, out)
 	default:
-		return out, fmt.Errorf("unknown operation %s (%T)", n.Op.Kind(), n.Op)
+		return out, train(n, in, out)
 	}
 	return out, nil
 }

@@ -8,6 +8,31 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
+// train evaluates the operations of graph/ops_train.go.
+func train(n *graph.Node, in []Tensor, out Tensor) error {
+	switch o := n.Op.(type) {
+	case graph.ScatterAdd:
+		return scatterAdd(o, in, out)
+	case graph.OneHot:
+		for i, v := range in[0].Data {
+			if v >= 0 && int(v) < o.Depth {
+				out.Data[i*o.Depth+int(v)] = 1
+			}
+		}
+	case graph.PoolIndex:
+		poolIndex(o, in[0], out)
+	case graph.PoolGrad:
+		poolGrad(o, in, out)
+	case graph.ConvGradInput:
+		convGradInput(o, in, out)
+	case graph.ConvGradWeight:
+		convGradWeight(o, in, out)
+	default:
+		return fmt.Errorf("unknown operation %s (%T)", n.Op.Kind(), n.Op)
+	}
+	return nil
+}
+
 func scatterAdd(o graph.ScatterAdd, in []Tensor, out Tensor) error {
 	x, idx := in[0], in[1]
 	inner := x.Shape[1:].Numel()

@@ -185,13 +185,18 @@ func TestNothingPrints(t *testing.T) {
 		if f.test || f.tree.Name.Name == "main" || strings.HasPrefix(f.dir, "tests/") {
 			continue
 		}
+		for _, imp := range f.tree.Imports {
+			if imp.Path.Value == `"log"` {
+				t.Errorf("%s: package log in a library, want log/slog", f.path)
+			}
+		}
 		ast.Inspect(f.tree, func(n ast.Node) bool {
 			s, ok := n.(*ast.SelectorExpr)
 			if !ok {
 				return true
 			}
 			x, ok := s.X.(*ast.Ident)
-			if ok && (x.Name == "fmt" && strings.HasPrefix(s.Sel.Name, "Print") || x.Name == "os" && (s.Sel.Name == "Stdout" || s.Sel.Name == "Stderr" || s.Sel.Name == "Exit") || x.Name == "log") {
+			if ok && (x.Name == "fmt" && strings.HasPrefix(s.Sel.Name, "Print") || x.Name == "os" && (s.Sel.Name == "Stdout" || s.Sel.Name == "Stderr" || s.Sel.Name == "Exit")) {
 				t.Errorf("%v: %s.%s in a library", f.fset.Position(s.Pos()), x.Name, s.Sel.Name)
 			}
 			return true
