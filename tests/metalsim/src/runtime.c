@@ -19,9 +19,13 @@ static uint64_t hash(const char *s)
 }
 
 // ---- selectors ----
+// All texts lie in one arena and begin[] marks where one starts, so that any pointer can be
+// recognised as a selector at once.
 #define SELS (1 << 13)
-static char *sels[SELS];
-static int nsels;
+#define ARENA (1 << 20)
+static char *sels[SELS], arena[ARENA];
+static _Atomic uint8_t begin[ARENA];
+static int nsels, arena_at;
 static pthread_mutex_t sel_mu = PTHREAD_MUTEX_INITIALIZER;
 
 SEL ms_intern(const char *name)
@@ -30,8 +34,11 @@ SEL ms_intern(const char *name)
 	unsigned i = (unsigned)hash(name) % SELS;
 	while (sels[i] && strcmp(sels[i], name))
 		i = (i + 1) % SELS;
-	if (!sels[i] && nsels < SELS / 2) {
-		sels[i] = strdup(name);
+	int n = (int)strlen(name) + 1;
+	if (!sels[i] && nsels < SELS / 2 && arena_at + n <= ARENA) {
+		sels[i] = memcpy(arena + arena_at, name, (size_t)n);
+		begin[arena_at] = 1;
+		arena_at += n;
 		nsels++;
 	}
 	SEL r = sels[i];
@@ -42,12 +49,8 @@ SEL ms_intern(const char *name)
 // A selector is only what sel_registerName returned: libobjc compares addresses.
 bool ms_sel_known(const void *p)
 {
-	bool found = false;
-	pthread_mutex_lock(&sel_mu);
-	for (int i = 0; i < SELS && !found; i++)
-		found = p && sels[i] == p;
-	pthread_mutex_unlock(&sel_mu);
-	return found;
+	const char *s = p;
+	return s >= arena && s < arena + ARENA && begin[s - arena];
 }
 
 MS_EXPORT SEL sel_registerName(const char *name) { return name ? ms_intern(name) : NULL; }
