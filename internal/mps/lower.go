@@ -93,20 +93,26 @@ func (l *lowering) run(ctx context.Context) ([]*mpsgraph.Tensor, error) {
 			return nil, fmt.Errorf("%%%d %s: %w", n.ID, n.Op.Kind(), err)
 		}
 	}
+	return l.results(), l.out.Err()
+}
+
+// results are the outputs in their declared types, each a value of its own.
+func (l *lowering) results() []*mpsgraph.Tensor {
 	results := make([]*mpsgraph.Tensor, len(l.src.Outputs))
+	for i, o := range l.src.Outputs {
+		results[i] = l.value(o.Node, o.Node.DType) // may add a feed
+	}
 	taken := map[*mpsgraph.Tensor]bool{}
 	for _, f := range l.feeds {
 		taken[f] = true
 	}
-	for i, o := range l.src.Outputs {
-		t := l.value(o.Node, o.Node.DType)
+	for i, t := range results {
 		if taken[t] {
-			t = l.out.Identity(t)
+			results[i] = l.out.Identity(t)
 		}
-		taken[t] = true
-		results[i] = t
+		taken[results[i]] = true
 	}
-	return results, l.out.Err()
+	return results
 }
 
 // node translates one node.

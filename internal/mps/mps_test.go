@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -510,4 +511,79 @@ func TestDevice(t *testing.T) {
 	if d.Backend != "metal" || d.Name == "" || d.WorkingSet == 0 || d.MaxBuffer == 0 || !d.UnifiedMemory || !strings.HasPrefix(d.OS, "macOS ") {
 		t.Errorf("%+v", d)
 	}
+}
+
+// TestConcurrent has many goroutines compile, run and close at once.
+func TestConcurrent(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			n := 10 + i
+			p, err := b.Compile(background, affine(t, n, vectorParam(n)), fp32)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range 20 {
+				runAffine(t, b, p, n)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			b.Trim()
+		})
+	}
+	wg.Wait()
+}
+
+// TestSplit has work that would keep the watchdog waiting: it is cut between
+// runs, without the host waiting.
+func TestSplit(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	const n = 512
+	g := graph.New("product")
+	x := g.Input("x", tensor.F32, n, n)
+	g.Output("y", g.Add(graph.MatMul{}, x, x))
+	if _, err := g.Build(); err != nil {
+		t.Fatal(err)
+	}
+	p := compile(t, b, g, fp32)
+	defer p.Close()
+	mps.SetMaxFLOPs(t, 2.5*2*n*n*n) // two runs a command buffer
+	w := begin(t, b, backend.Encode)
+	a, c := alloc(t, b, 4*n*n), alloc(t, b, 4*n*n)
+	defer a.Release()
+	defer c.Release()
+	for i := range n {
+		copy(a.Bytes()[4*(i*n+i):], floats(2))
+	}
+	for range 5 {
+		if err := w.Run(background, p, []backend.Buffer{a}, []backend.Buffer{c}); err != nil {
+			t.Fatal(err)
+		}
+		a, c = c, a
+	}
+	done, err := w.Submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	times, err := done.Wait(background)
+	if err != nil || len(times) != 5 {
+		t.Errorf("%d times, %v", len(times), err)
+	}
+	if st := b.Stats(); st.CommandBuffers != 3 || st.Runs != 5 {
+		t.Errorf("%+v, want 5 runs in 3 command buffers", st)
+	}
+	if got := number(a, n+1); got != float32(math.Pow(2, 32)) {
+		t.Errorf("got %v, want 2^32: five squarings", got)
+	}
+	// Work that was split and then dropped must not be left running.
+	w = begin(t, b, backend.Encode)
+	for range 3 {
+		if err := w.Run(background, p, []backend.Buffer{a}, []backend.Buffer{c}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Discard()
 }

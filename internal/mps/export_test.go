@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mps
+
+import "testing"
+
+// SetMaxFLOPs changes the length of command buffers for one test.
+func SetMaxFLOPs(t *testing.T, v float64) {
+	old := maxFLOPs
+	maxFLOPs = v
+	t.Cleanup(func() { maxFLOPs = old })
+}
