@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 	"unsafe"
 
@@ -104,10 +102,11 @@ func (e *Engine) LoadRetrievalStandalone(modelPath, retrievalPath string) error 
 }
 
 func openHead(path string, dim int) (*retrieval.Head, error) {
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		path = filepath.Join(path, "retrieval.safetensors")
+	file, err := weights.RetrievalFile(path)
+	if err != nil {
+		return nil, &WeightsError{path, err}
 	}
-	set, err := weights.OpenSet(path)
+	set, err := weights.OpenSet(file)
 	if err != nil {
 		return nil, &WeightsError{path, err}
 	}
@@ -217,11 +216,15 @@ type RetrievalIndex struct {
 	words *words
 }
 
-// OpenIndex starts an index with a codebook file (a safetensors file with
-// "centroids" [words,dim]). Of each picture the nfeat strongest features count;
+// OpenIndex starts an index with a codebook (a safetensors file with "centroids"
+// [words,dim], or the published pickle, or a directory with one of them). Of each picture the nfeat strongest features count;
 // the published head was made for 300. Close it before the engine.
 func (e *Engine) OpenIndex(codebook string, nfeat float64) (*RetrievalIndex, error) {
-	set, err := weights.OpenSet(codebook)
+	file, err := weights.CodebookFile(codebook)
+	if err != nil {
+		return nil, &WeightsError{codebook, err}
+	}
+	set, err := weights.OpenSet(file)
 	if err != nil {
 		return nil, &WeightsError{codebook, err}
 	}

@@ -6,23 +6,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
-
-// layouts are the file names a model directory may hold, best first.
-var layouts = [][]string{
-	{"unified.safetensors"},
-	{"model.safetensors"},
-	{"encoder.safetensors", "decoder.safetensors"},
-}
 
 // Set is the tensors of one model under their canonical names. Need and Report
 // may be called from several goroutines, for weights that are packed in
@@ -37,9 +27,8 @@ type Set struct {
 	faults map[string]error // by tensor, for Report
 }
 
-// OpenSet opens the files of a model. Each path is a safetensors file or a
-// directory with unified.safetensors, model.safetensors, or
-// encoder.safetensors and decoder.safetensors.
+// OpenSet opens the files of a model. Each path is a file or a directory; see
+// Files.
 func OpenSet(paths ...string) (*Set, error) {
 	var files []*File
 	closeAll := func(err error) (*Set, error) {
@@ -49,7 +38,7 @@ func OpenSet(paths ...string) (*Set, error) {
 		return nil, err
 	}
 	for _, path := range paths {
-		list, err := expand(path)
+		list, err := Files(path)
 		if err != nil {
 			return closeAll(err)
 		}
@@ -65,38 +54,6 @@ func OpenSet(paths ...string) (*Set, error) {
 		return nil, errors.New("weights: no path given, want a file or a directory")
 	}
 	return NewSet(files...), nil
-}
-
-// expand turns a directory into the files of the first layout it holds. A half
-// layout is no match, and the error then names what each layout lacks.
-func expand(path string) ([]string, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("weights: %w", err)
-	}
-	if !st.IsDir() {
-		return []string{path}, nil
-	}
-	var absent []string
-	for _, layout := range layouts {
-		var list, miss []string
-		for _, name := range layout {
-			p := filepath.Join(path, name)
-			switch _, err := os.Stat(p); {
-			case err == nil:
-				list = append(list, p)
-			case errors.Is(err, fs.ErrNotExist):
-				miss = append(miss, name)
-			default:
-				return nil, fmt.Errorf("weights: %w", err)
-			}
-		}
-		if len(miss) == 0 {
-			return list, nil
-		}
-		absent = append(absent, strings.Join(miss, " + "))
-	}
-	return nil, fmt.Errorf("weights: %s: no %s: %w", path, strings.Join(absent, ", no "), fs.ErrNotExist)
 }
 
 // NewSet merges open files; the set closes them.
