@@ -131,10 +131,7 @@ func (a *Attention) Run(pool *par.Pool) {
 	if err := a.Check(); err != nil {
 		panic(err)
 	}
-	n := a.ScratchBytes(pool.Threads())
-	if len(a.Scratch) < n || uintptr(unsafe.Pointer(&a.Scratch[0]))&3 != 0 {
-		panic(fmt.Errorf("gemm: attention: %d bytes of scratch, want %d on a 4-byte boundary", len(a.Scratch), n))
-	}
+	checkScratch("attention", a.Scratch, a.ScratchBytes(pool.Threads()))
 	if a.fn == nil {
 		a.pack, a.fn = a.packTile, a.tile
 	}

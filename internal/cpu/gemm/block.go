@@ -70,6 +70,12 @@ type block struct {
 	steps            int            // per run
 	ep               *Epilogue
 	scale            []float32 // per row, or nil; only with one line
+
+	// kc < steps cuts the only run of a single line into pieces of kc steps, whose
+	// sums wait in part: (p1-p0) x rows x 32 values. The chain of additions of an
+	// element is the same, stored and loaded between pieces.
+	kc   int
+	part []float32
 }
 
 // tiles are the two working tiles of a block, on its goroutine's stack.
@@ -78,54 +84,82 @@ type tiles struct {
 	bias, gamma [panelN]float32
 }
 
-// run goes panel by panel, so that a panel read from memory serves all rows, and
-// inside it row group by row group.
+// run goes piece by piece of K, so that a piece of A is in the second-level cache
+// for all panels; inside it panel by panel, so that a panel read from memory
+// serves all rows; and inside it row group by row group.
 func (b *block) run() {
 	var ts tiles
-	id := b.im.kern[b.w.kind]
 	k := kargs{lda: uintptr(b.lda), steps: b.steps, runs: len(b.off), off: &b.off[0]}
-	for p := b.p0; p < b.p1; p++ {
-		n0 := p * panelN
-		cols := min(panelN, b.w.N-n0)
-		panel := unsafe.Add(b.wdata, p*b.w.panel)
-		e := eargs{act: b.ep.Act}
-		k.ini = ts.vector(b.ep.Bias, &ts.bias, n0, cols)
-		if k.ini == nil {
-			k.ini = unsafe.Pointer(&zeroRow)
+	if b.kc == 0 || b.kc >= b.steps {
+		for p := b.p0; p < b.p1; p++ {
+			b.panel(&ts, k, p, 0)
 		}
-		e.gamma = ts.vector(b.ep.Gamma, &ts.gamma, n0, cols)
-		// Without an epilogue, kernels store whole kernel columns themselves.
-		direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols%b.im.nr == 0
-		for l := range b.lines {
-			for i := 0; i < b.rows; {
-				ki, m := b.im.rows.take(b.rows - i)
-				k.a = unsafe.Add(b.a, l*b.linA+i*b.lda)
-				c := unsafe.Add(b.c, l*b.linC+i*b.ldc+n0*4)
-				k.c, k.ldc = c, uintptr(b.ldc)
-				if !direct {
-					k.c, k.ldc = unsafe.Pointer(&ts.t), tileLD*4
-				}
-				for j := 0; j < cols; j += b.im.nr {
-					kj := k
-					kj.b = unsafe.Add(panel, j*b.w.Type.Size()*b.w.stepSize)
-					kj.c = unsafe.Add(k.c, j*4)
-					kj.ini = unsafe.Add(k.ini, j*4)
-					(id + kernelID(ki)).call(&kj)
-				}
-				if !direct {
-					e.rows, e.c, e.ldc = m, c, uintptr(b.ldc)
-					if b.res != nil {
-						e.res, e.ldr = unsafe.Add(b.res, l*b.linR+i*b.ldr+n0*4), uintptr(b.ldr)
-					}
-					if b.scale != nil {
-						e.scale = unsafe.Pointer(&b.scale[i])
-					}
-					b.finish(&ts, e, cols)
-				}
-				i += m
-			}
+		return
+	}
+	for k0 := 0; k0 < b.steps; k0 += b.kc {
+		k.steps = min(b.kc, b.steps-k0)
+		for p := b.p0; p < b.p1; p++ {
+			b.panel(&ts, k, p, k0)
 		}
 	}
+}
+
+// panel computes k.steps steps from k0 on of all rows with panel p.
+func (b *block) panel(ts *tiles, k kargs, p, k0 int) {
+	n0 := p * panelN
+	cols := min(panelN, b.w.N-n0)
+	first, last := k0 == 0, len(b.off) > 1 || k0+k.steps == b.steps
+	step := b.w.Type.Size() * b.w.stepSize // bytes per column and step
+	k.b = unsafe.Add(b.wdata, p*b.w.panel+k0*panelN*step)
+	e := eargs{act: b.ep.Act}
+	k.ini = ts.vector(b.ep.Bias, &ts.bias, n0, cols)
+	if k.ini == nil {
+		k.ini = unsafe.Pointer(&zeroRow)
+	}
+	e.gamma = ts.vector(b.ep.Gamma, &ts.gamma, n0, cols)
+	// Without an epilogue, kernels store whole kernel columns themselves.
+	direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols%b.im.nr == 0
+	for l := range b.lines {
+		for i := 0; i < b.rows; {
+			ki, m := b.im.rows.take(b.rows - i)
+			k.a = unsafe.Add(b.a, l*b.linA+i*b.lda+k0*4)
+			c := unsafe.Add(b.c, l*b.linC+i*b.ldc+n0*4)
+			k.c, k.ldc = unsafe.Pointer(&ts.t), tileLD*4
+			if !first {
+				k.ini, k.ldi = b.partial(p, i), tileLD*4
+			}
+			switch {
+			case !last:
+				k.c = b.partial(p, i)
+			case direct:
+				k.c, k.ldc = c, uintptr(b.ldc)
+			}
+			id := b.im.kern[b.w.kind] + kernelID(ki)
+			for j := 0; j < cols; j += b.im.nr {
+				kj := k
+				kj.b = unsafe.Add(k.b, j*step)
+				kj.c = unsafe.Add(k.c, j*4)
+				kj.ini = unsafe.Add(k.ini, j*4)
+				id.call(&kj)
+			}
+			if last && !direct {
+				e.rows, e.c, e.ldc = m, c, uintptr(b.ldc)
+				if b.res != nil {
+					e.res, e.ldr = unsafe.Add(b.res, l*b.linR+i*b.ldr+n0*4), uintptr(b.ldr)
+				}
+				if b.scale != nil {
+					e.scale = unsafe.Pointer(&b.scale[i])
+				}
+				b.finish(ts, e, cols)
+			}
+			i += m
+		}
+	}
+}
+
+// partial returns the waiting sums of panel p from row i on.
+func (b *block) partial(p, i int) unsafe.Pointer {
+	return unsafe.Pointer(&b.part[((p-b.p0)*b.rows+i)*panelN])
 }
 
 // vector returns 32 values of v from n0 on, in pad when v ends before.

@@ -161,9 +161,7 @@ func (c *Conv) Run(pool *par.Pool) {
 	if err := c.Check(); err != nil {
 		panic(err)
 	}
-	if n := c.ScratchBytes(pool.Threads()); len(c.Scratch) < n {
-		panic(fmt.Errorf("gemm: convolution: %d bytes of scratch, want %d", len(c.Scratch), n))
-	}
+	checkScratch("convolution", c.Scratch, c.ScratchBytes(pool.Threads()))
 	if c.fn == nil {
 		c.fn = c.tile
 	}

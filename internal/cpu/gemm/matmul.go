@@ -32,27 +32,41 @@ type MatMul struct {
 	part partition
 }
 
-// blockBytes bounds the rows of A that one task keeps in the second-level cache
+// blockBytes bounds the part of A that one task keeps in the second-level cache
 // beside a panel of W. Sizes between 192 and 512 KiB were measured alike.
 const blockBytes = 384 << 10
 
 // maxBlockRows bounds the rows of a task where K is small.
 const maxBlockRows = 192
 
-// partition is a grid of tasks: mb blocks of mc rows, nb groups of nc panels.
-type partition struct{ mc, mb, nc, nb int }
+// maxSteps bounds the piece of K taken at a time: 1024 steps of a panel are 128
+// KiB. Without the bound, K = 4096 would need half a megabyte per panel, read for
+// few rows at a time.
+const maxSteps = 1024
 
-// split cuts M rows and the panels of W into tasks of 0.2 to 1 ms that give every
-// thread a few. Which elements share a task never changes their value.
-func split(im *impl, m, panels, rowBytes, batch, threads int) partition {
-	mr := im.sizes[0]
-	mc := min(max(blockBytes/rowBytes, 3*mr), maxBlockRows, m)
-	nc := min(8, panels)
+// partition is a grid of tasks: mb blocks of mc rows, nb groups of nc panels; K is
+// taken in pieces of kc steps.
+type partition struct{ mc, mb, nc, nb, kc int }
+
+// split cuts a product into tasks of 0.2 to 1 ms that give every thread a few.
+// Which elements share a task never changes their value.
+func (m *MatMul) split(im *impl, threads int) partition {
+	rows := max(m.M, 1)
+	mr, panels, batch := im.sizes[0], m.W.panels(), max(m.Batch, 1)
+	kc, nc := m.W.steps(), min(8, panels)
+	if m.W.kind == kBF16 {
+		// Each task rounds its rows of A, all of K at once: spread over more columns.
+		nc = min(16, panels)
+	} else if kc > maxSteps*5/4 {
+		pieces := (kc + maxSteps - 1) / maxSteps
+		kc = ((kc+pieces-1)/pieces + 3) &^ 3
+	}
+	mc := min(max(blockBytes/(4*kc), 3*mr), maxBlockRows, rows)
 	for {
-		mb := (m + mc - 1) / mc
-		even := (m + mb - 1) / mb
-		p := partition{mc: min(m, (even+mr-1)/mr*mr), nc: nc}
-		p.mb, p.nb = (m+p.mc-1)/p.mc, (panels+nc-1)/nc
+		mb := (rows + mc - 1) / mc
+		even := (rows + mb - 1) / mb
+		p := partition{mc: min(rows, (even+mr-1)/mr*mr), nc: nc, kc: kc}
+		p.mb, p.nb = (rows+p.mc-1)/p.mc, (panels+nc-1)/nc
 		switch {
 		case threads == 1 || p.mb*p.nb*batch >= 4*threads:
 			return p
@@ -69,16 +83,20 @@ func split(im *impl, m, panels, rowBytes, batch, threads int) partition {
 }
 
 // ScratchBytes returns the bytes of Scratch that Run needs on a pool of that many
-// threads: none, except for the rounded rows of A that BF16 weights need.
+// threads: for the rounded rows of A where the weights are BF16, for the sums that
+// wait where K is long, and otherwise none. M, W and Batch must be set.
 func (m *MatMul) ScratchBytes(threads int) int {
-	if m.W == nil || m.W.kind != kBF16 {
-		return 0
-	}
-	return threads * m.scratchRows() * bf16Row(m.W.K)
+	return threads * m.workerBytes(m.split(active.Load(), threads))
 }
 
-func (m *MatMul) scratchRows() int {
-	return min(max(m.M, 1), maxBlockRows+maxMR)
+func (m *MatMul) workerBytes(p partition) int {
+	switch {
+	case m.W.kind == kBF16:
+		return p.mc * bf16Row(m.W.K)
+	case p.kc < m.W.steps():
+		return p.mc * p.nc * panelN * 4
+	}
+	return 0
 }
 
 // bf16Row is the row stride in bytes of k values rounded to bfloat16: room for
@@ -131,16 +149,13 @@ func (m *MatMul) Run(pool *par.Pool) {
 	if err := m.Check(); err != nil {
 		panic(err)
 	}
-	if n := m.ScratchBytes(pool.Threads()); len(m.Scratch) < n {
-		panic(fmt.Errorf("gemm: product: %d bytes of scratch, want %d", len(m.Scratch), n))
-	}
+	m.im = active.Load()
+	m.part = m.split(m.im, pool.Threads())
+	checkScratch("product", m.Scratch, pool.Threads()*m.workerBytes(m.part))
 	if m.fn == nil {
 		m.fn = m.tile
 	}
-	m.im = active.Load()
-	batch := max(m.Batch, 1)
-	m.part = split(m.im, m.M, m.W.panels(), m.W.steps()*4, batch, pool.Threads())
-	pool.Run(m.part.mb*m.part.nb*batch, m.fn)
+	pool.Run(m.part.mb*m.part.nb*max(m.Batch, 1), m.fn)
 }
 
 // tile computes one task. Tasks are numbered row block first: neighbours in time
@@ -158,18 +173,21 @@ func (m *MatMul) tile(worker, t int) {
 		lda: m.LDA * 4,
 		c:   unsafe.Pointer(&m.C[bi*m.StrideC+r0*m.LDC]),
 		ldc: m.LDC * 4,
-		off: noOff[:], steps: m.W.steps(), ep: &m.Epilogue,
+		off: noOff[:], steps: m.W.steps(), ep: &m.Epilogue, kc: p.kc,
+	}
+	scratch := m.Scratch[worker*m.workerBytes(*p):]
+	if p.kc < b.steps {
+		b.part = unsafe.Slice((*float32)(unsafe.Pointer(&scratch[0])), p.mc*p.nc*panelN)
 	}
 	if m.Res != nil {
 		b.res, b.ldr = unsafe.Pointer(&m.Res[bi*m.StrideR+r0*m.LDR]), m.LDR*4
 	}
 	if m.W.kind == kBF16 {
 		ld := bf16Row(m.W.K)
-		s := m.Scratch[worker*m.scratchRows()*ld:][:m.scratchRows()*ld]
 		for i := range b.rows {
-			roundRow(m.im, s[i*ld:][:ld], m.A[bi*m.StrideA+(r0+i)*m.LDA:][:m.W.K])
+			roundRow(m.im, scratch[i*ld:][:ld], m.A[bi*m.StrideA+(r0+i)*m.LDA:][:m.W.K])
 		}
-		b.a, b.lda = unsafe.Pointer(&s[0]), ld
+		b.a, b.lda = unsafe.Pointer(&scratch[0]), ld
 	}
 	b.run()
 }
@@ -184,5 +202,12 @@ func roundRow(im *impl, dst []byte, row []float32) {
 		var pad [16]float32
 		copy(pad[:], row[n:])
 		toBF16(im, unsafe.Pointer(&dst[n*2]), pad[:])
+	}
+}
+
+// checkScratch panics unless s has n bytes that can hold float32 values.
+func checkScratch(what string, s []byte, n int) {
+	if n > 0 && (len(s) < n || uintptr(unsafe.Pointer(&s[0]))&3 != 0) {
+		panic(fmt.Errorf("gemm: %s: %d bytes of scratch, want %d on a 4-byte boundary", what, len(s), n))
 	}
 }
