@@ -96,6 +96,18 @@ func mast3r_engine_close(h C.mast3r_engine) status {
 	})
 }
 
+//export mast3r_engine_trim
+func mast3r_engine_trim(h C.mast3r_engine) status {
+	return done(func() error {
+		e, err := lookup[*engine]("mast3r_engine_trim", h, kindEngine)
+		if err != nil {
+			return err
+		}
+		e.Trim()
+		return nil
+	})
+}
+
 //export mast3r_engine_info
 func mast3r_engine_info(h C.mast3r_engine, out *C.mast3r_info) status {
 	return done(func() error {

@@ -224,6 +224,8 @@ mast3r_status mast3r_engine_info(mast3r_engine engine, mast3r_info *out);
 /* The model file's metadata as a JSON object of strings. *needed is the length with
  * the final 0; nothing is written when it is larger than capacity. */
 mast3r_status mast3r_engine_metadata(mast3r_engine engine, char *buffer, size_t capacity, size_t *needed);
+/* Gives memory that is kept for reuse back to the system. */
+mast3r_status mast3r_engine_trim(mast3r_engine engine);
 /* Cancels the engine's jobs, waits for them and frees its memory. Tensors taken
  * from it stay valid. */
 mast3r_status mast3r_engine_close(mast3r_engine engine);

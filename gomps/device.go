@@ -22,7 +22,7 @@ func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback st
 			return nil, "", &DeviceError{"open Metal", err}
 		}
 		fallback = err.Error()
-		log.Info("running on the CPU", "reason", fallback)
+		log.Debug("running on the CPU", "reason", fallback) // Info says it to who asks
 	}
 	dev, err = cpu.New(cpu.Config{Threads: cfg.Threads})
 	if err != nil {

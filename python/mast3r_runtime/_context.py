@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _native
-from ._engine import backend_wanted, create, info_of
+from ._engine import backend_wanted, create, info_of, open_engines
 
 __all__ = ["Context"]
 
@@ -41,17 +41,28 @@ class Context:
         return int(self._info()["max_buffer"])
 
     def get_context_info(self) -> dict[str, Any]:
-        """All of the above in one dictionary."""
+        """All of the above in one dictionary; the pools are those of the engines that are open."""
         info = self._info()
+        pools = [engine.info() for engine in open_engines()]
+        pools = [pool for pool in pools if pool["backend"] == info["backend"]]
         return {
             "device_name": info["device"],
             "recommended_working_set_size": info["working_set"],
             "max_buffer_length": info["max_buffer"],
-            "buffer_pool_count": info["pool_buffers"],
-            "buffer_pool_bytes": info["pool_bytes"],
+            "buffer_pool_count": sum(pool["pool_buffers"] for pool in pools),
+            "buffer_pool_bytes": sum(pool["pool_bytes"] for pool in pools),
             "backend": info["backend"],
             "unified_memory": bool(info["unified_memory"]),
             "os_version": info["os"],
             "threads": info["threads"],
             "fallback_reason": info["fallback_reason"],
         }
+
+    def clear_buffer_pool(self) -> None:
+        """Give the memory that open engines keep for reuse back to the system."""
+        for engine in open_engines():
+            engine.trim()
+
+    def synchronize(self) -> None:
+        """Wait for the device. Every call returns finished work, so there is nothing to wait for."""
+        _native.check_fork()

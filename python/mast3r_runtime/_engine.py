@@ -29,6 +29,7 @@ DescLike = Union[npt.ArrayLike, GPUTensor]
 PairResult = Union[GPUInferenceResult, InferenceResult]
 
 _said: set[str] = set()  # reasons for a fallback that were logged: once per process
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def create(
@@ -90,6 +91,7 @@ class Engine:
         self._handle = create(backend, variant, int(resolution), precision, int(num_threads))
         # Not __del__: a finalizer also runs at exit, in order, and cannot revive the object.
         self._finalizer = weakref.finalize(self, _native.release, "mast3r_engine_close", self._handle)
+        _open.add(self)
         _native.forward_log()
         reason = info_of(self._handle)["fallback_reason"]
         if reason and reason not in _said:
@@ -99,13 +101,12 @@ class Engine:
     # ---- life ------------------------------------------------------------
 
     def load(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Load a model: a safetensors file, or a directory that holds one.
+        """Load a model: a safetensors or ``.pth`` file, or a directory that holds one.
 
         Without a path: the model in the wheel for ``auto`` and ``mast3r_tiny``, otherwise the
         variant's files in the cache. May be called again; the new model replaces the old one.
         """
         where = _models.find(self._config[0]) if path is None else Path(path)
-        _models.check(where)
         with _native.Job("mast3r_submit_load", self._live(), os.fsencode(where)) as job:
             job.wait()
         self._path = os.fspath(where)
@@ -129,9 +130,14 @@ class Engine:
         with _native.Job("mast3r_submit_warmup", self._live(), int(num_iterations)) as job:
             job.wait()
 
+    def trim(self) -> None:
+        """Give memory that is only kept for the next call back to the system."""
+        _native.call("mast3r_engine_trim", self._live())
+
     def close(self) -> None:
         """Free the engine's memory. Results taken before stay valid. May be called twice."""
         self._closed = True
+        _open.discard(self)
         if self._finalizer.detach() is not None:
             _native.call("mast3r_engine_close", self._handle)
 
@@ -338,6 +344,11 @@ def _floats(name: str, value: DescLike) -> Array:
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"match: {name} of element type {array.dtype}, want float32")
     return np.ascontiguousarray(array, np.float32)
+
+
+def open_engines() -> list[Engine]:
+    """The engines of this process that are open."""
+    return [engine for engine in list(_open) if not engine._closed]
 
 
 def available(backend: str) -> str:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .errors import ModelNotFoundError, WeightsError
+from .errors import ModelNotFoundError
 
-__all__ = ["BUNDLED", "VARIANTS", "bundled_model", "cache_dir", "check", "find"]
+__all__ = ["BUNDLED", "VARIANTS", "bundled_model", "cache_dir", "find"]
 
 BUNDLED = "mast3r_tiny"
 VARIANTS = (
@@ -47,14 +47,3 @@ def find(variant: str, directory: Path | None = None) -> Path:
             f"use variant={BUNDLED!r}, the small demonstration model in the wheel"
         )
     return where
-
-
-def check(path: Path) -> None:
-    """Refuse what no loader could read, with a better text than a parser would have."""
-    if not path.exists():
-        raise ModelNotFoundError(f"model {str(path)!r}: no such file or directory")
-    if path.suffix == ".pth":
-        raise WeightsError(
-            f"model {str(path)!r}: a PyTorch pickle, want safetensors; convert it first "
-            "(torch.load, then safetensors.torch.save_file)"
-        )

@@ -233,6 +233,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_engine_create": [_P(Config), _H],
     "mast3r_engine_info": [Handle, _P(Info)],
     "mast3r_engine_metadata": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_engine_trim": [Handle],
     "mast3r_engine_close": [Handle],
     "mast3r_submit_load": [Handle, C.c_char_p, _H],
     "mast3r_submit_warmup": [Handle, C.c_int32, _H],
@@ -340,9 +341,6 @@ def _load() -> C.CDLL:
             function.restype = C.c_int32
     except AttributeError as error:
         raise errors.LibraryError(f"native library {path}: {error}; reinstall") from error
-    level = _log.getEffectiveLevel()
-    # slog counts in steps of 4 from debug = -4; Python in steps of 10 from debug = 10
-    lib.mast3r_log_level((level - 20) * 4 // 10)
     return lib
 
 
@@ -362,6 +360,19 @@ def release(name: str, handle: int) -> None:
         getattr(_library, name)(handle)
 
 
+_level: int | None = None  # the level that the library was told last
+
+
+def set_log_level() -> None:
+    """Tell the library the logger's level, so that it keeps nothing that nobody wants."""
+    global _level
+    level = _log.getEffectiveLevel()
+    if level != _level:
+        # slog counts in steps of 4 from debug = -4, Python in steps of 10 from debug = 10
+        call("mast3r_log_level", (level - 20) * 4 // 10)
+        _level = level
+
+
 def forward_log() -> None:
     """Hand the library's log records to ``logging.getLogger("mast3r_runtime")``."""
     record = struct(LogRecord)
@@ -376,6 +387,7 @@ class Job:
     def __init__(self, submit: str, *arguments: Any, keep: object = None) -> None:
         self._handle = Handle()
         self._keep = keep
+        set_log_level()
         call(submit, *arguments, C.byref(self._handle))
 
     def __enter__(self) -> Job:

@@ -14,6 +14,7 @@ from conftest import FIELDS, assert_same, noise
 
 from mast3r_runtime import errors
 from mast3r_runtime._native import Stats, call, struct
+from mast3r_runtime.backends import _cpu, _mps
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.backends._mps import MPSEngine
 
@@ -338,7 +339,7 @@ def test_model_files_that_cannot_be(micro: Path, tmp_path: Path) -> None:
             with pytest.raises(errors.WeightsError, match=name):
                 engine.load(tmp_path / name)
         (tmp_path / "model.pth").write_bytes(b"PK")
-        with pytest.raises(errors.WeightsError, match="convert"):
+        with pytest.raises(errors.WeightsError, match="model.pth"):
             engine.load(tmp_path / "model.pth")
         assert not engine.is_ready()
         engine.load(micro.parent)  # a folder with unified.safetensors; the engine still works
@@ -354,6 +355,27 @@ def test_backend_choice(micro: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         MPSEngine("auto")
     with CPUEngine("auto") as engine:  # asked for by name: the variable has no say
         assert engine.info()["backend"] == "cpu"
+
+
+def test_module_functions(micro: Path, rng: np.random.Generator) -> None:
+    for module in (_cpu, _mps):
+        info = module.get_context_info()
+        assert info["device_name"] == module.get_device_name() and info["backend"] == module.get_name()
+        assert info["recommended_working_set_size"] == module.get_recommended_working_set_size()
+        assert info["max_buffer_length"] == module.get_max_buffer_length()
+        module.synchronize()
+    assert _cpu.is_available() and _cpu.get_name() == "cpu"
+    assert _mps.is_available() == (_mps.get_name() == "metal")
+    if not _mps.is_available():
+        assert _mps.get_context_info()["fallback_reason"]
+    with open_engine(micro) as engine:
+        a = noise(rng, 64, 96)
+        engine.infer_gpu(a, a)
+        gc.collect()
+        kept = _cpu.get_context_info()["buffer_pool_bytes"]
+        _cpu.clear_buffer_pool()
+        assert _cpu.get_context_info()["buffer_pool_bytes"] == 0 < kept
+        engine.infer_gpu(a, a)
 
 
 def test_info(engine: CPUEngine) -> None:

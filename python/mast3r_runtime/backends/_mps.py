@@ -20,12 +20,14 @@ __all__ = [
     "MPSEngine",
     "MatchResult",
     "SymmetricResult",
+    "clear_buffer_pool",
     "get_context_info",
     "get_device_name",
     "get_max_buffer_length",
     "get_name",
     "get_recommended_working_set_size",
     "is_available",
+    "synchronize",
 ]
 
 
@@ -42,6 +44,8 @@ get_device_name = _context.get_device_name
 get_recommended_working_set_size = _context.get_recommended_working_set_size
 get_max_buffer_length = _context.get_max_buffer_length
 get_context_info = _context.get_context_info
+synchronize = _context.synchronize
+clear_buffer_pool = _context.clear_buffer_pool
 
 
 def is_available() -> bool:
