@@ -49,7 +49,8 @@ var arrows = map[string][]string{
 	"internal/retrieval":        {"internal/par", "internal/tensor", "internal/weights"},
 	"internal/onnx":             {"internal/graph", "internal/graph/passes", "internal/tensor"},
 	"gomps":                     {"internal/backend", "internal/cpu", "internal/geometry", "internal/onnx", "internal/retrieval", "internal/graph", "internal/match", "internal/model", "internal/mps", "internal/par", "internal/preprocess", "internal/tensor", "internal/weights"},
-	"capi":                      {"gomps", "internal/par"},
+	"gomps/tensor":              {"internal/backend", "internal/cpu", "internal/graph", "internal/mps", "internal/tensor"},
+	"capi":                      {"gomps", "gomps/tensor", "internal/par"},
 	"capi/cmd/libmast3r":        {"capi"},
 	"tests/go/lint":             {},
 }

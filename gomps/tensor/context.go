@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+)
+
+// Errors of this package are, or wrap, one of these.
+var (
+	ErrClosed   = errors.New("tensor: the context is closed")
+	ErrReleased = errors.New("tensor: the tensor was released")
+	ErrShape    = errors.New("tensor: shapes do not fit")
+	ErrDType    = errors.New("tensor: element types do not fit")
+	ErrOption   = errors.New("tensor: option out of range")
+)
+
+// Config says where tensors live.
+type Config struct {
+	// Backend is "cpu", "metal", or "auto" (""): Metal where there is one.
+	Backend string
+	// Threads is the number of CPU threads, 0 for all.
+	Threads int
+	// BatchSize is how many operations are collected before they are handed to
+	// the device; 0 means 100.
+	BatchSize int
+	// CacheSize bounds the compiled operations that are kept; 0 means 512.
+	CacheSize int
+	// Logger gets the reason when the CPU stands in for Metal; nil discards it.
+	Logger *slog.Logger
+}
+
+// Stats count what a Context has done.
+type Stats struct {
+	// Operations that were run, and how many found their program in the cache.
+	Operations, CacheHits, CacheMisses uint64
+	// Programs are in the cache now.
+	Programs int
+	// Commits are batches handed to the device; Pending operations wait for one.
+	Commits uint64
+	Pending int
+	// LiveTensors were made and not released yet.
+	LiveTensors int
+	// Device are the backend's own facts, with the pool's buffers and bytes.
+	Device backend.Device
+	// Fallback says why the CPU stands in for Metal.
+	Fallback string
+}
+
+// Context owns a device, the compiled operations and the work not yet handed
+// over. Its methods may be called from any goroutine; operations take turns.
+type Context struct {
+	dev      backend.Backend
+	fallback string
+	batch    int
+
+	mu      sync.Mutex
+	closed  bool
+	work    backend.Work // being collected; nil when there is none
+	pending int          // runs in work
+	flying  []backend.Pending
+	cache   *cache
+	stats   Stats
+	live    atomic.Int64
+}
+
+const (
+	defaultBatch = 100
+	defaultCache = 512
+)
+
+// Open starts a context.
+func Open(cfg Config) (*Context, error) {
+	if cfg.BatchSize < 0 || cfg.CacheSize < 0 || cfg.Threads < 0 {
+		return nil, fmt.Errorf("%w: batch size %d, cache size %d, threads %d, want at least 0", ErrOption, cfg.BatchSize, cfg.CacheSize, cfg.Threads)
+	}
+	c := &Context{batch: cfg.BatchSize}
+	if c.batch == 0 {
+		c.batch = defaultBatch
+	}
+	size := cfg.CacheSize
+	if size == 0 {
+		size = defaultCache
+	}
+	c.cache = newCache(size)
+	switch cfg.Backend {
+	case "", "auto", "metal":
+		gpu, err := mps.New(mps.Config{})
+		if err == nil {
+			c.dev = gpu
+			return c, nil
+		}
+		if cfg.Backend == "metal" {
+			return nil, fmt.Errorf("tensor: open Metal: %w", err)
+		}
+		c.fallback = err.Error()
+		if cfg.Logger != nil {
+			cfg.Logger.Info("tensors on the CPU", "reason", c.fallback)
+		}
+	case "cpu":
+	default:
+		return nil, fmt.Errorf("%w: backend %q, want auto, cpu or metal", ErrOption, cfg.Backend)
+	}
+	dev, err := cpu.New(cpu.Config{Threads: cfg.Threads})
+	if err != nil {
+		return nil, fmt.Errorf("tensor: open the CPU: %w", err)
+	}
+	c.dev = dev
+	return c, nil
+}
+
+// Stats counts what has happened.
+func (c *Context) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Programs, s.Pending = c.cache.len(), c.pending
+	s.LiveTensors = int(c.live.Load())
+	s.Fallback = c.fallback
+	if !c.closed {
+		s.Device = c.dev.Device()
+	}
+	return s
+}
+
+// Commit hands the collected operations to the device and does not wait.
+func (c *Context) Commit() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.commit()
+}
+
+func (c *Context) commit() error {
+	if c.work == nil {
+		return nil
+	}
+	w := c.work
+	c.work, c.pending = nil, 0
+	p, err := w.Submit()
+	if err != nil {
+		return fmt.Errorf("tensor: commit: %w", err)
+	}
+	c.stats.Commits++
+	c.flying = append(c.flying, p)
+	return nil
+}
+
+// Sync hands the collected operations to the device and waits for it.
+func (c *Context) Sync() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sync()
+}
+
+func (c *Context) sync() error {
+	err := c.commit()
+	for _, p := range c.flying {
+		if _, e := p.Wait(context.Background()); e != nil {
+			err = errors.Join(err, fmt.Errorf("tensor: wait for the device: %w", e))
+		}
+	}
+	c.flying = c.flying[:0]
+	return err
+}
+
+// Cleanup syncs, forgets the compiled operations, gives pooled memory back and
+// resets the counters. Calling it again does nothing.
+func (c *Context) Cleanup() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	err := errors.Join(c.sync(), c.cache.clear())
+	c.dev.Trim()
+	c.stats = Stats{}
+	return err
+}
+
+// Close frees the device. Tensors not yet released can still be read. Closing
+// again does nothing.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	err := errors.Join(c.sync(), c.cache.clear())
+	c.closed = true
+	return errors.Join(err, c.dev.Close())
+}
+
+// run applies the operation named key, whose graph build makes from inputs of
+// the operands' types, and returns its outputs as new tensors.
+//
+// key names everything that build depends on but the operands' shapes and types.
+func (c *Context) run(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in ...*Tensor) ([]*Tensor, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	for i, t := range in {
+		if err := t.usable(c); err != nil {
+			return nil, fmt.Errorf("%w: operand %d of %s", err, i, key)
+		}
+	}
+	p, err := c.program(key, build, in)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*Tensor, len(p.Graph().Outputs))
+	bufs := make([]backend.Buffer, len(out))
+	for i, o := range p.Graph().Outputs {
+		if out[i], err = c.newTensor(o.Node.Shape, o.Node.DType); err != nil {
+			release(out)
+			return nil, err
+		}
+		bufs[i] = out[i].buffer()
+	}
+	if err := c.encode(p, in, bufs); err != nil {
+		release(out)
+		return nil, fmt.Errorf("tensor: %s: %w", key, err)
+	}
+	return out, nil
+}
+
+func release(list []*Tensor) {
+	for _, t := range list {
+		if t != nil {
+			t.Release()
+		}
+	}
+}
+
+func (c *Context) encode(p backend.Program, in []*Tensor, out []backend.Buffer) error {
+	if c.work == nil {
+		w, err := c.dev.Begin(backend.Decode)
+		if err != nil {
+			return err
+		}
+		c.work = w
+	}
+	bufs := make([]backend.Buffer, len(in))
+	for i, t := range in {
+		bufs[i] = t.buffer()
+	}
+	// From here on the backend keeps the buffers until its device has run this,
+	// also those of tensors that are released meanwhile.
+	if err := c.work.Run(context.Background(), p, bufs, out); err != nil {
+		return err
+	}
+	c.stats.Operations++
+	c.pending++
+	if c.pending >= c.batch {
+		return c.commit()
+	}
+	return nil
+}
+
+// program finds or compiles an operation.
+func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in []*Tensor) (backend.Program, error) {
+	full := key
+	for _, t := range in {
+		full += fmt.Sprintf(" %v%v", t.dtype, t.shape)
+	}
+	if p := c.cache.get(full); p != nil {
+		c.stats.CacheHits++
+		return p, nil
+	}
+	c.stats.CacheMisses++
+	g := graph.New(key)
+	nodes := make([]*graph.Node, len(in))
+	for i, t := range in {
+		nodes[i] = g.Input(fmt.Sprintf("x%d", i), t.dtype, t.shape...)
+	}
+	for i, n := range build(g, nodes) {
+		g.Output(fmt.Sprintf("y%d", i), n)
+	}
+	g, err := g.Build()
+	if err != nil {
+		return nil, wrapGraph(err)
+	}
+	p, err := c.dev.Compile(context.Background(), g, backend.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("tensor: compile %s: %w", key, err)
+	}
+	// Closing an evicted program waits for its last run, which must not sit in
+	// work that nobody has handed over.
+	evicted := c.cache.put(full, p)
+	if evicted != nil {
+		if err := errors.Join(c.sync(), evicted.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// wrapGraph turns a graph's error into one of this package; its text names the
+// operation and both shapes.
+func wrapGraph(err error) error {
+	switch {
+	case errors.Is(err, graph.ErrDType):
+		return fmt.Errorf("%w: %w", ErrDType, err)
+	case errors.Is(err, graph.ErrShape):
+		return fmt.Errorf("%w: %w", ErrShape, err)
+	}
+	return fmt.Errorf("tensor: %w", err)
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+)
+
+// compute runs an operation with one result in float32 and stores it in the
+// type of the first operand; all float operands must agree in type.
+func (c *Context) compute(key string, build func(g *graph.Graph, in []*graph.Node) *graph.Node, in ...*Tensor) (*Tensor, error) {
+	out, err := c.computeAll(key, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{build(g, in)}
+	}, in...)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// computeAll is compute for several results.
+func (c *Context) computeAll(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in ...*Tensor) ([]*Tensor, error) {
+	store := F32
+	first := true
+	for _, t := range in {
+		if t == nil || !t.dtype.Float() {
+			continue
+		}
+		if first {
+			store, first = t.dtype, false
+		}
+		if t.dtype != store {
+			return nil, fmt.Errorf("%w: %s of %v%v and %v%v", ErrDType, key, in[0].dtype, in[0].shape, t.dtype, t.shape)
+		}
+	}
+	return c.run(key, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
+		for i, n := range nodes {
+			if n.DType.Float() {
+				nodes[i] = g.Cast(n, F32)
+			}
+		}
+		out := build(g, nodes)
+		for i, n := range out {
+			if n.DType.Float() {
+				out[i] = g.Cast(n, store)
+			}
+		}
+		return out
+	}, in...)
+}
+
+func (c *Context) unary(fn graph.UnaryFn, x *Tensor) (*Tensor, error) {
+	return c.compute(fn.String(), func(g *graph.Graph, in []*graph.Node) *graph.Node { return g.Unary(fn, in[0]) }, x)
+}
+
+// Exp, Log, Sqrt, Sin, Cos, Tan, Neg and Abs apply a function to every element.
+func (c *Context) Exp(x *Tensor) (*Tensor, error)  { return c.unary(graph.Exp, x) }
+func (c *Context) Log(x *Tensor) (*Tensor, error)  { return c.unary(graph.Log, x) }
+func (c *Context) Sqrt(x *Tensor) (*Tensor, error) { return c.unary(graph.Sqrt, x) }
+func (c *Context) Sin(x *Tensor) (*Tensor, error)  { return c.unary(graph.Sin, x) }
+func (c *Context) Cos(x *Tensor) (*Tensor, error)  { return c.unary(graph.Cos, x) }
+func (c *Context) Tan(x *Tensor) (*Tensor, error)  { return c.unary(graph.Tan, x) }
+func (c *Context) Neg(x *Tensor) (*Tensor, error)  { return c.unary(graph.Neg, x) }
+func (c *Context) Abs(x *Tensor) (*Tensor, error)  { return c.unary(graph.Abs, x) }
+
+// Relu, Gelu (the erf form), GeluTanh, Sigmoid and Tanh are the activations.
+func (c *Context) Relu(x *Tensor) (*Tensor, error)     { return c.unary(graph.Relu, x) }
+func (c *Context) Gelu(x *Tensor) (*Tensor, error)     { return c.unary(graph.Gelu, x) }
+func (c *Context) GeluTanh(x *Tensor) (*Tensor, error) { return c.unary(graph.GeluTanh, x) }
+func (c *Context) Sigmoid(x *Tensor) (*Tensor, error)  { return c.unary(graph.Sigmoid, x) }
+func (c *Context) Tanh(x *Tensor) (*Tensor, error)     { return c.unary(graph.Tanh, x) }
+
+func (c *Context) binary(fn graph.BinaryFn, relu bool, a, b *Tensor) (*Tensor, error) {
+	key := fn.String()
+	if relu {
+		key += "+relu"
+	}
+	return c.compute(key, func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		y := g.Binary(fn, in[0], in[1])
+		if relu {
+			y = g.Unary(graph.Relu, y)
+		}
+		return y
+	}, a, b)
+}
+
+// Add, Sub, Mul, Div, Pow, Maximum and Minimum combine elements; shapes
+// broadcast as in numpy.
+func (c *Context) Add(a, b *Tensor) (*Tensor, error)     { return c.binary(graph.Add, false, a, b) }
+func (c *Context) Sub(a, b *Tensor) (*Tensor, error)     { return c.binary(graph.Sub, false, a, b) }
+func (c *Context) Mul(a, b *Tensor) (*Tensor, error)     { return c.binary(graph.Mul, false, a, b) }
+func (c *Context) Div(a, b *Tensor) (*Tensor, error)     { return c.binary(graph.Div, false, a, b) }
+func (c *Context) Pow(a, b *Tensor) (*Tensor, error)     { return c.binary(graph.Pow, false, a, b) }
+func (c *Context) Maximum(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Maximum, false, a, b) }
+func (c *Context) Minimum(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Minimum, false, a, b) }
+
+// AddRelu, SubRelu, MulRelu and DivRelu apply ReLU in the same dispatch.
+func (c *Context) AddRelu(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Add, true, a, b) }
+func (c *Context) SubRelu(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Sub, true, a, b) }
+func (c *Context) MulRelu(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Mul, true, a, b) }
+func (c *Context) DivRelu(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Div, true, a, b) }
+
+// AddBias adds a vector [n] to the rows of x [...,n].
+func (c *Context) AddBias(x, bias *Tensor) (*Tensor, error) {
+	if x != nil && bias != nil && (len(bias.shape) != 1 || len(x.shape) < 1 || bias.shape[0] != x.Dim(-1)) {
+		return nil, fmt.Errorf("%w: add_bias of %v to the rows of %v", ErrShape, bias.shape, x.shape)
+	}
+	return c.binary(graph.Add, false, x, bias)
+}
+
+// Affine is x*scale + shift with two numbers. The numbers are inputs of the
+// compiled operation, so that changing them does not compile it again.
+func (c *Context) Affine(x *Tensor, scale, shift float32) (*Tensor, error) {
+	s, err := c.FromFloat32s([]float32{scale, shift}, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	out, err := c.run("affine", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		y := g.Binary(graph.Mul, g.Cast(in[0], F32), g.SliceAxis(in[1], 0, 0, 1))
+		y = g.Binary(graph.Add, y, g.SliceAxis(in[1], 0, 1, 2))
+		return []*graph.Node{g.Cast(y, in[0].DType)}
+	}, x, s)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// AddScalar, MulScalar and PowScalar combine every element with one number.
+func (c *Context) AddScalar(x *Tensor, v float32) (*Tensor, error) { return c.Affine(x, 1, v) }
+func (c *Context) MulScalar(x *Tensor, v float32) (*Tensor, error) { return c.Affine(x, v, 0) }
+func (c *Context) PowScalar(x *Tensor, v float32) (*Tensor, error) {
+	s, err := c.FromFloat32s([]float32{v}, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	out, err := c.run("pow_scalar", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{g.Cast(g.Binary(graph.Pow, g.Cast(in[0], F32), in[1]), in[0].DType)}
+	}, x, s)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// become gives t the memory of y, which must have its shape and type.
+func (t *Tensor) become(y *Tensor, err error) error {
+	if err != nil {
+		return err
+	}
+	if !y.shape.Equal(t.shape) || y.dtype != t.dtype {
+		defer y.Release()
+		return fmt.Errorf("%w: the result %v%v does not fit in place of %v%v", ErrShape, y.dtype, y.shape, t.dtype, t.shape)
+	}
+	if old := t.mem.buf.Swap(y.mem.buf.Swap(nil)); old != nil {
+		y.mem.live.Add(-1)
+		(*old).Release()
+	}
+	return nil
+}
+
+// AddInPlace, SubInPlace, MulInPlace and ReluInPlace replace the elements of t.
+func (t *Tensor) AddInPlace(u *Tensor) error { return t.become(t.c.Add(t, u)) }
+func (t *Tensor) SubInPlace(u *Tensor) error { return t.become(t.c.Sub(t, u)) }
+func (t *Tensor) MulInPlace(u *Tensor) error { return t.become(t.c.Mul(t, u)) }
+func (t *Tensor) ReluInPlace() error         { return t.become(t.c.Relu(t)) }

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// DType is the type of a tensor's elements.
+type DType = dt.DType
+
+// The element types of tensors: numbers, and indices.
+const (
+	F32 = dt.F32
+	F16 = dt.F16
+	I32 = dt.I32
+)
+
+// Tensor is an array on the device of its Context.
+type Tensor struct {
+	c     *Context
+	shape dt.Shape
+	dtype DType
+	// mem is apart so that the cleanup of a forgotten Tensor can hold it without
+	// holding the Tensor.
+	mem *memory
+}
+
+type memory struct {
+	buf  atomic.Pointer[backend.Buffer]
+	live *atomic.Int64
+}
+
+func (m *memory) release() {
+	if b := m.buf.Swap(nil); b != nil {
+		m.live.Add(-1)
+		(*b).Release()
+	}
+}
+
+// newTensor allocates; the caller holds the context's lock.
+func (c *Context) newTensor(shape dt.Shape, d DType) (*Tensor, error) {
+	n := shape.Numel() * d.Size()
+	buf, err := c.dev.Alloc(n)
+	if err != nil {
+		return nil, fmt.Errorf("tensor: allocate %v%v: %w", d, shape, err)
+	}
+	t := &Tensor{c: c, shape: shape.Clone(), dtype: d, mem: &memory{live: &c.live}}
+	t.mem.buf.Store(&buf)
+	c.live.Add(1)
+	runtime.AddCleanup(t, (*memory).release, t.mem)
+	return t, nil
+}
+
+// usable says why an operation of context c cannot read t.
+func (t *Tensor) usable(c *Context) error {
+	switch {
+	case t == nil:
+		return fmt.Errorf("%w: nil", ErrReleased)
+	case t.c != c:
+		return fmt.Errorf("%w: a tensor of another context", ErrOption)
+	case t.mem.buf.Load() == nil:
+		return ErrReleased
+	}
+	return nil
+}
+
+// buffer is the memory of a usable tensor.
+func (t *Tensor) buffer() backend.Buffer { return *t.mem.buf.Load() }
+
+// Shape is a copy of the dimensions, slowest first.
+func (t *Tensor) Shape() []int { return t.shape.Clone() }
+
+// Dim is dimension i; negative ones count from the end.
+func (t *Tensor) Dim(i int) int {
+	if i < 0 {
+		i += len(t.shape)
+	}
+	return t.shape[i]
+}
+
+// DType is the element type.
+func (t *Tensor) DType() DType { return t.dtype }
+
+// Numel is the number of elements.
+func (t *Tensor) Numel() int { return t.shape.Numel() }
+
+// Valid reports whether t still has its memory.
+func (t *Tensor) Valid() bool { return t != nil && t.mem.buf.Load() != nil }
+
+// Release gives the memory back once the device is done with it. Calling it
+// again does nothing.
+func (t *Tensor) Release() { t.mem.release() }
+
+// host makes a tensor whose bytes fill writes.
+func (c *Context) host(d DType, shape []int, fill func(dst []byte)) (*Tensor, error) {
+	s := dt.Shape(shape)
+	if err := s.Check(d.Size()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrShape, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	t, err := c.newTensor(s, d)
+	if err != nil {
+		return nil, err
+	}
+	if s.Numel() > 0 {
+		fill(t.buffer().Bytes())
+	}
+	return t, nil
+}
+
+func checkLength(n int, shape []int) error {
+	if want := dt.Shape(shape).Numel(); n != want {
+		return fmt.Errorf("%w: %d elements, want %d for %v", ErrShape, n, want, dt.Shape(shape))
+	}
+	return nil
+}
+
+// FromFloat32s copies numbers into a new float32 tensor.
+func (c *Context) FromFloat32s(v []float32, shape ...int) (*Tensor, error) {
+	if err := checkLength(len(v), shape); err != nil {
+		return nil, err
+	}
+	return c.host(F32, shape, func(dst []byte) { copy(view[float32](dst), v) })
+}
+
+// FromFloat16s copies bit patterns of IEEE 754 binary16 into a new tensor.
+func (c *Context) FromFloat16s(v []uint16, shape ...int) (*Tensor, error) {
+	if err := checkLength(len(v), shape); err != nil {
+		return nil, err
+	}
+	return c.host(F16, shape, func(dst []byte) { copy(view[uint16](dst), v) })
+}
+
+// FromInt32s copies indices into a new tensor.
+func (c *Context) FromInt32s(v []int32, shape ...int) (*Tensor, error) {
+	if err := checkLength(len(v), shape); err != nil {
+		return nil, err
+	}
+	return c.host(I32, shape, func(dst []byte) { copy(view[int32](dst), v) })
+}
+
+// Zeros is a tensor of zeros.
+func (c *Context) Zeros(d DType, shape ...int) (*Tensor, error) {
+	return c.host(d, shape, func(dst []byte) { clear(dst) })
+}
+
+// Full is a float32 tensor of equal numbers.
+func (c *Context) Full(v float32, shape ...int) (*Tensor, error) {
+	return c.host(F32, shape, func(dst []byte) {
+		for i := range view[float32](dst) {
+			view[float32](dst)[i] = v
+		}
+	})
+}
+
+// view sees bytes as elements.
+func view[T any](b []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
+}
+
+// read waits for the device and shows the tensor's bytes to f.
+func (t *Tensor) read(f func(src []byte)) error {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	b := t.mem.buf.Load()
+	if b == nil {
+		return ErrReleased
+	}
+	if err := t.c.sync(); err != nil {
+		return err
+	}
+	if t.Numel() > 0 {
+		f((*b).Bytes())
+	}
+	return nil
+}
+
+// Float32s copies the elements to the host, as float32 whatever their type.
+func (t *Tensor) Float32s() ([]float32, error) {
+	out := make([]float32, t.Numel())
+	return out, t.CopyTo(out)
+}
+
+// CopyTo copies the elements to dst, which has exactly Numel elements.
+func (t *Tensor) CopyTo(dst []float32) error {
+	if len(dst) != t.Numel() {
+		return fmt.Errorf("%w: room for %d elements, want %d for %v", ErrShape, len(dst), t.Numel(), t.shape)
+	}
+	return t.read(func(src []byte) {
+		switch t.dtype {
+		case F32:
+			copy(dst, view[float32](src))
+		case F16:
+			for i, h := range view[uint16](src) {
+				dst[i] = dt.Float32FromF16(h)
+			}
+		case I32:
+			for i, v := range view[int32](src) {
+				dst[i] = float32(v)
+			}
+		}
+	})
+}
+
+// Int32s copies the elements of an index tensor to the host.
+func (t *Tensor) Int32s() ([]int32, error) {
+	if t.dtype != I32 {
+		return nil, fmt.Errorf("%w: %v, want i32", ErrDType, t.dtype)
+	}
+	out := make([]int32, t.Numel())
+	return out, t.read(func(src []byte) { copy(out, view[int32](src)) })
+}
+
+// Copy is a new tensor with the same elements.
+func (t *Tensor) Copy() (*Tensor, error) {
+	var out *Tensor
+	var err error
+	if e := t.read(func(src []byte) {
+		if out, err = t.c.newTensor(t.shape, t.dtype); err == nil {
+			copy(out.buffer().Bytes(), src)
+		}
+	}); e != nil {
+		return nil, e
+	}
+	if t.Numel() == 0 { // read shows nothing of an empty tensor
+		return t.c.Zeros(t.dtype, t.shape...)
+	}
+	return out, err
+}
