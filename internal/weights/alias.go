@@ -50,6 +50,15 @@ func unwrap(name string) string {
 	}
 }
 
+// mergeLayerRN gives the DPT convolutions the one of their two names that files
+// without aliases keep.
+func mergeLayerRN(name string) string {
+	return layerRN.ReplaceAllStringFunc(name, func(m string) string {
+		k := m[len(m)-2] - '0'
+		return "scratch.layer" + strconv.Itoa(int(k)+1) + "_rn."
+	})
+}
+
 // namer maps the names of one file to canonical ones. What a bare "norm." is
 // depends on its neighbours, so the whole list is looked at first.
 type namer struct {
@@ -69,10 +78,7 @@ func newNamer(names []string) namer {
 
 func (n namer) canonical(name string) string {
 	name = unwrap(name)
-	name = layerRN.ReplaceAllStringFunc(name, func(m string) string {
-		k := m[len(m)-2] - '0'
-		return "scratch.layer" + strconv.Itoa(int(k)+1) + "_rn."
-	})
+	name = mergeLayerRN(name)
 	if rest, ok := strings.CutPrefix(name, "decoder."); ok && hasAnyPrefix(rest, duneDecoder) {
 		name = rest
 	}

@@ -3,156 +3,316 @@
 package weights
 
 import (
-	"encoding/binary"
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
-	"unsafe"
+	"strings"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// Float32s converts the tensor to float32 and returns it in dst, which is
-// grown when its capacity is too small. Wider types are rounded to the nearest
-// value; booleans are 0 and 1.
-func (t Tensor) Float32s(dst []float32) []float32 {
-	return convert[float32](t, dst)
+// ConvertOptions says what a converted file is to hold.
+type ConvertOptions struct {
+	// DType is what floating-point weights are rounded to: F32, F16, BF16, or 0 to
+	// keep each as it is.
+	DType tensor.DType
+	// Progress, when not nil, is called with the bytes read so far and in all, from
+	// the calling goroutine, a few times a second at most.
+	Progress func(done, total int64)
 }
 
-// Float64s is Float32s in double precision: the whitening of retrieval is
-// stored in F64 and its factors may not fit float32 well (spec section 18).
-func (t Tensor) Float64s(dst []float64) []float64 {
-	return convert[float64](t, dst)
-}
+// convertAlign is the page size of Apple silicon: there a device maps a tensor
+// that starts on a page without a copy.
+const convertAlign = 16384
 
-// View returns the elements of an F32 tensor without a copy. It is refused
-// (nil) for other types and for data that is not aligned to four bytes, which
-// the format allows.
-func (t Tensor) View() []float32 {
-	if t.DType != tensor.F32 || len(t.Data) == 0 || !littleEndian {
-		return nil
+// Convert writes the model files at in, a file or a directory, as safetensors.
+//
+// Out is a file, or a directory (when it exists as one, or has no .safetensors
+// suffix), in which the files get the names that OpenSet looks for: unified,
+// encoder, decoder, retrieval or codebook. What goes into a file is what was in
+// its source, under the names of the reference, with its metadata. Two names of
+// one parameter are written once. Files are streamed and appear under their names
+// when they are complete; Convert returns their paths.
+//
+// The whitening of retrieval and the codebook keep their precision: factors of
+// lambda^-1/2 may not fit half precision (spec section 18), and the codebook's
+// distances decide between near neighbours.
+func Convert(ctx context.Context, in, out string, opt ConvertOptions) ([]string, error) {
+	switch opt.DType {
+	case tensor.Invalid, tensor.F32, tensor.F16, tensor.BF16:
+	default:
+		return nil, fmt.Errorf("weights: convert to %v, want f32, f16 or bf16", opt.DType)
 	}
-	p := unsafe.Pointer(unsafe.SliceData(t.Data))
-	if uintptr(p)%4 != 0 {
-		return nil
+	sources, err := sourceFiles(in)
+	if err != nil {
+		return nil, err
 	}
-	return unsafe.Slice((*float32)(p), len(t.Data)/4)
-}
-
-// littleEndian is a property of the machine; all supported ones are.
-var littleEndian = func() bool {
-	one := uint16(1)
-	return *(*byte)(unsafe.Pointer(&one)) == 1
-}()
-
-func convert[F float32 | float64](t Tensor, dst []F) []F {
-	n := t.Shape.Numel()
-	dst = slices.Grow(dst[:0], n)[:n]
-	b, le := t.Data, binary.LittleEndian
-	switch t.DType {
-	case tensor.F32:
-		// The file's bytes are the machine's; a copy needs no alignment.
-		if v, ok := any(dst).([]float32); ok && littleEndian {
-			copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*n), b)
-			break
+	c := &converter{ctx: ctx, opt: opt}
+	defer c.close()
+	for _, p := range sources {
+		if err := c.open(p); err != nil {
+			return nil, err
 		}
-		each(dst, b, 4, func(p []byte) F { return F(math.Float32frombits(le.Uint32(p))) })
-	case tensor.F16:
-		// Written out, as this is how published models are stored: the call
-		// through a function value costs as much as the conversion.
-		b = b[:2*n]
-		for i := range dst {
-			h := le.Uint16(b[2*i:])
-			if e := h & 0x7c00; e == 0 || e == 0x7c00 { // subnormal, infinity, NaN
-				dst[i] = F(tensor.Float32FromF16(h))
-				continue
+	}
+	if err := c.place(out); err != nil {
+		return nil, err
+	}
+	var written []string
+	for _, job := range c.jobs {
+		if err := c.write(job); err != nil {
+			return written, err
+		}
+		written = append(written, job.out)
+	}
+	return written, nil
+}
+
+// sourceFiles is the file itself, without the other half of a published model:
+// who names a file means it. A directory may also hold the retrieval files.
+func sourceFiles(in string) ([]string, error) {
+	st, err := os.Stat(in)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	if !st.IsDir() {
+		return []string{in}, nil
+	}
+	list, err := Files(in)
+	if err != nil {
+		return nil, err
+	}
+	for _, find := range []func(string) (string, error){RetrievalFile, CodebookFile} {
+		if p, err := find(in); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+// converter holds what the files of one call share.
+type converter struct {
+	ctx         context.Context
+	opt         ConvertOptions
+	jobs        []convertJob
+	done, total int64
+	shown       int64 // done at the last call of Progress
+	floats      []float32
+	bytes       []byte
+}
+
+// convertJob is one file to write.
+type convertJob struct {
+	source  *File
+	out     string
+	tensors []Tensor // under their names in the new file
+	specs   []Spec
+}
+
+func (c *converter) close() {
+	for _, j := range c.jobs {
+		j.source.Close()
+	}
+}
+
+// open reads a source's header and decides about each of its tensors.
+func (c *converter) open(path string) error {
+	f, err := Open(path)
+	if err != nil {
+		return err
+	}
+	job := convertJob{source: f}
+	c.jobs = append(c.jobs, job) // for close, whatever happens next
+	seen := map[string]Tensor{}
+	for _, name := range f.names {
+		t := f.entries[name]
+		// Only what wrappers put on, and the second name of the DPT convolutions, is
+		// changed: a converted file has the names of its source.
+		t.Name = mergeLayerRN(unwrap(name))
+		if first, ok := seen[t.Name]; ok {
+			if err := sameParameter(path, first, t); err != nil {
+				return err
 			}
-			dst[i] = F(math.Float32frombits(uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13 + 112<<23))
+			continue
 		}
-	case tensor.BF16:
-		each(dst, b, 2, func(p []byte) F { return F(tensor.Float32FromBF16(le.Uint16(p))) })
-	case tensor.F64:
-		each(dst, b, 8, func(p []byte) F { return F(math.Float64frombits(le.Uint64(p))) })
-	case tensor.I8:
-		each(dst, b, 1, func(p []byte) F { return F(int8(p[0])) })
-	case tensor.U8:
-		each(dst, b, 1, func(p []byte) F { return F(p[0]) })
-	case tensor.I16:
-		each(dst, b, 2, func(p []byte) F { return F(int16(le.Uint16(p))) })
-	case tensor.U16:
-		each(dst, b, 2, func(p []byte) F { return F(le.Uint16(p)) })
-	case tensor.I32:
-		each(dst, b, 4, func(p []byte) F { return F(int32(le.Uint32(p))) })
-	case tensor.U32:
-		each(dst, b, 4, func(p []byte) F { return F(le.Uint32(p)) })
-	case tensor.I64:
-		each(dst, b, 8, func(p []byte) F { return F(int64(le.Uint64(p))) })
-	case tensor.U64:
-		each(dst, b, 8, func(p []byte) F { return F(le.Uint64(p)) })
-	case tensor.Bool:
-		each(dst, b, 1, func(p []byte) F { return truth[F](p[0]) })
-	default:
-		// Readers and writers refuse such a dtype; only a literal can hold it.
-		panic(fmt.Sprintf("weights: tensor %q: dtype %v has no numbers", t.Name, t.DType))
+		seen[t.Name] = t
+		job.tensors = append(job.tensors, t)
+		job.specs = append(job.specs, Spec{t.Name, c.dtype(t), t.Shape})
+		c.total += int64(len(t.Data))
 	}
-	return dst
+	c.jobs[len(c.jobs)-1] = job
+	return nil
 }
 
-// each applies value to every element; for the types that models rarely hold,
-// one short loop is worth more than speed.
-func each[F float32 | float64](dst []F, b []byte, size int, value func([]byte) F) {
-	for i := range dst {
-		dst[i] = value(b[i*size : i*size+size])
+func sameParameter(path string, a, b Tensor) error {
+	if a.DType == b.DType && a.Shape.Equal(b.Shape) && (sameBytes(a, b) || bytes.Equal(a.Data, b.Data)) {
+		return nil
+	}
+	return &FormatError{Kind: KindConflict, Path: path, Tensor: a.Name,
+		Got: fmt.Sprintf("%v %v and %v %v", a.DType, a.Shape, b.DType, b.Shape), Want: "the same contents"}
+}
+
+// sameBytes spares the comparison where a .pth has one storage for both names.
+func sameBytes(a, b Tensor) bool {
+	return a.file != nil && a.file == b.file && a.offset == b.offset
+}
+
+// dtype is the element type of a tensor in the new file.
+func (c *converter) dtype(t Tensor) tensor.DType {
+	switch {
+	case c.opt.DType == tensor.Invalid || !t.DType.Float():
+		return t.DType
+	case precise(t.Name) && t.DType.Size() > c.opt.DType.Size():
+		return t.DType
+	}
+	return c.opt.DType
+}
+
+func precise(name string) bool {
+	return name == "centroids" || strings.HasPrefix(name, "prewhiten.") || strings.HasPrefix(name, "postwhiten.")
+}
+
+// place gives each file its name.
+func (c *converter) place(out string) error {
+	st, err := os.Stat(out)
+	dir := err == nil && st.IsDir() || !strings.HasSuffix(out, ".safetensors")
+	if !dir {
+		if len(c.jobs) > 1 {
+			return fmt.Errorf("weights: convert %d files to the one file %s, want a directory", len(c.jobs), out)
+		}
+		c.jobs[0].out = out
+		return nil
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return fmt.Errorf("weights: %w", err)
+	}
+	taken := map[string]string{}
+	for i := range c.jobs {
+		j := &c.jobs[i]
+		name := role(j.tensors) + ".safetensors"
+		if other, ok := taken[name]; ok {
+			return fmt.Errorf("weights: %s and %s would both become %s", other, j.source.path, name)
+		}
+		taken[name] = j.source.path
+		j.out = filepath.Join(out, name)
+	}
+	return nil
+}
+
+// role tells what a file is by its tensors.
+func role(tensors []Tensor) string {
+	names := make([]string, len(tensors))
+	for i, t := range tensors {
+		names[i] = t.Name
+	}
+	n := newNamer(names)
+	switch {
+	case slices.Contains(names, "centroids"):
+		return "codebook"
+	case n.dune && !n.decoder:
+		return "encoder"
+	case n.decoder && !n.dune:
+		return "decoder"
+	case slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, "prewhiten.") }) &&
+		!slices.ContainsFunc(names, func(s string) bool { return strings.Contains(s, "enc_blocks.") }):
+		return "retrieval"
+	}
+	return "unified"
+}
+
+// write streams one file.
+func (c *converter) write(j convertJob) error {
+	meta := j.source.Metadata()
+	if meta == nil {
+		meta = map[string]string{}
+	}
+	meta["format"] = "pt" // what readers in Python expect of files with these names
+	w, err := Create(j.out, j.specs, meta, convertAlign)
+	if err != nil {
+		return err
+	}
+	for i, t := range j.tensors {
+		if err := c.tensor(w, i, t, j.specs[i].DType); err != nil {
+			w.Abort()
+			return fmt.Errorf("weights: convert %s: %w", j.source.path, err)
+		}
+	}
+	return w.Commit()
+}
+
+// chunk is the number of elements converted at a time: large enough for the disk,
+// small enough for the cache.
+const chunk = 1 << 19
+
+// tensor writes a tensor piece by piece, and lets go of the pages it has read: the
+// source is mapped, and would otherwise count as this process's memory.
+func (c *converter) tensor(w *Writer, i int, t Tensor, to tensor.DType) error {
+	size := t.DType.Size()
+	for at := 0; at < t.Shape.Numel(); at += chunk {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		n := min(chunk, t.Shape.Numel()-at)
+		part := t
+		part.Shape, part.Data, part.offset = tensor.Shape{n}, t.Data[at*size:(at+n)*size], t.offset+at*size
+		b, err := c.round(part, to, at)
+		if err != nil {
+			return err
+		}
+		if err := w.WriteAt(i, b, int64(at*to.Size())); err != nil {
+			return err
+		}
+		if err := part.Release(); err != nil {
+			return err
+		}
+		c.done += int64(len(part.Data))
+		c.progress()
+	}
+	return nil
+}
+
+func (c *converter) progress() {
+	const step = 16 << 20 // a few calls a second
+	if c.opt.Progress != nil && (c.done-c.shown >= step || c.done == c.total) {
+		c.shown = c.done
+		c.opt.Progress(c.done, c.total)
 	}
 }
 
-// truth treats any byte but 0 as true, as C does.
-func truth[F float32 | float64](b byte) F {
-	if b != 0 {
-		return 1
+var errRange = errors.New("does not fit")
+
+// round is a piece of a tensor in the new type, valid until the next call. A number
+// that the type cannot hold is an error: as infinity it would come out of every
+// product.
+func (c *converter) round(t Tensor, to tensor.DType, at int) ([]byte, error) {
+	if t.DType == to {
+		return t.Data, nil
 	}
-	return 0
+	values := t.View()
+	if values == nil {
+		c.floats = t.Float32s(c.floats)
+		values = c.floats
+	}
+	limit := limits[to]
+	for i, v := range values {
+		if a := math.Abs(float64(v)); a > limit && !math.IsInf(float64(v), 0) || t.DType == tensor.F64 && math.IsInf(float64(v), 0) {
+			return nil, fmt.Errorf("tensor %q, element %d: %g %w in %v; convert to bf16 or fp32", t.Name, at+i, v, errRange, to)
+		}
+	}
+	f := FromFloat32s(t.Name, t.Shape, values)
+	var err error
+	c.bytes, err = f.castInto(c.bytes[:0], to)
+	return c.bytes, err
 }
 
-// FromFloat32s makes an F32 tensor of values in memory, without a copy.
-func FromFloat32s(name string, shape tensor.Shape, values []float32) Tensor {
-	t := Tensor{Name: name, DType: tensor.F32, Shape: shape}
-	if littleEndian {
-		t.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
-		return t
-	}
-	t.Data = make([]byte, 0, 4*len(values))
-	for _, v := range values {
-		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
-	}
-	return t
-}
-
-// Cast rounds the tensor to another floating-point type, to nearest even, in
-// new memory.
-func (t Tensor) Cast(d tensor.DType) (Tensor, error) {
-	out := Tensor{Name: t.Name, DType: d, Shape: t.Shape}
-	le := binary.LittleEndian
-	out.Data = make([]byte, t.Shape.Numel()*d.Size())
-	switch d {
-	case tensor.F64:
-		for i, v := range t.Float64s(nil) {
-			le.PutUint64(out.Data[8*i:], math.Float64bits(v))
-		}
-	case tensor.F32:
-		for i, v := range t.Float32s(nil) {
-			le.PutUint32(out.Data[4*i:], math.Float32bits(v))
-		}
-	case tensor.F16:
-		for i, v := range t.Float32s(nil) {
-			le.PutUint16(out.Data[2*i:], tensor.F16FromFloat32(v))
-		}
-	case tensor.BF16:
-		for i, v := range t.Float32s(nil) {
-			le.PutUint16(out.Data[2*i:], tensor.BF16FromFloat32(v))
-		}
-	default:
-		return Tensor{}, fmt.Errorf("weights: tensor %q: cast to %v, want f64, f32, f16 or bf16", t.Name, d)
-	}
-	return out, nil
+// limits are the largest numbers that round to a finite one.
+var limits = map[tensor.DType]float64{
+	tensor.F32:  math.Inf(1),
+	tensor.F16:  math.Nextafter(65520, 0),
+	tensor.BF16: math.Nextafter((2-0x1p-8)*0x1p127, 0),
+	tensor.F64:  math.Inf(1),
 }
