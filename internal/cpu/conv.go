@@ -41,6 +41,9 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	if o.Groups > 1 || o.Dilation > 1 && kh*kw > 1 || in == 0 {
 		return l.directConv(n, o)
 	}
+	if s, err := l.winograd(n, o); s != nil || err != nil {
+		return s, err
+	}
 	taps := kh * kw
 	f, err := l.factorOf(n.In[1], gemm.Source{StrideN: in * taps, StrideC: taps, Taps: taps, StrideTap: 1}, out, in*taps, 0)
 	if err != nil {

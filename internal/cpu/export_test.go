@@ -2,9 +2,23 @@
 
 package cpu
 
+import "math"
+
 // PadEverything pads the rows of all values compiled until restore is called.
 func PadEverything() (restore func()) {
 	from, multiple := padFrom, padMultiple
 	padFrom, padMultiple = 1, 1
 	return func() { padFrom, padMultiple = from, multiple }
+}
+
+// AlwaysWinograd uses the transform for maps of any size until restore is called.
+func AlwaysWinograd() (restore func()) { return setWinogradMin(0) }
+
+// NeverWinograd uses the direct form until restore is called.
+func NeverWinograd() (restore func()) { return setWinogradMin(math.MaxInt) }
+
+func setWinogradMin(v int) (restore func()) {
+	old := winogradMin
+	winogradMin = v
+	return func() { winogradMin = old }
 }

@@ -87,3 +87,15 @@ func TestPaddedRows(t *testing.T) {
 	optest.Random(t, run, 20, 2e-6)
 	modeltest.Tiny(t, run, "dunemast3r_tiny", 1e-5)
 }
+
+// TestWinograd uses the transform for the smallest maps too: odd sizes, single
+// pixels, batches, every fusion.
+func TestWinograd(t *testing.T) {
+	defer cpu.AlwaysWinograd()()
+	run := optest.Backend(newBackend(t, 2), backend.Options{})
+	optest.Golden(t, run, 1)
+	optest.Random(t, run, 40, 2e-6)
+	for _, m := range []string{"mast3r_tiny", "dunemast3r_tiny"} {
+		modeltest.Tiny(t, run, m, 1e-5)
+	}
+}

@@ -48,10 +48,20 @@ type weightCache struct {
 	packed int
 }
 
+// keyOf is the key of a parameter as n rows of k.
+func keyOf(p graph.Param, n, k int, as tensor.DType) weightKey {
+	return weightKey{data: unsafe.SliceData(p.Data), size: len(p.Data), src: p.DType, n: n, k: k, as: as}
+}
+
 // get returns the packed form of a parameter, packing it at the first call.
 func (c *weightCache) get(pool *par.Pool, p graph.Param, s gemm.Source, n, k int, as tensor.DType, offset int) (*weight, error) {
-	key := weightKey{data: unsafe.SliceData(p.Data), size: len(p.Data), src: p.DType, n: n, k: k, as: as,
-		arrange: [5]int{offset, s.StrideN, s.StrideC, s.Taps, s.StrideTap}}
+	key := keyOf(p, n, k, as)
+	key.arrange = [5]int{offset, s.StrideN, s.StrideC, s.Taps, s.StrideTap}
+	return c.entry(key, p, func(w *weight) error { return w.pack(pool, s) })
+}
+
+// entry returns the weight of a key, made by fill at the first call.
+func (c *weightCache) entry(key weightKey, p graph.Param, fill func(w *weight) error) (*weight, error) {
 	c.mu.Lock()
 	if c.all == nil {
 		c.all, c.seed = map[weightKey]*weight{}, maphash.MakeSeed()
@@ -77,7 +87,7 @@ func (c *weightCache) get(pool *par.Pool, p graph.Param, s gemm.Source, n, k int
 	c.all[key] = w
 	c.packed++
 	c.mu.Unlock()
-	w.err = w.pack(pool, s)
+	w.err = fill(w)
 	close(w.ready)
 	if w.err != nil {
 		c.drop(w)

@@ -3038,6 +3038,372 @@ lanes191:
 done183:
 	RET
 
+// func winogradInNEON(t0 *float32, t1 *float32, t2 *float32, t3 *float32, r0 *float32, r1 *float32, r2 *float32, r3 *float32, n int, floor float32) 
+TEXT ·winogradInNEON(SB), NOSPLIT, $0-76
+	MOVD $·constsNEON<>(SB), R8
+	MOVD t0+0(FP), R0
+	MOVD t1+8(FP), R1
+	MOVD t2+16(FP), R2
+	MOVD t3+24(FP), R3
+	MOVD r0+32(FP), R4
+	MOVD r1+40(FP), R5
+	MOVD r2+48(FP), R6
+	MOVD r3+56(FP), R10
+	FMOVS floor+72(FP), F0
+	WORD $0x4e040400 // dup
+	MOVD n+64(FP), R7
+	CMP $4, R7
+	BLT next194
+loop193:
+	FMOVQ 0(R4), F1
+	WORD $0x4e21f401 // max V1, V0, V1
+	FMOVQ 0(R5), F2
+	WORD $0x4e22f402 // max V2, V0, V2
+	FMOVQ 0(R6), F3
+	WORD $0x4e23f403 // max V3, V0, V3
+	FMOVQ 0(R10), F4
+	WORD $0x4e24f404 // max V4, V0, V4
+	WORD $0x4ea3d425 // sub V5, V1, V3
+	FMOVQ F5, 0(R0)
+	WORD $0x4e23d445 // add V5, V2, V3
+	FMOVQ F5, 0(R1)
+	WORD $0x4ea2d465 // sub V5, V3, V2
+	FMOVQ F5, 0(R2)
+	WORD $0x4ea4d445 // sub V5, V2, V4
+	FMOVQ F5, 0(R3)
+	ADD $16, R0
+	ADD $16, R1
+	ADD $16, R2
+	ADD $16, R3
+	ADD $16, R4
+	ADD $16, R5
+	ADD $16, R6
+	ADD $16, R10
+	SUB $4, R7
+	CMP $4, R7
+	BGE loop193
+next194:
+	CMP $1, R7
+	BLT done192
+	MOVD $·tailNEON<>+16(SB), R9
+	SUB R7<<2, R9
+	FMOVQ (R9), F31
+	WORD $0x6e211c21 // VEOR
+	MOVD R4, R9
+	VLD1.P 4(R9), V1.S[0]
+	CMP $2, R7
+	BLT lanes195
+	VLD1.P 4(R9), V1.S[1]
+	CMP $3, R7
+	BLT lanes195
+	VLD1.P 4(R9), V1.S[2]
+lanes195:
+	WORD $0x4e21f401 // max V1, V0, V1
+	WORD $0x6e221c42 // VEOR
+	MOVD R5, R9
+	VLD1.P 4(R9), V2.S[0]
+	CMP $2, R7
+	BLT lanes196
+	VLD1.P 4(R9), V2.S[1]
+	CMP $3, R7
+	BLT lanes196
+	VLD1.P 4(R9), V2.S[2]
+lanes196:
+	WORD $0x4e22f402 // max V2, V0, V2
+	WORD $0x6e231c63 // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V3.S[0]
+	CMP $2, R7
+	BLT lanes197
+	VLD1.P 4(R9), V3.S[1]
+	CMP $3, R7
+	BLT lanes197
+	VLD1.P 4(R9), V3.S[2]
+lanes197:
+	WORD $0x4e23f403 // max V3, V0, V3
+	WORD $0x6e241c84 // VEOR
+	MOVD R10, R9
+	VLD1.P 4(R9), V4.S[0]
+	CMP $2, R7
+	BLT lanes198
+	VLD1.P 4(R9), V4.S[1]
+	CMP $3, R7
+	BLT lanes198
+	VLD1.P 4(R9), V4.S[2]
+lanes198:
+	WORD $0x4e24f404 // max V4, V0, V4
+	WORD $0x4ea3d425 // sub V5, V1, V3
+	MOVD R0, R9
+	VST1.P V5.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes199
+	VST1.P V5.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes199
+	VST1.P V5.S[2], 4(R9)
+lanes199:
+	WORD $0x4e23d445 // add V5, V2, V3
+	MOVD R1, R9
+	VST1.P V5.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes200
+	VST1.P V5.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes200
+	VST1.P V5.S[2], 4(R9)
+lanes200:
+	WORD $0x4ea2d465 // sub V5, V3, V2
+	MOVD R2, R9
+	VST1.P V5.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes201
+	VST1.P V5.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes201
+	VST1.P V5.S[2], 4(R9)
+lanes201:
+	WORD $0x4ea4d445 // sub V5, V2, V4
+	MOVD R3, R9
+	VST1.P V5.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes202
+	VST1.P V5.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes202
+	VST1.P V5.S[2], 4(R9)
+lanes202:
+done192:
+	RET
+
+// func winogradOutNEON(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, n int) 
+TEXT ·winogradOutNEON(SB), NOSPLIT, $0-56
+	MOVD $·constsNEON<>(SB), R8
+	MOVD y0+0(FP), R0
+	MOVD y1+8(FP), R1
+	MOVD m0+16(FP), R2
+	MOVD m1+24(FP), R3
+	MOVD m2+32(FP), R4
+	MOVD m3+40(FP), R5
+	MOVD n+48(FP), R7
+	CMP $4, R7
+	BLT next205
+loop204:
+	FMOVQ 0(R3), F2
+	FMOVQ 0(R4), F3
+	WORD $0x4ea3d441 // sub V1, V2, V3
+	WORD $0x4e23d442 // add V2, V2, V3
+	FMOVQ 0(R2), F3
+	WORD $0x4e22d460 // add V0, V3, V2
+	FMOVQ 0(R5), F3
+	WORD $0x4ea3d421 // sub V1, V1, V3
+	FMOVQ F0, 0(R0)
+	FMOVQ F1, 0(R1)
+	ADD $16, R0
+	ADD $16, R1
+	ADD $16, R2
+	ADD $16, R3
+	ADD $16, R4
+	ADD $16, R5
+	SUB $4, R7
+	CMP $4, R7
+	BGE loop204
+next205:
+	CMP $1, R7
+	BLT done203
+	MOVD $·tailNEON<>+16(SB), R9
+	SUB R7<<2, R9
+	FMOVQ (R9), F31
+	WORD $0x6e221c42 // VEOR
+	MOVD R3, R9
+	VLD1.P 4(R9), V2.S[0]
+	CMP $2, R7
+	BLT lanes206
+	VLD1.P 4(R9), V2.S[1]
+	CMP $3, R7
+	BLT lanes206
+	VLD1.P 4(R9), V2.S[2]
+lanes206:
+	WORD $0x6e231c63 // VEOR
+	MOVD R4, R9
+	VLD1.P 4(R9), V3.S[0]
+	CMP $2, R7
+	BLT lanes207
+	VLD1.P 4(R9), V3.S[1]
+	CMP $3, R7
+	BLT lanes207
+	VLD1.P 4(R9), V3.S[2]
+lanes207:
+	WORD $0x4ea3d441 // sub V1, V2, V3
+	WORD $0x4e23d442 // add V2, V2, V3
+	WORD $0x6e231c63 // VEOR
+	MOVD R2, R9
+	VLD1.P 4(R9), V3.S[0]
+	CMP $2, R7
+	BLT lanes208
+	VLD1.P 4(R9), V3.S[1]
+	CMP $3, R7
+	BLT lanes208
+	VLD1.P 4(R9), V3.S[2]
+lanes208:
+	WORD $0x4e22d460 // add V0, V3, V2
+	WORD $0x6e231c63 // VEOR
+	MOVD R5, R9
+	VLD1.P 4(R9), V3.S[0]
+	CMP $2, R7
+	BLT lanes209
+	VLD1.P 4(R9), V3.S[1]
+	CMP $3, R7
+	BLT lanes209
+	VLD1.P 4(R9), V3.S[2]
+lanes209:
+	WORD $0x4ea3d421 // sub V1, V1, V3
+	MOVD R0, R9
+	VST1.P V0.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes210
+	VST1.P V0.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes210
+	VST1.P V0.S[2], 4(R9)
+lanes210:
+	MOVD R1, R9
+	VST1.P V1.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes211
+	VST1.P V1.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes211
+	VST1.P V1.S[2], 4(R9)
+lanes211:
+done203:
+	RET
+
+// func winogradBiasNEON(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, bias *float32, n int, floor float32) 
+TEXT ·winogradBiasNEON(SB), NOSPLIT, $0-68
+	MOVD $·constsNEON<>(SB), R8
+	MOVD y0+0(FP), R0
+	MOVD y1+8(FP), R1
+	MOVD m0+16(FP), R2
+	MOVD m1+24(FP), R3
+	MOVD m2+32(FP), R4
+	MOVD m3+40(FP), R5
+	MOVD bias+48(FP), R6
+	FMOVS floor+64(FP), F0
+	WORD $0x4e040400 // dup
+	MOVD n+56(FP), R7
+	CMP $4, R7
+	BLT next214
+loop213:
+	FMOVQ 0(R3), F3
+	FMOVQ 0(R4), F4
+	WORD $0x4ea4d462 // sub V2, V3, V4
+	WORD $0x4e24d463 // add V3, V3, V4
+	FMOVQ 0(R2), F4
+	WORD $0x4e23d481 // add V1, V4, V3
+	FMOVQ 0(R5), F4
+	WORD $0x4ea4d442 // sub V2, V2, V4
+	FMOVQ 0(R6), F3
+	WORD $0x4e23d421 // add V1, V1, V3
+	WORD $0x4e21f401 // max V1, V0, V1
+	FMOVQ F1, 0(R0)
+	WORD $0x4e23d442 // add V2, V2, V3
+	WORD $0x4e22f402 // max V2, V0, V2
+	FMOVQ F2, 0(R1)
+	ADD $16, R0
+	ADD $16, R1
+	ADD $16, R2
+	ADD $16, R3
+	ADD $16, R4
+	ADD $16, R5
+	ADD $16, R6
+	SUB $4, R7
+	CMP $4, R7
+	BGE loop213
+next214:
+	CMP $1, R7
+	BLT done212
+	MOVD $·tailNEON<>+16(SB), R9
+	SUB R7<<2, R9
+	FMOVQ (R9), F31
+	WORD $0x6e231c63 // VEOR
+	MOVD R3, R9
+	VLD1.P 4(R9), V3.S[0]
+	CMP $2, R7
+	BLT lanes215
+	VLD1.P 4(R9), V3.S[1]
+	CMP $3, R7
+	BLT lanes215
+	VLD1.P 4(R9), V3.S[2]
+lanes215:
+	WORD $0x6e241c84 // VEOR
+	MOVD R4, R9
+	VLD1.P 4(R9), V4.S[0]
+	CMP $2, R7
+	BLT lanes216
+	VLD1.P 4(R9), V4.S[1]
+	CMP $3, R7
+	BLT lanes216
+	VLD1.P 4(R9), V4.S[2]
+lanes216:
+	WORD $0x4ea4d462 // sub V2, V3, V4
+	WORD $0x4e24d463 // add V3, V3, V4
+	WORD $0x6e241c84 // VEOR
+	MOVD R2, R9
+	VLD1.P 4(R9), V4.S[0]
+	CMP $2, R7
+	BLT lanes217
+	VLD1.P 4(R9), V4.S[1]
+	CMP $3, R7
+	BLT lanes217
+	VLD1.P 4(R9), V4.S[2]
+lanes217:
+	WORD $0x4e23d481 // add V1, V4, V3
+	WORD $0x6e241c84 // VEOR
+	MOVD R5, R9
+	VLD1.P 4(R9), V4.S[0]
+	CMP $2, R7
+	BLT lanes218
+	VLD1.P 4(R9), V4.S[1]
+	CMP $3, R7
+	BLT lanes218
+	VLD1.P 4(R9), V4.S[2]
+lanes218:
+	WORD $0x4ea4d442 // sub V2, V2, V4
+	WORD $0x6e231c63 // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V3.S[0]
+	CMP $2, R7
+	BLT lanes219
+	VLD1.P 4(R9), V3.S[1]
+	CMP $3, R7
+	BLT lanes219
+	VLD1.P 4(R9), V3.S[2]
+lanes219:
+	WORD $0x4e23d421 // add V1, V1, V3
+	WORD $0x4e21f401 // max V1, V0, V1
+	MOVD R0, R9
+	VST1.P V1.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes220
+	VST1.P V1.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes220
+	VST1.P V1.S[2], 4(R9)
+lanes220:
+	WORD $0x4e23d442 // add V2, V2, V3
+	WORD $0x4e22f402 // max V2, V0, V2
+	MOVD R1, R9
+	VST1.P V2.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes221
+	VST1.P V2.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes221
+	VST1.P V2.S[2], 4(R9)
+lanes221:
+done212:
+	RET
+
 // func f16ToF32NEON(dst *float32, src *uint16, n int) 
 TEXT ·f16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD $·constsNEON<>(SB), R8
@@ -3045,8 +3411,8 @@ TEXT ·f16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next193
-loop192:
+	BLT next223
+loop222:
 	FMOVD (R1), F0
 	WORD $0x0e217800 // fcvtl
 	FMOVQ F0, 0(R0)
@@ -3054,8 +3420,8 @@ loop192:
 	ADD $8, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop192
-next193:
+	BGE loop222
+next223:
 	RET
 
 // func f32ToF16NEON(dst *uint16, src *float32, n int) 
@@ -3065,8 +3431,8 @@ TEXT ·f32ToF16NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next195
-loop194:
+	BLT next225
+loop224:
 	FMOVQ 0(R1), F0
 	WORD $0x0e216800 // fcvtn
 	FMOVD F0, (R0)
@@ -3074,8 +3440,8 @@ loop194:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop194
-next195:
+	BGE loop224
+next225:
 	RET
 
 // func bf16ToF32NEON(dst *float32, src *uint16, n int) 
@@ -3085,8 +3451,8 @@ TEXT ·bf16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next197
-loop196:
+	BLT next227
+loop226:
 	FMOVD (R1), F0
 	WORD $0x2f10a400 // uxtl
 	WORD $0x4f305400 // shl
@@ -3095,8 +3461,8 @@ loop196:
 	ADD $8, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop196
-next197:
+	BGE loop226
+next227:
 	RET
 
 // func f32ToBF16NEON(dst *uint16, src *float32, n int) 
@@ -3106,8 +3472,8 @@ TEXT ·f32ToBF16NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next199
-loop198:
+	BLT next229
+loop228:
 	FMOVQ 0(R1), F0
 	WORD $0x6f300402 // ushr
 	FMOVQ 592(R8), F30
@@ -3126,8 +3492,8 @@ loop198:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop198
-next199:
+	BGE loop228
+next229:
 	RET
 
 // func u8ToF32NEON(dst *float32, src *uint8, n int) 
@@ -3137,8 +3503,8 @@ TEXT ·u8ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next201
-loop200:
+	BLT next231
+loop230:
 	FMOVS (R1), F0
 	WORD $0x2f08a400 // uxtl
 	WORD $0x2f10a400 // uxtl
@@ -3148,6 +3514,6 @@ loop200:
 	ADD $4, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop200
-next201:
+	BGE loop230
+next231:
 	RET

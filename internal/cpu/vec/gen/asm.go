@@ -26,8 +26,8 @@ var (
 // Fixed general registers. R14 (g) and R15 (dynamic linking) stay untouched
 // on amd64; R18 and R26 up on arm64.
 var (
-	x86Ptrs  = []string{"DI", "SI", "DX", "BX", "R8", "R9", "R11"}
-	neonPtrs = []string{"R0", "R1", "R2", "R3", "R4", "R5", "R6"}
+	x86Ptrs  = []string{"DI", "SI", "DX", "BX", "R8", "R9", "R11", "R12", "R13"}
+	neonPtrs = []string{"R0", "R1", "R2", "R3", "R4", "R5", "R6", "R10", "R11"}
 )
 
 type reg int

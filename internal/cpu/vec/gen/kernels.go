@@ -497,6 +497,7 @@ var kernels = []kernel{
 	unary("sigmoid", sigmoid), unary("tanh", tanh), unary("relu", relu),
 	binary("add", "add"), binary("sub", "sub"), binary("mul", "mul"), binary("div", "div"),
 	scale, affine, mulAdd, axpy, dot, sum, softmax, layerNorm, rmsNorm, l2norm, lerp4, rotate,
+	winogradIn, winogradOut, winogradBias,
 	f16ToF32, f32ToF16, bf16ToF32, f32ToBF16, u8ToF32,
 }
 
