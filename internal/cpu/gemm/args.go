@@ -46,7 +46,10 @@ type eargs struct {
 
 // sargs are the arguments of the softmax of one row, in place:
 //
-//	x = exp(x + mask - max), sum = the sum of x
+//	x = 2^(x + mask*log2(e) - max), sum = the sum of x
+//
+// Powers of two save the reduction of the argument; the caller's scale factor
+// brings the log2(e) that makes them powers of e.
 type sargs struct {
 	x    unsafe.Pointer // 0
 	n    int            // 8: > 0, a multiple of 32

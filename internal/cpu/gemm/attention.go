@@ -196,9 +196,10 @@ func (a *Attention) tile(w, t int) {
 	s, mem := mem[:g.rows*g.lds], mem[g.rows*g.lds:]
 	q, mem := mem[:g.rows*g.ldq], mem[g.rows*g.ldq:]
 	inv, mem := mem[:(g.rows+15)&^15], mem[(g.rows+15)&^15:]
+	scale := float32(float64(a.Scale) * math.Log2E) // see sargs
 	for i := range n {
 		src := a.Q[(b*a.Nq+q0+i)*a.LDQ+h*hd:][:hd]
-		rotate(a.im, q[i*g.ldq:][:hd], src, a.RopeQ, q0+i, a.Scale)
+		rotate(a.im, q[i*g.ldq:][:hd], src, a.RopeQ, q0+i, scale)
 	}
 	qk := block{
 		im: a.im, w: &a.kp, wdata: unsafe.Pointer(&a.kp.data[head*a.kp.stride]), p1: a.kp.panels(),
@@ -218,7 +219,7 @@ func (a *Attention) tile(w, t int) {
 	pv.run()
 }
 
-// softmax turns the scores of query i into exponentials and returns their sum.
+// softmax turns the scores of query i into weights and returns their sum.
 func (a *Attention) softmax(s, pad []float32, i int) float32 {
 	nk := (a.Nk + panelN - 1) / panelN * panelN
 	for j := a.Nk; j < nk; j++ {

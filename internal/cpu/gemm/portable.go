@@ -142,7 +142,7 @@ func portableSoftmax(e *sargs) {
 	x := unsafe.Slice((*float32)(e.x), e.n)
 	if e.mask != nil {
 		for i, m := range unsafe.Slice((*float32)(e.mask), e.n) {
-			x[i] += m
+			x[i] += float32(m * math.Log2E)
 		}
 	}
 	top := float32(math.Inf(-1))
@@ -151,7 +151,7 @@ func portableSoftmax(e *sargs) {
 	}
 	sum := 0.0
 	for i, v := range x {
-		x[i] = float32(math.Exp(float64(v - top)))
+		x[i] = float32(math.Exp2(float64(v - top)))
 		sum += float64(x[i])
 	}
 	e.sum = float32(sum)

@@ -166,23 +166,20 @@ func (x neonCode) epilogue() {
 	x.p("RET")
 }
 
-// exp replaces register i by its exponential, for values <= 0, with the method of
-// the x86 code; constants are in V16 to V27 (see softmax), V28 is the integer 127.
-func (x neonCode) exp(i int) {
-	const low, log2e, hi, lo, c0, bias = 16, 17, 18, 19, 20, 28
+// exp2 replaces register i by 2^i, for values <= 0, with the method of the x86
+// code; V16 holds the lower limit and V20 to V26 the coefficients (see softmax).
+func (x neonCode) exp2(i int) {
+	const low, c0 = 16, 20
 	n, a, b, zero := 4, 5, 6, 7
 	// Ones where the result is zero. A NaN compares as false, so it is not cleared.
 	x.three("FCMGE", zero, low, i)
 	x.three("FMAX", i, i, low)
-	x.three("FMUL", n, i, log2e)
-	x.two("FRINTN", n, n)
-	x.three("FMLS", i, n, hi)
-	x.three("FMLS", i, n, lo)
-	p := x.horner(a, b, i, c0, 8)
+	x.two("FRINTN", n, i)
+	x.three("FSUB", i, i, n)
+	p := x.horner(a, b, i, c0, len(exp2C))
 	x.two("FCVTNS", n, n)
-	x.p("VADD V%d.S4, V%d.S4, V%d.S4", bias, n, n)
 	x.two("SHL23", n, n)
-	x.three("FMUL", i, n, p)
+	x.p("VADD V%d.S4, V%d.S4, V%d.S4", n, p, i) // the exponent of p takes n
 	x.p("WORD $0x%08x // BIC V%d.16B, V%d.16B, V%d.16B", 0x4e601c00|zero<<16|i<<5|i, i, i, zero)
 }
 
@@ -194,14 +191,15 @@ func (x neonCode) softmax() {
 	x.p("MOVD 16(R0), R3")
 	x.p("MOVD $·consts(SB), R11")
 	x.load(0, math.Inf(-1), math.Inf(-1))
+	x.load(6, math.Log2E)
 	x.p("MOVD R1, R4")
 	x.p("MOVD R2, R5")
 	x.label("max")
 	x.p("VLD1 (R4), [V2.S4, V3.S4]")
 	x.p("CBZ R3, unmasked")
 	x.p("VLD1.P 32(R3), [V4.S4, V5.S4]")
-	x.three("FADD", 2, 2, 4)
-	x.three("FADD", 3, 3, 5)
+	x.three("FMLA", 2, 4, 6)
+	x.three("FMLA", 3, 5, 6)
 	x.p("VST1 [V2.S4, V3.S4], (R4)")
 	x.label("unmasked")
 	x.three("FMAX", 0, 0, 2)
@@ -212,17 +210,15 @@ func (x neonCode) softmax() {
 	x.three("FMAX", 0, 0, 1)
 	x.three("FMAXP", 0, 0, 0)
 	x.three("FMAXP", 30, 0, 0) // all elements are the largest
-	x.load(16, -87.3, math.Log2E, 0.693359375, -2.12194440e-4)
-	x.load(20, expC...)
-	x.p("MOVW $127, R4")
-	x.p("VDUP R4, V28.S4")
+	x.load(16, -125)
+	x.load(20, exp2C...)
 	x.p("VEOR V2.B16, V2.B16, V2.B16")
 	x.p("VEOR V3.B16, V3.B16, V3.B16")
 	x.label("exp")
 	x.p("VLD1 (R1), [V0.S4, V1.S4]")
 	for i := range 2 {
 		x.three("FSUB", i, i, 30)
-		x.exp(i)
+		x.exp2(i)
 		x.three("FADD", 2+i, 2+i, i)
 	}
 	x.p("VST1.P [V0.S4, V1.S4], 32(R1)")

@@ -200,45 +200,43 @@ func (x x86) columns(g int) {
 	both("VMOVUPS %s, %d(DX)", func(v int) []any { return []any{x.r(v), off(v)} })
 }
 
-// expC approximates the exponential on |r| <= ln 2 / 2.
-var expC = []float64{1, 1, 5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4}
+// exp2C approximates 2^f on |f| <= 1/2 with a relative error of 2e-9, exactly 1 at
+// 0 (least squares with Lawson weights, like erfP).
+var exp2C = []float64{1, 0.693147202856, 0.240226479135, 0.0555033246969, 0.00961843736716, 0.00133988748695, 0.000153533604515}
 
-// exp replaces register i by its exponential, for values <= 0; t and t+1 are work
-// registers. Cody and Waite reduction x = n ln 2 + r, a polynomial of degree 7
-// (Cephes expf), and 2^n. The register low holds the limit below which the result
-// is zero; the operand order of MAXPS keeps a NaN.
-func (x x86) exp(i, t, low int) {
+// exp2 replaces register i by 2^i, for values <= 0; t to t+2 are work registers.
+// The integral part goes into the exponent, the rest through the polynomial. The
+// register low holds the limit below which the result is zero; the operand order
+// of MAXPS keeps a NaN.
+func (x x86) exp2(i, t, low int) {
 	n, p, keep := t, t+1, t+2
 	if x.v == "Y" {
 		x.p("VCMPPS $5, Y%d, Y%d, Y%d", low, i, keep) // not less than
 	}
 	x.p("VMAXPS %s, %s, %s", x.r(i), x.r(low), x.r(i))
-	x.op("VMULPS", x.f(math.Log2E), i, n)
 	if x.v == "Z" {
-		x.p("VRNDSCALEPS $8, Z%d, Z%d", n, n)
+		x.p("VRNDSCALEPS $8, Z%d, Z%d", i, n)
 	} else {
-		x.p("VROUNDPS $8, Y%d, Y%d", n, n)
+		x.p("VROUNDPS $8, Y%d, Y%d", i, n)
 	}
-	x.op("VFNMADD231PS", x.f(0.693359375), n, i)
-	x.op("VFNMADD231PS", x.f(-2.12194440e-4), n, i)
-	x.horner(p, i, expC)
+	x.p("VSUBPS %s, %s, %s", x.r(n), x.r(i), x.r(i))
+	x.horner(p, i, exp2C)
 	if x.v == "Z" {
 		x.p("VSCALEFPS Z%d, Z%d, Z%d", n, p, i)
 		return
 	}
 	x.p("VCVTPS2DQ Y%d, Y%d", n, n)
-	x.p("VPADDD %s, Y%d, Y%d", x.at(127), n, n)
 	x.p("VPSLLD $23, Y%d, Y%d", n, n)
-	x.p("VMULPS Y%d, Y%d, Y%d", n, p, i)
+	x.p("VPADDD Y%d, Y%d, Y%d", n, p, i) // p is in [0.7, 1.5]: its exponent takes n
 	x.p("VANDPS Y%d, Y%d, Y%d", keep, i, i)
 }
 
 // softmax writes a function of sargs.
 func (x x86) softmax() {
 	step := 2 * x.bytes
-	low := -104.0 // exp is below half of the smallest subnormal
+	low := -150.0 // 2^low is half of the smallest subnormal
 	if x.v == "Y" {
-		low = -87.3 // 2^n must be a normal number
+		low = -125 // the result must be a normal number
 	}
 	x.text(x.name+"Softmax", "sargs")
 	x.p("MOVQ p+0(FP), DI")
@@ -252,10 +250,11 @@ func (x x86) softmax() {
 	x.p("MOVQ CX, R8")
 	x.p("TESTQ BX, BX")
 	x.p("JZ max")
+	x.p("VBROADCASTSS %s, %s", x.f(math.Log2E), x.r(4))
 	x.label("mask")
 	for v := range 2 {
 		x.p("VMOVUPS %d(SI), %s", v*x.bytes, x.r(2+v))
-		x.p("VADDPS %d(BX), %s, %s", v*x.bytes, x.r(2+v), x.r(2+v))
+		x.p("VFMADD231PS %d(BX), %s, %s", v*x.bytes, x.r(4), x.r(2+v))
 		x.p("VMOVUPS %s, %d(SI)", x.r(2+v), v*x.bytes)
 		x.p("VMAXPS %s, %s, %s", x.r(2+v), x.r(v), x.r(v))
 	}
@@ -282,7 +281,7 @@ func (x x86) softmax() {
 	for v := range 2 {
 		x.p("VMOVUPS %d(AX), %s", v*x.bytes, x.r(v))
 		x.p("VSUBPS %s, %s, %s", x.r(15), x.r(v), x.r(v))
-		x.exp(v, 2+3*v, 14)
+		x.exp2(v, 2+3*v, 14)
 		x.p("VADDPS %s, %s, %s", x.r(v), x.r(12+v), x.r(12+v))
 		x.p("VMOVUPS %s, %d(AX)", x.r(v), v*x.bytes)
 	}
