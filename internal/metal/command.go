@@ -79,7 +79,9 @@ func (q *Queue) NewCommandBuffer(label string) (*CommandBuffer, error) {
 func (c *CommandBuffer) ID() objc.ID { return c.id }
 
 // NoteRoot records the current underlying command buffer. Call it after
-// anything that may have committed and continued: MPSGraph's encoding.
+// anything that may have committed and continued: MPSGraph's encoding. One that
+// both begins and ends inside a single encoding is not seen; the GPU's errors
+// take the following ones of the queue with them.
 func (c *CommandBuffer) NoteRoot() {
 	r := rootCommandBuffer.Send(c.id)
 	if r != 0 && (len(c.roots) == 0 || c.roots[len(c.roots)-1] != r) {

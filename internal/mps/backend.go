@@ -47,8 +47,9 @@ type Stats struct {
 	// CommandBuffers were committed, Runs encoded.
 	CommandBuffers, Runs int
 	// MappedBytes of weights are used in place, CopiedBytes had to be converted or
-	// were not in a mapped file; both of what is in use now.
-	MappedBytes, CopiedBytes int
+	// were not in a mapped file, TableBytes were computed (rotary embedding). All
+	// of what is in use now.
+	MappedBytes, CopiedBytes, TableBytes int
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -128,7 +129,7 @@ func (b *Backend) Stats() Stats {
 	b.mu.Lock()
 	s := b.stats
 	b.mu.Unlock()
-	s.MappedBytes, s.CopiedBytes = b.weights.bytes()
+	s.MappedBytes, s.CopiedBytes, s.TableBytes = b.weights.inUse(inPlace), b.weights.inUse(copied), b.weights.inUse(computed)
 	return s
 }
 

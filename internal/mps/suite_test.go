@@ -25,7 +25,7 @@ func open(t testing.TB, cfg mps.Config) (*mps.Backend, *metalsim.Sim) {
 		if n := b.Device().LiveBuffers; n != 0 {
 			t.Errorf("%d buffers were not released", n)
 		}
-		if st := b.Stats(); st.MappedBytes != 0 || st.CopiedBytes != 0 {
+		if st := b.Stats(); st.MappedBytes+st.CopiedBytes+st.TableBytes != 0 {
 			t.Errorf("weights were left behind: %+v", st)
 		}
 		if err := b.Close(); err != nil {

@@ -21,11 +21,20 @@ import (
 type weightStore struct {
 	dev *metal.Device
 
-	mu             sync.Mutex
-	weights        map[weightKey]*weight
-	regions        map[regionKey]*region
-	mapped, copied int
+	mu      sync.Mutex
+	weights map[weightKey]*weight
+	regions map[regionKey]*region
+	bytes   [3]int // by origin
 }
+
+// origin says where the elements of a weight are.
+type origin uint8
+
+const (
+	inPlace  origin = iota // in the mapped file
+	copied                 // in a buffer of their own
+	computed               // there too, but not from a file
+)
 
 // weightKey identifies elements in memory as one value. Its pointer also keeps
 // memory of the Go heap alive.
@@ -39,8 +48,9 @@ type weight struct {
 	key    weightKey
 	data   *mpsgraph.Data
 	refs   int
-	region *region       // of a weight used in place
-	owned  *metal.Buffer // of one that was copied
+	origin origin
+	region *region       // of a weight in place
+	owned  *metal.Buffer // of the others
 	bytes  int
 }
 
@@ -60,10 +70,11 @@ func newWeightStore(dev *metal.Device) *weightStore {
 	return &weightStore{dev: dev, weights: map[weightKey]*weight{}, regions: map[regionKey]*region{}}
 }
 
-func (s *weightStore) bytes() (mapped, copied int) {
+// inUse is the number of bytes of an origin.
+func (s *weightStore) inUse(o origin) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mapped, s.copied
+	return s.bytes[o]
 }
 
 // take returns the elements of p as dtype; every take needs a drop. Owner
@@ -98,15 +109,15 @@ func (s *weightStore) place(p graph.Param, dtype tensor.DType) (*weight, error) 
 				s.dropRegion(r)
 				return nil, err
 			}
-			s.mapped += len(p.Data)
-			return &weight{data: d, region: r, bytes: len(p.Data)}, nil
+			s.bytes[inPlace] += len(p.Data)
+			return &weight{data: d, origin: inPlace, region: r, bytes: len(p.Data)}, nil
 		}
 	}
 	data, err := convert(p, dtype)
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.copyOf(data, shapeOf(p.Shape), dtype)
+	w, err := s.copyOf(data, shapeOf(p.Shape), dtype, copied)
 	if err == nil && p.Release != nil {
 		p.Release()
 	}
@@ -114,7 +125,7 @@ func (s *weightStore) place(p graph.Param, dtype tensor.DType) (*weight, error) 
 }
 
 // copyOf puts elements into a buffer of their own.
-func (s *weightStore) copyOf(data []byte, shape tensor.Shape, dtype tensor.DType) (*weight, error) {
+func (s *weightStore) copyOf(data []byte, shape tensor.Shape, dtype tensor.DType, o origin) (*weight, error) {
 	buf, err := s.dev.NewBuffer(len(data))
 	if err != nil {
 		return nil, err
@@ -125,15 +136,15 @@ func (s *weightStore) copyOf(data []byte, shape tensor.Shape, dtype tensor.DType
 		buf.Release()
 		return nil, err
 	}
-	s.copied += len(data)
-	return &weight{data: d, owned: buf, bytes: len(data)}, nil
+	s.bytes[o] += len(data)
+	return &weight{data: d, origin: o, owned: buf, bytes: len(data)}, nil
 }
 
 // table stores computed elements, for one program.
 func (s *weightStore) table(data []byte, shape tensor.Shape, dtype tensor.DType) (*weight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w, err := s.copyOf(data, shape, dtype)
+	w, err := s.copyOf(data, shape, dtype, computed)
 	if err != nil {
 		return nil, err
 	}
@@ -188,12 +199,11 @@ func (s *weightStore) drop(w *weight) {
 		delete(s.weights, w.key)
 	}
 	objc.WithPool(w.data.Release)
+	s.bytes[w.origin] -= w.bytes
 	if w.region != nil {
-		s.mapped -= w.bytes
 		s.dropRegion(w.region)
 		return
 	}
-	s.copied -= w.bytes
 	w.owned.Release()
 }
 
