@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+)
+
+// ConvOptions of a convolution. The zero value is stride 1, no padding, no
+// dilation, one group, no activation.
+type ConvOptions struct {
+	Stride, Pad, Dilation, Groups int
+	Activation                    Activation
+}
+
+// filled has the defaults in place of zeros.
+func (o ConvOptions) filled() (ConvOptions, error) {
+	o.Stride, o.Dilation, o.Groups = max(o.Stride, 1), max(o.Dilation, 1), max(o.Groups, 1)
+	if o.Activation == "" {
+		o.Activation = None
+	}
+	if o.Pad < 0 {
+		return o, fmt.Errorf("%w: padding %d, want at least 0", ErrOption, o.Pad)
+	}
+	return o, o.Activation.check()
+}
+
+// Conv2D is a convolution of maps x [B,C,H,W] with w [O,C/groups,kh,kw] and bias
+// b [O], which may be nil.
+func (c *Context) Conv2D(x, w, b *Tensor, opt ConvOptions) (*Tensor, error) {
+	o, err := opt.filled()
+	if err != nil {
+		return nil, err
+	}
+	in := []*Tensor{x, w}
+	if b != nil {
+		in = append(in, b)
+	}
+	return c.compute(fmt.Sprintf("conv2d%v", o), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		op := graph.Conv2D{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups, Bias: len(in) == 3}
+		y := g.Add(op, append([]*graph.Node{g.Transpose(in[0], 0, 2, 3, 1)}, in[1:]...)...)
+		return g.Transpose(o.Activation.apply(g, y), 0, 3, 1, 2)
+	}, in...)
+}
+
+// Conv2DBackward gives the gradients of Conv2D without activation for the
+// gradient gy of its result: of the input, of the weight, and of the bias, which
+// is a sum over pictures and pixels and not a mean.
+func (c *Context) Conv2DBackward(gy, x, w *Tensor, opt ConvOptions) (gx, gw, gb *Tensor, err error) {
+	o, err := opt.filled()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if o.Activation != None {
+		return nil, nil, nil, fmt.Errorf("%w: the gradient of a convolution with activation %q; apply ActivationBackward first", ErrOption, o.Activation)
+	}
+	out, err := c.computeAll(fmt.Sprintf("conv2d_backward%v", o), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		gy, x := g.Transpose(in[0], 0, 2, 3, 1), g.Transpose(in[1], 0, 2, 3, 1)
+		w := in[2]
+		gx := g.Add(graph.ConvGradInput{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups, H: x.Shape[1], W: x.Shape[2]}, gy, w)
+		gw := g.Add(graph.ConvGradWeight{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups, KH: w.Shape[2], KW: w.Shape[3]}, x, gy)
+		gb := g.Add(graph.Reduce{Axes: []int{0, 1, 2}}, gy)
+		return []*graph.Node{g.Transpose(gx, 0, 3, 1, 2), gw, gb}
+	}, gy, x, w)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return out[0], out[1], out[2], nil
+}
+
+// MaxPool2D pools maps [B,C,H,W]; argmax holds, as int32, the flat position
+// y*W+x of each maximum in its plane, the lowest on ties.
+func (c *Context) MaxPool2D(x *Tensor, kernel, stride int) (y, argmax *Tensor, err error) {
+	out, err := c.computeAll(fmt.Sprintf("max_pool%d/%d", kernel, stride), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		x := g.Transpose(in[0], 0, 2, 3, 1)
+		y := g.Add(graph.Pool2D{Kernel: kernel, Stride: stride}, x)
+		at := g.Add(graph.PoolIndex{Kernel: kernel, Stride: stride}, x)
+		return []*graph.Node{g.Transpose(y, 0, 3, 1, 2), g.Transpose(at, 0, 3, 1, 2)}
+	}, x)
+	if err != nil {
+		return nil, nil, err
+	}
+	return out[0], out[1], nil
+}
+
+// MaxPool2DBackward is the gradient of MaxPool2D; where windows overlap the
+// contributions add up.
+func (c *Context) MaxPool2DBackward(gy, x *Tensor, kernel, stride int) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("max_pool_backward%d/%d", kernel, stride), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		gx := g.Add(graph.PoolGrad{Kernel: kernel, Stride: stride}, g.Transpose(in[1], 0, 2, 3, 1), g.Transpose(in[0], 0, 2, 3, 1))
+		return g.Transpose(gx, 0, 3, 1, 2)
+	}, gy, x)
+}
+
+// AvgPool2D averages windows of maps [B,C,H,W].
+func (c *Context) AvgPool2D(x *Tensor, kernel, stride int) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("avg_pool%d/%d", kernel, stride), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		y := g.Add(graph.Pool2D{Kernel: kernel, Stride: stride, Average: true}, g.Transpose(in[0], 0, 2, 3, 1))
+		return g.Transpose(y, 0, 3, 1, 2)
+	}, x)
+}
+
+// patches lists, for every output position and kernel tap, the pixel y*W+x that
+// it reads in a map padded by pad.
+func patches(h, w, kernel, stride, pad int) (index []int, oh, ow int) {
+	ph, pw := h+2*pad, w+2*pad
+	oh, ow = (ph-kernel)/stride+1, (pw-kernel)/stride+1
+	for y := range oh {
+		for x := range ow {
+			for i := range kernel {
+				for j := range kernel {
+					index = append(index, (y*stride+i)*pw+x*stride+j)
+				}
+			}
+		}
+	}
+	return index, oh, ow
+}
+
+func checkPatches(what string, h, w, kernel, stride, pad int) error {
+	if kernel < 1 || stride < 1 || pad < 0 || h+2*pad < kernel || w+2*pad < kernel {
+		return fmt.Errorf("%w: %s of %dx%d with kernel %d, stride %d, padding %d", ErrShape, what, h, w, kernel, stride, pad)
+	}
+	return nil
+}
+
+// Im2Col lays out the patches of x [B,C,H,W] as columns:
+// [B, C*kernel*kernel, OH*OW].
+func (c *Context) Im2Col(x *Tensor, kernel, stride, pad int) (*Tensor, error) {
+	if x == nil || len(x.shape) != 4 {
+		return nil, fmt.Errorf("%w: im2col wants [B,C,H,W]", ErrShape)
+	}
+	b, ch, h, w := x.shape[0], x.shape[1], x.shape[2], x.shape[3]
+	if err := checkPatches("im2col", h, w, kernel, stride, pad); err != nil {
+		return nil, err
+	}
+	return c.compute(fmt.Sprintf("im2col%d/%d/%d", kernel, stride, pad), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		p := g.Add(graph.Pad{Before: []int{0, 0, pad, pad}, After: []int{0, 0, pad, pad}}, in[0])
+		idx, oh, ow := patches(h, w, kernel, stride, pad)
+		p = g.Reshape(p, b, ch, (h+2*pad)*(w+2*pad))
+		y := g.Add(graph.Gather{Axis: 2}, p, indices(g, idx))
+		y = g.Transpose(g.Reshape(y, b, ch, oh*ow, kernel*kernel), 0, 1, 3, 2)
+		return g.Reshape(y, b, ch*kernel*kernel, oh*ow)
+	}, x)
+}
+
+// Col2Im adds columns [B, C*kernel*kernel, OH*OW] back into maps [B,C,H,W]: the
+// gradient of Im2Col.
+func (c *Context) Col2Im(cols *Tensor, channels, h, w, kernel, stride, pad int) (*Tensor, error) {
+	if err := checkPatches("col2im", h, w, kernel, stride, pad); err != nil {
+		return nil, err
+	}
+	idx, oh, ow := patches(h, w, kernel, stride, pad)
+	k := kernel * kernel
+	if cols == nil || len(cols.shape) != 3 || channels < 1 || cols.shape[1] != channels*k || cols.shape[2] != oh*ow {
+		return nil, fmt.Errorf("%w: col2im wants [B,%d,%d]", ErrShape, channels*k, oh*ow)
+	}
+	b := cols.shape[0]
+	key := fmt.Sprintf("col2im%d/%dx%d/%d/%d/%d", channels, h, w, kernel, stride, pad)
+	return c.compute(key, func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		ph, pw := h+2*pad, w+2*pad
+		// Rows of the sum are pixels; every picture and channel is a column of it.
+		v := g.Transpose(g.Reshape(in[0], b, channels, k, oh*ow), 3, 2, 0, 1)
+		v = g.Reshape(v, oh*ow*k, b*channels)
+		y := g.Add(graph.ScatterAdd{Rows: ph * pw}, v, indices(g, idx))
+		y = g.Transpose(g.Reshape(y, ph, pw, b, channels), 2, 3, 0, 1)
+		return g.Add(graph.Slice{Begin: []int{0, 0, pad, pad}, End: []int{b, channels, pad + h, pad + w}, Step: []int{1, 1, 1, 1}}, y)
+	}, cols)
+}

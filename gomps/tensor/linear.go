@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+)
+
+// Activation is a function that fused operations apply to their result.
+type Activation string
+
+// The activations. Gelu is the erf form.
+const (
+	None    Activation = "none"
+	Relu    Activation = "relu"
+	Gelu    Activation = "gelu"
+	Tanh    Activation = "tanh"
+	Sigmoid Activation = "sigmoid"
+)
+
+var activations = map[Activation]graph.UnaryFn{Relu: graph.Relu, Gelu: graph.Gelu, Tanh: graph.Tanh, Sigmoid: graph.Sigmoid}
+
+func (a Activation) check() error {
+	if _, ok := activations[a]; !ok && a != None {
+		return fmt.Errorf("%w: activation %q, want none, relu, gelu, tanh or sigmoid", ErrOption, string(a))
+	}
+	return nil
+}
+
+// apply adds the activation to a graph.
+func (a Activation) apply(g *graph.Graph, x *graph.Node) *graph.Node {
+	if a == None {
+		return x
+	}
+	return g.Unary(activations[a], x)
+}
+
+// MatMul is a b for a [...,m,k], b [...,k,n]; leading dimensions broadcast.
+func (c *Context) MatMul(a, b *Tensor) (*Tensor, error) { return c.MatMulActivation(a, b, None) }
+
+// MatMulTransposed is a b^T for b [...,n,k].
+func (c *Context) MatMulTransposed(a, b *Tensor) (*Tensor, error) {
+	return c.compute("matmul_t", func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.MatMul{TransB: true}, in[0], in[1])
+	}, a, b)
+}
+
+// MatMulActivation is act(a b) in one dispatch.
+func (c *Context) MatMulActivation(a, b *Tensor, act Activation) (*Tensor, error) {
+	if err := act.check(); err != nil {
+		return nil, err
+	}
+	return c.compute("matmul+"+string(act), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return act.apply(g, g.Add(graph.MatMul{}, in[0], in[1]))
+	}, a, b)
+}
+
+// MatMulBias is a b + bias in one dispatch, bias [n].
+func (c *Context) MatMulBias(a, b, bias *Tensor) (*Tensor, error) {
+	return c.compute("matmul+bias", func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.AddTo(g.Add(graph.MatMul{}, in[0], in[1]), in[2])
+	}, a, b, bias)
+}
+
+// Linear is act(x W^T + b) for x [...,in], W [out,in], b [out] or nil.
+func (c *Context) Linear(x, w, b *Tensor, act Activation) (*Tensor, error) {
+	if err := act.check(); err != nil {
+		return nil, err
+	}
+	return c.fusedLinear("linear+"+string(act), x, w, b, nil, func(g *graph.Graph, y, _ *graph.Node) *graph.Node {
+		return act.apply(g, y)
+	})
+}
+
+// fusedLinear runs after(x W^T + b, extra) in one dispatch.
+func (c *Context) fusedLinear(key string, x, w, b, extra *Tensor, after func(g *graph.Graph, y, extra *graph.Node) *graph.Node) (*Tensor, error) {
+	in := []*Tensor{x, w}
+	if b != nil {
+		key += "+bias"
+		in = append(in, b)
+	}
+	if extra != nil {
+		in = append(in, extra)
+	}
+	return c.compute(key, func(g *graph.Graph, n []*graph.Node) *graph.Node {
+		var bias, rest *graph.Node
+		if b != nil {
+			bias = n[2]
+		}
+		if extra != nil {
+			rest = n[len(n)-1]
+		}
+		return after(g, g.Linear(n[0], n[1], bias), rest)
+	}, in...)
+}
+
+// LinearAdd is x W^T + b + r, the residual form.
+func (c *Context) LinearAdd(x, w, b, r *Tensor) (*Tensor, error) {
+	return c.fusedLinear("linear_add", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node { return g.AddTo(y, r) })
+}
+
+// LinearAddGelu is gelu(x W^T + b + r).
+func (c *Context) LinearAddGelu(x, w, b, r *Tensor) (*Tensor, error) {
+	return c.fusedLinear("linear_add_gelu", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node {
+		return g.Unary(graph.Gelu, g.AddTo(y, r))
+	})
+}
+
+// LinearResidualRelu is relu(x W^T + b + r).
+func (c *Context) LinearResidualRelu(x, w, b, r *Tensor) (*Tensor, error) {
+	return c.fusedLinear("linear_residual_relu", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node {
+		return g.Unary(graph.Relu, g.AddTo(y, r))
+	})
+}
+
+// GeluLinear is gelu(x) W^T + b.
+func (c *Context) GeluLinear(x, w, b *Tensor) (*Tensor, error) {
+	return c.compute("gelu_linear", func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Linear(g.Unary(graph.Gelu, in[0]), in[1], in[2])
+	}, x, w, b)
+}
+
+// LayerNormLinear is layer_norm(x) W^T + b.
+func (c *Context) LayerNormLinear(x, gamma, beta *Tensor, eps float32, w, b *Tensor) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("layer_norm_linear%x", eps), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Linear(g.LayerNorm(in[0], in[1], in[2], eps), in[3], in[4])
+	}, x, gamma, beta, w, b)
+}
+
+// LinearBatchNormRelu is relu(batch_norm(x W^T + b)) with running statistics
+// per output feature.
+func (c *Context) LinearBatchNormRelu(x, w, b, gamma, beta, mean, variance *Tensor, eps float32) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("linear_batch_norm_relu%x", eps), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		y := g.Linear(in[0], in[1], in[2])
+		return g.Unary(graph.Relu, batchNorm(g, y, in[3], in[4], in[5], in[6], eps))
+	}, x, w, b, gamma, beta, mean, variance)
+}
+
+// LinearBackward computes the gradients of y = act(x W^T + b): it adds the
+// weight's to gw and the bias' to gb, in place, and returns the input's. y is
+// the layer's output, from which the derivative of the activation is taken
+// (relu, tanh, sigmoid, none); for gelu give the pre-activation x W^T + b.
+func (c *Context) LinearBackward(gy, y, x, w, gw, gb *Tensor, act Activation) (*Tensor, error) {
+	if err := act.check(); err != nil {
+		return nil, err
+	}
+	out, err := c.computeAll("linear_backward+"+string(act), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		gy, y, x, w, gw, gb := in[0], in[1], in[2], in[3], in[4], in[5]
+		if act != None {
+			gy = g.Binary(graph.Mul, gy, derivative(g, act, y))
+		}
+		rows := gy.Numel() / gy.Shape[len(gy.Shape)-1]
+		flat := g.Reshape(gy, rows, gy.Shape[len(gy.Shape)-1])
+		xs := g.Reshape(x, rows, x.Shape[len(x.Shape)-1])
+		// gW = gy^T x: a product with both operands seen as [rows, .].
+		dw := g.Add(graph.MatMul{}, g.Transpose(flat, 1, 0), xs)
+		db := g.Add(graph.Reduce{Axes: []int{0}}, flat)
+		dx := g.Reshape(g.Add(graph.MatMul{}, flat, w), x.Shape...)
+		return []*graph.Node{dx, g.AddTo(gw, dw), g.AddTo(gb, db)}
+	}, gy, y, x, w, gw, gb)
+	if err != nil {
+		return nil, err
+	}
+	if err := gw.become(out[1], nil); err != nil {
+		release(out)
+		return nil, err
+	}
+	if err := gb.become(out[2], nil); err != nil {
+		release(out)
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// derivative of an activation: from its output for relu, tanh and sigmoid, from
+// its input for gelu.
+func derivative(g *graph.Graph, act Activation, v *graph.Node) *graph.Node {
+	switch act {
+	case Relu:
+		return g.Unary(graph.Step, v)
+	case Tanh:
+		return g.Affine(g.Unary(graph.Square, v), -1, 1)
+	case Sigmoid:
+		return g.Binary(graph.Mul, v, g.Affine(v, -1, 1))
+	}
+	return geluDerivative(g, v)
+}
+
+// geluDerivative is Phi(x) + x phi(x) with the standard normal distribution and
+// density.
+func geluDerivative(g *graph.Graph, x *graph.Node) *graph.Node {
+	const (
+		invSqrt2   = 0.70710678118654752
+		invSqrt2Pi = 0.39894228040143268
+	)
+	cdf := g.Affine(g.Unary(graph.Erf, g.Affine(x, invSqrt2, 0)), 0.5, 0.5)
+	pdf := g.Affine(g.Unary(graph.Exp, g.Affine(g.Unary(graph.Square, x), -0.5, 0)), invSqrt2Pi, 0)
+	return g.AddTo(cdf, g.Binary(graph.Mul, x, pdf))
+}
+
+// ActivationBackward is gy times the derivative of the named activation at the
+// pre-activation x.
+func (c *Context) ActivationBackward(act Activation, gy, x *Tensor) (*Tensor, error) {
+	if err := act.check(); err != nil {
+		return nil, err
+	}
+	return c.compute("activation_backward+"+string(act), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		gy, x := in[0], in[1]
+		switch act {
+		case None:
+			return g.Affine(gy, 1, 0)
+		case Tanh, Sigmoid:
+			x = act.apply(g, x)
+		}
+		return g.Binary(graph.Mul, gy, derivative(g, act, x))
+	}, gy, x)
+}

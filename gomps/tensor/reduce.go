@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+)
+
+// reduce folds the given axes, or all when there are none.
+func (c *Context) reduce(fn graph.ReduceFn, x *Tensor, axes []int) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("reduce_%v%v", fn, axes), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		a := axes
+		if len(a) == 0 {
+			for i := range in[0].Shape {
+				a = append(a, i)
+			}
+		}
+		return g.Add(graph.Reduce{Fn: fn, Axes: a}, in[0])
+	}, x)
+}
+
+// Sum, Mean, Max and Min fold the given axes, or all of them.
+func (c *Context) Sum(x *Tensor, axes ...int) (*Tensor, error) {
+	return c.reduce(graph.ReduceSum, x, axes)
+}
+func (c *Context) Mean(x *Tensor, axes ...int) (*Tensor, error) {
+	return c.reduce(graph.ReduceMean, x, axes)
+}
+func (c *Context) Max(x *Tensor, axes ...int) (*Tensor, error) {
+	return c.reduce(graph.ReduceMax, x, axes)
+}
+func (c *Context) Min(x *Tensor, axes ...int) (*Tensor, error) {
+	return c.reduce(graph.ReduceMin, x, axes)
+}
+
+// ArgMax and ArgMin are int32 positions along axis, the lowest on ties.
+func (c *Context) ArgMax(x *Tensor, axis int) (*Tensor, error) { return c.argReduce(x, axis, false) }
+func (c *Context) ArgMin(x *Tensor, axis int) (*Tensor, error) { return c.argReduce(x, axis, true) }
+
+func (c *Context) argReduce(x *Tensor, axis int, least bool) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("arg%d%v", axis, least), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.ArgReduce{Axis: axis, Min: least}, in[0])
+	}, x)
+}
+
+// ArgMaxAll and ArgMinAll are positions in the flattened tensor.
+func (c *Context) ArgMaxAll(x *Tensor) (*Tensor, error) { return c.argAll(x, false) }
+func (c *Context) ArgMinAll(x *Tensor) (*Tensor, error) { return c.argAll(x, true) }
+
+func (c *Context) argAll(x *Tensor, least bool) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("arg_all%v", least), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.ArgReduce{Axis: 0, Min: least}, g.Reshape(in[0], in[0].Numel()))
+	}, x)
+}
+
+// TopK are the k largest elements of the last dimension, descending, and their
+// int32 positions.
+func (c *Context) TopK(x *Tensor, k int) (values, index *Tensor, err error) {
+	out, err := c.computeAll(fmt.Sprintf("topk%d", k), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{g.Add(graph.TopK{K: k}, in[0]), g.Add(graph.TopK{K: k, Index: true}, in[0])}
+	}, x)
+	if err != nil {
+		return nil, nil, err
+	}
+	return out[0], out[1], nil
+}
+
+// UpdateConfusionMatrix counts, for scores preds [N,K] and targets [N] (int32) or
+// [N,K], the pairs (target, argmax of a row) into cm [K,K], in place: row is the
+// truth, column the prediction.
+func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
+	if preds == nil || targets == nil || cm == nil || len(preds.shape) != 2 {
+		return fmt.Errorf("%w: confusion matrix of scores [N,K]", ErrShape)
+	}
+	k := preds.shape[1]
+	return cm.become(c.move("confusion", func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		hot := func(n *graph.Node) *graph.Node {
+			if len(n.Shape) == 2 {
+				n = g.Add(graph.ArgReduce{Axis: 1}, g.Cast(n, F32))
+			}
+			return g.Add(graph.OneHot{Depth: k}, n)
+		}
+		truth, guess := hot(in[1]), hot(in[0])
+		return g.AddTo(in[2], g.Add(graph.MatMul{}, g.Transpose(truth, 1, 0), guess))
+	}, preds, targets, cm))
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// move runs an operation that places elements without computing; it keeps the
+// type whatever it is.
+func (c *Context) move(key string, build func(g *graph.Graph, in []*graph.Node) *graph.Node, in ...*Tensor) (*Tensor, error) {
+	out, err := c.run(key, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{build(g, in)}
+	}, in...)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// Reshape gives the elements, in their order, new dimensions; one may be -1.
+func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
+	if x == nil {
+		return nil, ErrReleased
+	}
+	s := dt.Shape(shape).Clone()
+	known, free := 1, -1
+	for i, d := range s {
+		switch {
+		case d >= 0:
+			known *= d
+		case d == -1 && free < 0:
+			free = i
+		default:
+			return nil, fmt.Errorf("%w: reshape %v to %v", ErrShape, x.shape, s)
+		}
+	}
+	if free >= 0 && known > 0 {
+		s[free] = x.Numel() / known
+	}
+	if free >= 0 && known == 0 || s.Numel() != x.Numel() {
+		return nil, fmt.Errorf("%w: reshape %v to %v", ErrShape, x.shape, dt.Shape(shape))
+	}
+	return c.move(fmt.Sprintf("reshape%v", s), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.Reshape{Shape: s}, in[0])
+	}, x)
+}
+
+// Transpose exchanges the last two dimensions.
+func (c *Context) Transpose(x *Tensor) (*Tensor, error) {
+	if x == nil || len(x.shape) < 2 {
+		return nil, fmt.Errorf("%w: transpose needs at least 2 dimensions", ErrShape)
+	}
+	perm := make([]int, len(x.shape))
+	for i := range perm {
+		perm[i] = i
+	}
+	n := len(perm)
+	perm[n-2], perm[n-1] = n-1, n-2
+	return c.Permute(x, perm...)
+}
+
+// Permute reorders the dimensions: result dimension i is dimension perm[i].
+func (c *Context) Permute(x *Tensor, perm ...int) (*Tensor, error) {
+	return c.move(fmt.Sprintf("permute%v", perm), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Transpose(in[0], perm...)
+	}, x)
+}
+
+// NHWCToNCHW and NCHWToNHWC move the channels of feature maps.
+func (c *Context) NHWCToNCHW(x *Tensor) (*Tensor, error) { return c.Permute(x, 0, 3, 1, 2) }
+func (c *Context) NCHWToNHWC(x *Tensor) (*Tensor, error) { return c.Permute(x, 0, 2, 3, 1) }
+
+// Concat joins tensors along axis.
+func (c *Context) Concat(axis int, in ...*Tensor) (*Tensor, error) {
+	return c.move(fmt.Sprintf("concat%d/%d", axis, len(in)), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Concat(axis, in...)
+	}, in...)
+}
+
+// Slice takes begin, begin+step, ... up to but without end, on every axis. A
+// negative step walks down; there end may be -1 to include index 0.
+func (c *Context) Slice(x *Tensor, begin, end, step []int) (*Tensor, error) {
+	if x == nil {
+		return nil, ErrReleased
+	}
+	if len(begin) != len(x.shape) || len(end) != len(x.shape) || len(step) != len(x.shape) {
+		return nil, fmt.Errorf("%w: slice of %v by begin %v, end %v, step %v", ErrShape, x.shape, begin, end, step)
+	}
+	key := fmt.Sprintf("slice%v%v%v", begin, end, step)
+	return c.move(key, func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		o := graph.Slice{Begin: append([]int{}, begin...), End: append([]int{}, end...), Step: append([]int{}, step...)}
+		reversed := map[int][]int{}
+		for i, s := range step {
+			if s >= 0 {
+				continue
+			}
+			// The graph has no negative steps: such an axis is gathered.
+			for j := begin[i]; j > end[i] && j >= 0; j += s {
+				reversed[i] = append(reversed[i], j)
+			}
+			o.Begin[i], o.End[i], o.Step[i] = 0, x.shape[i], 1
+		}
+		y := g.Add(o, in[0])
+		for axis := range step {
+			if idx, ok := reversed[axis]; ok {
+				y = g.Add(graph.Gather{Axis: axis}, y, indices(g, idx))
+			}
+		}
+		return y
+	}, x)
+}
+
+// indices is a constant vector of int32 numbers.
+func indices(g *graph.Graph, v []int) *graph.Node {
+	data := make([]byte, 4*len(v))
+	for i, x := range v {
+		view[int32](data)[i] = int32(x)
+	}
+	return g.Add(graph.Param{Shape: dt.Shape{len(v)}, DType: I32, Data: data})
+}
+
+// Split cuts x along axis into parts of the given sizes, which must add up.
+func (c *Context) Split(x *Tensor, axis int, sizes ...int) ([]*Tensor, error) {
+	if x == nil {
+		return nil, ErrReleased
+	}
+	if axis < 0 {
+		axis += len(x.shape)
+	}
+	sum := 0
+	for _, s := range sizes {
+		sum += s
+	}
+	if axis < 0 || axis >= len(x.shape) || sum != x.shape[axis] || len(sizes) == 0 {
+		return nil, fmt.Errorf("%w: split %v along axis %d into %v", ErrShape, x.shape, axis, sizes)
+	}
+	return c.run(fmt.Sprintf("split%d%v", axis, sizes), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		out := make([]*graph.Node, len(sizes))
+		at := 0
+		for i, s := range sizes {
+			out[i] = g.SliceAxis(in[0], axis, at, at+s)
+			at += s
+		}
+		return out
+	}, x)
+}
+
+// Chunk cuts x along axis into n equal parts.
+func (c *Context) Chunk(x *Tensor, axis, n int) ([]*Tensor, error) {
+	if x == nil {
+		return nil, ErrReleased
+	}
+	a := axis
+	if a < 0 {
+		a += len(x.shape)
+	}
+	if a < 0 || a >= len(x.shape) || n < 1 || x.shape[a]%n != 0 {
+		return nil, fmt.Errorf("%w: %v into %d chunks along axis %d", ErrShape, x.shape, n, axis)
+	}
+	sizes := make([]int, n)
+	for i := range sizes {
+		sizes[i] = x.shape[a] / n
+	}
+	return c.Split(x, a, sizes...)
+}
+
+// Broadcast repeats dimensions of size 1, and missing leading ones, to shape.
+func (c *Context) Broadcast(x *Tensor, shape ...int) (*Tensor, error) {
+	return c.move(fmt.Sprintf("broadcast%v", shape), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.Broadcast{Shape: shape}, in[0])
+	}, x)
+}
+
+// Pad surrounds x with value.
+func (c *Context) Pad(x *Tensor, before, after []int, value float32) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("pad%v%v%x", before, after, value), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.Pad{Before: before, After: after, Value: value}, in[0])
+	}, x)
+}
+
+// Gather takes entries of x along axis by the indices in idx (int32). An index
+// outside is an error when the host knows it; on the device the result of one is
+// not defined.
+func (c *Context) Gather(x, idx *Tensor, axis int) (*Tensor, error) {
+	return c.move(fmt.Sprintf("gather%d", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.Gather{Axis: axis}, in[0], in[1])
+	}, x, idx)
+}
+
+// Embedding takes rows of a table [words,dim] by idx.
+func (c *Context) Embedding(table, idx *Tensor) (*Tensor, error) { return c.Gather(table, idx, 0) }
+
+// ScatterAdd adds the rows of x [n,...] to rows rows of zeros at idx [n]: the
+// gradient of Gather along axis 0 and of Embedding.
+func (c *Context) ScatterAdd(x, idx *Tensor, rows int) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("scatter_add%d", rows), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.ScatterAdd{Rows: rows}, in[0], in[1])
+	}, x, idx)
+}
