@@ -24,9 +24,10 @@ type Rope struct {
 // heads side by side, HeadDim values each; the strides let them be parts of one
 // wider matrix. O may be Q, but not K or V.
 //
-// K and V are packed once per head into panels. Then a task takes a block of
-// query rows against all keys: the scores of the block stay in the second-level
-// cache, so no online softmax is needed and nothing of size Nq x Nk exists.
+// First K and V are packed into panels and the rows of Q are rotated and scaled,
+// head by head. Then a task takes a block of query rows against all keys: the
+// scores of the block stay in the second-level cache, so no online softmax is
+// needed and nothing of size Nq x Nk exists.
 type Attention struct {
 	Batch, Heads, HeadDim int
 	Nq, Nk                int
@@ -49,11 +50,16 @@ type Attention struct {
 
 // attPlan is everything Run derives from the fields. Sizes are in floats.
 type attPlan struct {
-	rows, blocks int // query rows per task, tasks per head
-	lds, ldq     int // row strides of the scores and of the rotated queries
-	kSize, vSize int // packed K and V of one head
-	worker       int // scratch of one worker
+	rows, blocks        int // query rows per task, tasks per head
+	groups              int // of packHeads heads
+	lds, ldq            int // row strides of the scores and of the rotated queries
+	kSize, vSize, qSize int // packed K and V and rotated Q of one head
+	worker              int // scratch of one worker
 }
+
+// packHeads is the number of heads that a packing task takes: with their rows side
+// by side, several heads make use of whole pages and of the processor's prefetch.
+const packHeads = 4
 
 // scoreBytes bounds the scores of a task.
 const scoreBytes = 256 << 10
@@ -70,8 +76,10 @@ func (a *Attention) plan() {
 	g.blocks = (a.Nq + g.rows - 1) / g.rows
 	g.kSize = nk * a.HeadDim
 	g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * a.Nk
-	// Scores, queries, row factors, one mask row, the stage for rotated keys.
-	g.worker = g.rows*(g.lds+g.ldq) + (g.rows+15)&^15 + nk + panelN*g.ldq
+	g.qSize = (a.Nq*g.ldq + 15) &^ 15
+	g.groups = (a.Heads + packHeads - 1) / packHeads
+	// Scores, row factors and one mask row; or the stage for rotated keys.
+	g.worker = max(g.rows*g.lds+(g.rows+15)&^15+nk, panelN*g.ldq)
 	g.worker = (g.worker + 15) &^ 15
 }
 
@@ -122,7 +130,7 @@ func (r *Rope) check(tokens, headDim int) error {
 // threads. The shape fields must be set.
 func (a *Attention) ScratchBytes(threads int) int {
 	a.plan()
-	return 4 * (a.Batch*a.Heads*(a.g.kSize+a.g.vSize) + threads*a.g.worker)
+	return 4 * (a.Batch*a.Heads*(a.g.kSize+a.g.vSize+a.g.qSize) + threads*a.g.worker)
 }
 
 // Run computes O. It panics if Check or the size of Scratch would report an
@@ -137,7 +145,7 @@ func (a *Attention) Run(pool *par.Pool) {
 	}
 	a.im = active.Load()
 	a.setPacked()
-	pool.Run(a.Batch*a.Heads*a.kp.panels(), a.pack)
+	pool.Run(a.Batch*a.g.groups*(a.kp.panels()+(a.Nq-1)/panelN+1), a.pack)
 	pool.Run(a.Batch*a.Heads*a.g.blocks, a.fn)
 }
 
@@ -151,18 +159,51 @@ func (a *Attention) setPacked() {
 		panel: 4 * panelN * a.Nk, stride: vb, stepSize: 1}
 }
 
-// workerFloats returns the scratch of one worker.
-func (a *Attention) workerFloats(w int) []float32 {
-	o := a.Batch*a.Heads*(a.g.kSize+a.g.vSize) + w*a.g.worker
-	return unsafe.Slice((*float32)(unsafe.Pointer(&a.Scratch[o*4])), a.g.worker)
+// floats returns n floats of Scratch from float o on.
+func (a *Attention) floats(o, n int) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(&a.Scratch[o*4])), n)
 }
 
-// packTile packs 32 keys of one head: a panel of K, and those rows of every
-// panel of V.
+// workerFloats returns the scratch of one worker.
+func (a *Attention) workerFloats(w int) []float32 {
+	heads := a.Batch * a.Heads
+	return a.floats(heads*(a.g.kSize+a.g.vSize+a.g.qSize)+w*a.g.worker, a.g.worker)
+}
+
+// queries returns the rotated rows of Q of one head.
+func (a *Attention) queries(head int) []float32 {
+	heads := a.Batch * a.Heads
+	return a.floats(heads*(a.g.kSize+a.g.vSize)+head*a.g.qSize, a.g.qSize)
+}
+
+// packTile prepares 32 keys, or 32 queries, of some heads of a batch entry.
 func (a *Attention) packTile(w, t int) {
-	panels := a.kp.panels()
-	pi, head := t%panels, t/panels
-	b, h := head/a.Heads, head%a.Heads
+	group := t % a.g.groups
+	t /= a.g.groups
+	b, t := t%a.Batch, t/a.Batch
+	for h := group * packHeads; h < min(a.Heads, (group+1)*packHeads); h++ {
+		if t < a.kp.panels() {
+			a.packKeys(w, b, h, t)
+		} else {
+			a.rotateQueries(b, h, (t-a.kp.panels())*panelN)
+		}
+	}
+}
+
+// rotateQueries prepares up to 32 rows of Q from q0 on.
+func (a *Attention) rotateQueries(b, h, q0 int) {
+	scale := float32(float64(a.Scale) * math.Log2E) // see sargs
+	q := a.queries(b*a.Heads + h)
+	for i := q0; i < min(a.Nq, q0+panelN); i++ {
+		src := a.Q[(b*a.Nq+i)*a.LDQ+h*a.HeadDim:][:a.HeadDim]
+		rotate(a.im, q[i*a.g.ldq:][:a.HeadDim], src, a.RopeQ, i, scale)
+	}
+}
+
+// packKeys packs 32 keys of one head: a panel of K, and those rows of every panel
+// of V.
+func (a *Attention) packKeys(w, b, h, pi int) {
+	head := b*a.Heads + h
 	j0 := pi * panelN
 	n := min(panelN, a.Nk-j0)
 	hd, ld := a.HeadDim, a.g.ldq
@@ -194,16 +235,10 @@ func (a *Attention) tile(w, t int) {
 	hd := a.HeadDim
 	mem := a.workerFloats(w)
 	s, mem := mem[:g.rows*g.lds], mem[g.rows*g.lds:]
-	q, mem := mem[:g.rows*g.ldq], mem[g.rows*g.ldq:]
 	inv, mem := mem[:(g.rows+15)&^15], mem[(g.rows+15)&^15:]
-	scale := float32(float64(a.Scale) * math.Log2E) // see sargs
-	for i := range n {
-		src := a.Q[(b*a.Nq+q0+i)*a.LDQ+h*hd:][:hd]
-		rotate(a.im, q[i*g.ldq:][:hd], src, a.RopeQ, q0+i, scale)
-	}
 	qk := block{
 		im: a.im, w: &a.kp, wdata: unsafe.Pointer(&a.kp.data[head*a.kp.stride]), p1: a.kp.panels(),
-		lines: 1, rows: n, a: unsafe.Pointer(&q[0]), lda: g.ldq * 4, c: unsafe.Pointer(&s[0]), ldc: g.lds * 4,
+		lines: 1, rows: n, a: unsafe.Pointer(&a.queries(head)[q0*g.ldq]), lda: g.ldq * 4, c: unsafe.Pointer(&s[0]), ldc: g.lds * 4,
 		off: noOff[:], steps: hd, ep: &a.none,
 	}
 	qk.run()
