@@ -61,6 +61,7 @@ const char *mast3r_status_name(mast3r_status status) {
   case MAST3R_E_NOT_FOUND: return "not found";
   case MAST3R_E_FORKED: return "forked child";
   case MAST3R_E_INTERNAL: return "internal fault";
+  case MAST3R_E_FILE: return "file refused";
   }
   return "unknown status";
 }

@@ -89,6 +89,7 @@ func statusOf(err error) status {
 		shape   *gomps.ShapeError
 		weights *gomps.WeightsError
 		device  *gomps.DeviceError
+		file    *gomps.FileError
 	)
 	switch {
 	case errors.As(err, &own):
@@ -111,6 +112,8 @@ func statusOf(err error) status {
 		return C.MAST3R_E_WEIGHTS
 	case errors.As(err, &device):
 		return C.MAST3R_E_DEVICE
+	case errors.As(err, &file):
+		return C.MAST3R_E_FILE
 	}
 	return C.MAST3R_E_INTERNAL
 }

@@ -29,6 +29,7 @@ func TestStatusOfErrors(t *testing.T) {
 		{&gomps.ImageError{Index: 1, Err: inner}, 9},
 		{&gomps.ShapeError{What: "w"}, 10},
 		{&gomps.DeviceError{Op: "x", Err: inner}, 11},
+		{&gomps.FileError{Err: &fs.PathError{Op: "write", Path: "p", Err: inner}}, 15},
 		{inner, 14},
 	} {
 		if got := statusOf(c.err); got != c.want {

@@ -11,17 +11,21 @@ import (
 	"context"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
 )
 
-// job is work in a goroutine of its own. err, results and matches are written
-// before finished is closed and read after it.
+// job is work in a goroutine of its own. err, results, matches and files are
+// written before finished is closed and read after it.
 type job struct {
 	cancel   context.CancelFunc
 	finished chan struct{}
 	err      error
+	files    []string
+
+	done, total atomic.Int64 // progress
 
 	mu      sync.Mutex // guards taking
 	results []pairResult
@@ -54,24 +58,30 @@ func submit(call string, h C.mast3r_engine, out *C.mast3r_job, work func(context
 	if !e.begin() {
 		return gomps.ErrClosed
 	}
-	ctx, cancel := context.WithCancel(e.ctx)
+	start(e.ctx, out, e.jobs.Done, func(ctx context.Context, j *job) error { return work(ctx, e, j) })
+	return nil
+}
+
+// start runs work in a goroutine and gives its handle to the caller; ended is
+// called when it is over, whatever happened.
+func start(parent context.Context, out *C.mast3r_job, ended func(), work func(context.Context, *job) error) {
+	ctx, cancel := context.WithCancel(parent)
 	j := &job{cancel: cancel, finished: make(chan struct{})}
 	go func() {
 		// A panic here could be caught nowhere else. A page of a mapped model file
 		// that is gone (the file was cut short meanwhile) faults: that becomes a
 		// panic too, on this goroutine.
 		debug.SetPanicOnFault(true)
-		defer e.jobs.Done()
+		defer ended()
 		defer close(j.finished)
 		defer func() {
 			if r := recover(); r != nil {
 				j.err = panicError(r)
 			}
 		}()
-		j.err = work(ctx, e, j)
+		j.err = work(ctx, j)
 	}()
 	*out = C.mast3r_job(handles.add(kindJob, j))
-	return nil
 }
 
 //export mast3r_job_wait

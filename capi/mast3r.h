@@ -64,7 +64,8 @@ enum {
   MAST3R_E_DEVICE = 11,    /* the backend is missing or failed */
   MAST3R_E_NOT_FOUND = 12, /* no such file */
   MAST3R_E_FORKED = 13,    /* called in a forked child */
-  MAST3R_E_INTERNAL = 14   /* a fault of ours that was caught */
+  MAST3R_E_INTERNAL = 14,  /* a fault of ours that was caught */
+  MAST3R_E_FILE = 15       /* the system refused to read or write a file */
 };
 
 typedef uint64_t mast3r_engine;
@@ -186,6 +187,12 @@ typedef struct {
   double match_ms;
 } mast3r_matches;
 
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  uint64_t done, total; /* bytes; total 0: not known yet */
+} mast3r_progress;
+
 enum { MAST3R_F32 = 1, MAST3R_I64 = 2 };
 
 typedef struct {
@@ -247,6 +254,15 @@ mast3r_status mast3r_submit_symmetric(mast3r_engine engine, const mast3r_image *
 mast3r_status mast3r_submit_match(mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2,
                                   const mast3r_match_options *options, mast3r_job *out);
 
+/* Writes a model (.pth, .safetensors, .pkl, or a directory) as safetensors aligned to
+ * 16 KiB. out: a file, or a directory, where the files get the names that load looks for.
+ * precision: "fp32", "fp16", "bf16", NULL or "keep". Needs no engine. */
+mast3r_status mast3r_submit_convert(const char *in, const char *out, const char *precision, mast3r_job *job);
+
+/* How far a job is; of a job that does not count, total stays 0. */
+mast3r_status mast3r_job_progress(mast3r_job job, mast3r_progress *out);
+/* The files that a finished job wrote, as a JSON array of paths; see mast3r_engine_metadata. */
+mast3r_status mast3r_job_files(mast3r_job job, char *buffer, size_t capacity, size_t *needed);
 /* Waits at most so many milliseconds (negative: for ever): MAST3R_PENDING, or how the job ended. */
 mast3r_status mast3r_job_wait(mast3r_job job, int32_t milliseconds);
 mast3r_status mast3r_job_cancel(mast3r_job job);

@@ -45,6 +45,12 @@ type WeightsError struct {
 func (e *WeightsError) Error() string { return fmt.Sprintf("gomps: load %q: %v", e.Path, e.Err) }
 func (e *WeightsError) Unwrap() error { return e.Err }
 
+// FileError is the system's refusal to read or write a file. Err has the path.
+type FileError struct{ Err error }
+
+func (e *FileError) Error() string { return fmt.Sprintf("gomps: %v", e.Err) }
+func (e *FileError) Unwrap() error { return e.Err }
+
 // DeviceError is a failure of the device or of its memory. The engine stays
 // usable.
 type DeviceError struct {

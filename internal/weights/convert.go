@@ -37,7 +37,8 @@ const convertAlign = 16384
 // encoder, decoder, retrieval or codebook. What goes into a file is what was in
 // its source, under the names of the reference, with its metadata. Two names of
 // one parameter are written once. Files are streamed and appear under their names
-// when they are complete; Convert returns their paths.
+// when they are complete; Convert returns their paths. Directories are made as
+// needed.
 //
 // The whitening of retrieval and the codebook keep their precision: factors of
 // lambda^-1/2 may not fit half precision (spec section 18), and the codebook's
@@ -185,6 +186,9 @@ func (c *converter) place(out string) error {
 			return fmt.Errorf("weights: convert %d files to the one file %s, want a directory", len(c.jobs), out)
 		}
 		c.jobs[0].out = out
+		if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+			return fmt.Errorf("weights: %w", err)
+		}
 		return nil
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {

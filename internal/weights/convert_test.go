@@ -241,7 +241,7 @@ func TestConvertFailures(t *testing.T) {
 		{"two contents", clash, out, nil, tensor.F16, "different contents"},
 		{"LFS pointer", pointer, out, nil, tensor.F16, "git LFS"},
 		{"missing", filepath.Join(dir, "none"), out, nil, tensor.F16, "none"},
-		{"into nowhere", fits, filepath.Join(dir, "no", "where.safetensors"), nil, tensor.F16, "no"},
+		{"out is below a file", fits, filepath.Join(fits, "x.safetensors"), nil, tensor.F16, "fits.safetensors"},
 		{"out is a file", fits, filepath.Join(fits, "x"), nil, tensor.F16, "fits.safetensors"},
 		{"integer", fits, out, nil, tensor.I8, "i8"},
 		{"cancelled", fits, out, stopped, tensor.F16, "canceled"},

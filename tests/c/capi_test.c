@@ -175,6 +175,38 @@ static void test_models(void) {
   CHECK(mast3r_engine_close(engine) == MAST3R_OK);
 }
 
+static void test_convert(void) {
+  char dir[] = "/tmp/mast3r_convert_XXXXXX", out[64], files[128];
+  mast3r_job job = 0;
+  mast3r_progress progress = {.size = sizeof progress};
+  size_t needed = 0;
+  CHECK(mkdtemp(dir) != NULL);
+  snprintf(out, sizeof out, "%s/unified.safetensors", dir);
+  CHECK(finish(mast3r_submit_convert(model, dir, "fp32", &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_progress(job, &progress) == MAST3R_OK);
+  CHECK(progress.total > 0 && progress.done == progress.total);
+  CHECK(mast3r_job_files(job, NULL, 0, &needed) == MAST3R_OK && needed == strlen(out) + 5);
+  CHECK(mast3r_job_files(job, files, sizeof files, &needed) == MAST3R_OK);
+  CHECK(strncmp(files + 2, out, strlen(out)) == 0);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  mast3r_engine engine = open_engine(0);
+  CHECK(finish(mast3r_submit_load(engine, dir, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+  WANT(finish(mast3r_submit_convert(model, dir, "int8", &job), &job), MAST3R_E_ARGUMENT, "int8");
+  WANT(mast3r_job_files(job, files, sizeof files, &needed), MAST3R_E_ARGUMENT, "int8");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  WANT(finish(mast3r_submit_convert("/nowhere.pth", dir, NULL, &job), &job), MAST3R_E_NOT_FOUND, "nowhere");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  strcat(out, "/x.safetensors"); /* below a file */
+  WANT(finish(mast3r_submit_convert(model, out, NULL, &job), &job), MAST3R_E_FILE, "unified");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  WANT(mast3r_submit_convert(NULL, dir, NULL, &job), MAST3R_E_ARGUMENT, "NULL");
+  *strrchr(out, '/') = 0;
+  unlink(out);
+  CHECK(rmdir(dir) == 0); /* nothing else was left in it */
+}
+
 static void take(mast3r_engine engine, mast3r_result *out) {
   mast3r_image a = picture(0), b = picture(1);
   mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
@@ -391,6 +423,7 @@ int main(int argc, char **argv) {
   test_arguments();
   test_handles();
   test_models();
+  test_convert();
   test_bad_pictures();
   test_pair();
   test_sequence_and_symmetric();

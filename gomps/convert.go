@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
+)
+
+// ConvertOptions says what a converted model file is to hold.
+type ConvertOptions struct {
+	// Precision is what the weights are rounded to: "fp32", "fp16", "bf16", or
+	// "keep" ("") for what each of them is. Retrieval's whitening and codebook are
+	// never made less precise.
+	Precision string
+	// Progress, when not nil, is called now and then with the bytes read and to be
+	// read, from the goroutine that called Convert.
+	Progress func(done, total int64)
+}
+
+// Convert writes model files as safetensors whose tensors start on pages of 16
+// KiB, ready to be mapped by a device. In is a .pth, .safetensors or .pkl file, or
+// a directory of a model; out is a file or a directory. It streams, in some tens of
+// megabytes of memory, and returns the paths of the files, which appear when they
+// are complete.
+func Convert(ctx context.Context, in, out string, opt ConvertOptions) ([]string, error) {
+	dtypes := map[string]tensor.DType{"": tensor.Invalid, "keep": tensor.Invalid,
+		"fp32": tensor.F32, "fp16": tensor.F16, "bf16": tensor.BF16}
+	d, ok := dtypes[opt.Precision]
+	if !ok {
+		return nil, &ConfigError{"Precision", opt.Precision, "fp32, fp16, bf16 or keep"}
+	}
+	written, err := weights.Convert(ctx, in, out, weights.ConvertOptions{DType: d, Progress: opt.Progress})
+	var (
+		path *fs.PathError
+		link *os.LinkError
+	)
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return written, err
+	case errors.Is(err, weights.ErrFormat):
+		return written, &WeightsError{in, err}
+	case errors.As(err, &path), errors.As(err, &link):
+		return written, &FileError{err}
+	}
+	return written, &WeightsError{in, err}
+}
