@@ -37,6 +37,9 @@ type Attention struct {
 	RopeQ, RopeK          *Rope
 	Mask                  []float32 // [Nq][Nk] or nil; for all batch entries and heads
 	LDMask                int
+	// Type is the type in which products are computed: F32 (or 0), or BF16, which
+	// rounds Q, K, V and the weights of the softmax but no sum.
+	Type tensor.DType
 
 	// Scratch has ScratchBytes(threads) bytes.
 	Scratch []byte
@@ -47,6 +50,8 @@ type Attention struct {
 	kp, vp   Packed
 	none     Epilogue
 }
+
+func (a *Attention) bf16() bool { return a.Type == tensor.BF16 }
 
 // attPlan is everything Run derives from the fields. Sizes are in floats.
 type attPlan struct {
@@ -71,11 +76,15 @@ func (a *Attention) plan() {
 	g := &a.g
 	nk := (a.Nk + panelN - 1) / panelN * panelN
 	// A stride that is an odd multiple of a cache line never crowds one set.
-	g.lds, g.ldq = nk|16, a.HeadDim|16
+	g.lds, g.ldq = nk|16, (a.HeadDim+15)&^15|16
 	g.rows = min(a.Nq, maxQueryRows, max(maxMR, scoreBytes/(4*g.lds)/maxMR*maxMR))
 	g.blocks = (a.Nq + g.rows - 1) / g.rows
 	g.kSize = nk * a.HeadDim
 	g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * a.Nk
+	if a.bf16() { // pairs; an odd number of keys is padded
+		g.kSize /= 2
+		g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * ((a.Nk + 1) / 2)
+	}
 	g.qSize = (a.Nq*g.ldq + 15) &^ 15
 	g.groups = (a.Heads + packHeads - 1) / packHeads
 	// Scores, row factors and one mask row; or the stage for rotated keys.
@@ -88,6 +97,9 @@ func (a *Attention) Check() error {
 	if a.Batch < 1 || a.Heads < 1 || a.HeadDim < 8 || a.HeadDim%8 != 0 || a.Nq < 1 || a.Nk < 1 {
 		return fmt.Errorf("gemm: attention: batch %d, %d heads of %d, %d queries, %d keys: %w",
 			a.Batch, a.Heads, a.HeadDim, a.Nq, a.Nk, ErrShape)
+	}
+	if a.Type != tensor.Invalid && a.Type != tensor.F32 && !(a.bf16() && Supports(a.Type)) {
+		return fmt.Errorf("gemm: attention in %v with %v: %w", a.Type, Active(), ErrUnsupported)
 	}
 	width, ok := product(a.Heads, a.HeadDim)
 	nq, ok1 := product(a.Batch, a.Nq)
@@ -154,9 +166,13 @@ func (a *Attention) setPacked() {
 	heads := a.Batch * a.Heads
 	kb, vb := 4*a.g.kSize, 4*a.g.vSize
 	a.kp = Packed{Type: tensor.F32, N: a.Nk, K: a.HeadDim, Batch: heads, data: a.Scratch[:heads*kb],
-		panel: 4 * panelN * a.HeadDim, stride: kb, stepSize: 1}
-	a.vp = Packed{Type: tensor.F32, N: a.HeadDim, K: a.Nk, Batch: heads, data: a.Scratch[heads*kb:][:heads*vb],
-		panel: 4 * panelN * a.Nk, stride: vb, stepSize: 1}
+		stride: kb, kind: kF32, stepSize: 1}
+	if a.bf16() {
+		a.kp.Type, a.kp.kind, a.kp.stepSize = tensor.BF16, kBF16, 2
+	}
+	a.vp = a.kp
+	a.vp.N, a.vp.K, a.vp.data, a.vp.stride = a.HeadDim, a.Nk, a.Scratch[heads*kb:][:heads*vb], vb
+	a.kp.panel, a.vp.panel = kb/a.kp.panels(), vb/a.vp.panels()
 }
 
 // floats returns n floats of Scratch from float o on.
@@ -196,7 +212,11 @@ func (a *Attention) rotateQueries(b, h, q0 int) {
 	q := a.queries(b*a.Heads + h)
 	for i := q0; i < min(a.Nq, q0+panelN); i++ {
 		src := a.Q[(b*a.Nq+i)*a.LDQ+h*a.HeadDim:][:a.HeadDim]
-		rotate(a.im, q[i*a.g.ldq:][:a.HeadDim], src, a.RopeQ, i, scale)
+		row := q[i*a.g.ldq:][:a.g.ldq]
+		rotate(a.im, row[:a.HeadDim], src, a.RopeQ, i, scale)
+		if a.bf16() {
+			a.roundRow(row)
+		}
 	}
 }
 
@@ -213,16 +233,47 @@ func (a *Attention) packKeys(w, b, h, pi int) {
 		rotate(a.im, st[j*ld:][:hd], src, a.RopeK, j0+j, 1)
 	}
 	clear(st[n*ld:])
-	transpose(a.im, kF32, a.kp.data[head*a.kp.stride+pi*a.kp.panel:], st, ld, hd)
+	steps := a.kp.steps()
+	if a.bf16() {
+		for j := range n {
+			a.roundRow(st[j*ld:][:ld])
+		}
+	}
+	// A pair of bfloat16 transposes like a float32.
+	transpose(a.im, kF32, a.kp.data[head*a.kp.stride+pi*a.kp.panel:], st, ld, steps)
 	for p := range a.vp.panels() {
 		cols := min(panelN, hd-p*panelN)
-		dst := a.vp.data[head*a.vp.stride+p*a.vp.panel+j0*panelN*4:]
+		src := a.V[(b*a.Nk+j0)*a.LDV+h*hd+p*panelN:]
+		dst := a.vp.data[head*a.vp.stride+p*a.vp.panel+j0/a.vp.stepSize*panelN*4:]
+		if a.bf16() {
+			a.packPairs(dst, src, n, cols)
+			continue
+		}
 		rows := unsafe.Slice((*float32)(unsafe.Pointer(&dst[0])), n*panelN)
 		for j := range n {
 			row := rows[j*panelN:][:panelN]
-			copy(row[:cols], a.V[(b*a.Nk+j0+j)*a.LDV+h*hd+p*panelN:])
+			copy(row[:cols], src[j*a.LDV:])
 			clear(row[cols:])
 		}
+	}
+}
+
+// roundRow rounds a row of Q or K to bfloat16 in place.
+func (a *Attention) roundRow(row []float32) {
+	n := (a.HeadDim + 15) &^ 15
+	clear(row[a.HeadDim:n])
+	toBF16(a.im, unsafe.Pointer(&row[0]), row[:n])
+}
+
+// packPairs interleaves the rows 2i and 2i+1 of a panel of V as bfloat16.
+func (a *Attention) packPairs(dst []byte, src []float32, n, cols int) {
+	for j := 0; j < n; j += 2 {
+		var rows [2 * panelN]float32
+		copy(rows[:cols], src[j*a.LDV:])
+		if j+1 < n {
+			copy(rows[panelN:][:cols], src[(j+1)*a.LDV:])
+		}
+		pairBF16(a.im, dst[j/2*panelN*4:][:panelN*4], &rows)
 	}
 }
 
@@ -239,7 +290,7 @@ func (a *Attention) tile(w, t int) {
 	qk := block{
 		im: a.im, w: &a.kp, wdata: unsafe.Pointer(&a.kp.data[head*a.kp.stride]), p1: a.kp.panels(),
 		lines: 1, rows: n, a: unsafe.Pointer(&a.queries(head)[q0*g.ldq]), lda: g.ldq * 4, c: unsafe.Pointer(&s[0]), ldc: g.lds * 4,
-		off: noOff[:], steps: hd, ep: &a.none,
+		off: noOff[:], steps: a.kp.steps(), ep: &a.none,
 	}
 	qk.run()
 	for i := range n {
@@ -249,7 +300,7 @@ func (a *Attention) tile(w, t int) {
 		im: a.im, w: &a.vp, wdata: unsafe.Pointer(&a.vp.data[head*a.vp.stride]), p1: a.vp.panels(),
 		lines: 1, rows: n, a: unsafe.Pointer(&s[0]), lda: g.lds * 4,
 		c: unsafe.Pointer(&a.O[(b*a.Nq+q0)*a.LDO+h*hd]), ldc: a.LDO * 4,
-		off: noOff[:], steps: a.Nk, ep: &a.none, scale: inv,
+		off: noOff[:], steps: a.vp.steps(), ep: &a.none, scale: inv,
 	}
 	pv.run()
 }
@@ -271,6 +322,9 @@ func (a *Attention) softmax(s, pad []float32, i int) float32 {
 		e.mask = unsafe.Pointer(&m[0])
 	}
 	softmax(a.im, &e)
+	if a.bf16() {
+		toBF16(a.im, e.x, s[:nk])
+	}
 	return e.sum
 }
 

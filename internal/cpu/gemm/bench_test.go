@@ -152,14 +152,14 @@ func BenchmarkConv(b *testing.B) {
 // Attention of one picture in the encoder and of the smaller decoder.
 func BenchmarkAttention(b *testing.B) {
 	eachBench(b, func(b *testing.B, pool *par.Pool, d tensor.DType) {
-		if d != tensor.F32 {
-			b.Skip("activations are float32")
+		if d == tensor.F16 {
+			b.Skip("activations are float32 or bfloat16")
 		}
 		for _, heads := range []int{16, 12} {
 			const n, hd = 768, 64
 			b.Run(fmt.Sprintf("%dx%d-%dheads", n, n, heads), func(b *testing.B) {
 				w := heads * hd
-				a := Attention{Batch: 1, Heads: heads, HeadDim: hd, Nq: n, Nk: n, Scale: 0.125, LDQ: 3*w + 16, LDK: 3*w + 16, LDV: 3*w + 16, LDO: w + 16,
+				a := Attention{Batch: 1, Heads: heads, HeadDim: hd, Nq: n, Nk: n, Scale: 0.125, LDQ: 3*w + 16, LDK: 3*w + 16, LDV: 3*w + 16, LDO: w + 16, Type: d,
 					RopeQ: ropeTables(n, 32, hd), RopeK: ropeTables(n, 32, hd)}
 				qkv := normal(rng(1), n*a.LDQ)
 				a.Q, a.K, a.V, a.O = qkv, qkv[w:], qkv[2*w:], make([]float32, n*a.LDO)

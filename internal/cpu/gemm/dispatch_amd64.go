@@ -74,3 +74,9 @@ func toBF16(im *impl, dst unsafe.Pointer, src []float32) {
 	}
 	avx512ToBF16(&vargs{dst: dst, src: unsafe.Pointer(&src[0]), n: len(src)})
 }
+
+// pairBF16 interleaves two rows of 32 values, rounded. Only AVX512BF16 has
+// bfloat16 products.
+func pairBF16(_ *impl, dst []byte, rows *[2 * panelN]float32) {
+	avx512PairBF16(&vargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(rows), n: panelN})
+}

@@ -30,3 +30,6 @@ func softmax(im *impl, s *sargs) {
 }
 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
+
+// pairBF16 is never called: no instruction set here has bfloat16 products.
+func pairBF16(*impl, []byte, *[2 * panelN]float32) { panic("gemm: no bfloat16 products") }

@@ -27,3 +27,6 @@ func reluRow(_ *impl, dst, src []float32) { portableReLU(dst, src) }
 func scaleRow(_ *impl, dst, src []float32, s float32) { portableScale(dst, src, s) }
 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
+
+// pairBF16 is never called: no instruction set here has bfloat16 products.
+func pairBF16(*impl, []byte, *[2 * panelN]float32) { panic("gemm: no bfloat16 products") }

@@ -200,3 +200,6 @@ func vecScale(p *vargs)
 
 //go:noescape
 func avx512ToBF16(p *vargs)
+
+//go:noescape
+func avx512PairBF16(p *vargs)

@@ -67,6 +67,7 @@ func x86Elementwise(a *asm) {
 	x.relu()
 	x.scale()
 	x.toBF16()
+	x.pairBF16()
 	c.emit(a)
 }
 
@@ -447,6 +448,32 @@ func (x x86) toBF16() {
 	x.p("VMOVDQU Y1, (DI)")
 	x.p("ADDQ $64, SI")
 	x.p("ADDQ $32, DI")
+	x.p("SUBQ $16, CX")
+	x.p("JNZ loop")
+	x.p("VZEROUPPER")
+	x.p("RET")
+}
+
+// pairBF16 rounds two adjacent rows of n values and interleaves them, the first
+// row in the lower halves.
+func (x x86) pairBF16() {
+	x.text("avx512PairBF16", "vargs")
+	x.p("MOVQ p+0(FP), R8")
+	x.p("MOVQ (R8), DI")
+	x.p("MOVQ 8(R8), SI")
+	x.p("MOVQ 16(R8), CX")
+	x.label("loop")
+	x.p("VMOVUPS (SI), Z0")
+	x.p("VMOVUPS 128(SI), Z1")
+	x.p("%s // VCVTNEPS2BF16 Z0, Y0", evex(2, 2, 0x72, 0, 0, 0))
+	x.p("%s // VCVTNEPS2BF16 Z1, Y1", evex(2, 2, 0x72, 1, 0, 1))
+	x.p("VPMOVZXWD Y0, Z0")
+	x.p("VPMOVZXWD Y1, Z1")
+	x.p("VPSLLD $16, Z1, Z1")
+	x.p("VPORD Z1, Z0, Z0")
+	x.p("VMOVDQU32 Z0, (DI)")
+	x.p("ADDQ $64, SI")
+	x.p("ADDQ $64, DI")
 	x.p("SUBQ $16, CX")
 	x.p("JNZ loop")
 	x.p("VZEROUPPER")
