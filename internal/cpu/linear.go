@@ -59,7 +59,9 @@ type factor struct {
 func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int) (factor, error) {
 	if p, ok := w.Op.(graph.Param); ok {
 		src.Data, src.Type = p.Data[offset*p.DType.Size():], p.DType
-		pw, err := l.b.weights.get(l.b.pool, p, src, n, k, l.opt.stored(p.DType, k), offset)
+		// A kernel step of bfloat16 is a pair that lies in one tap.
+		as := l.opt.stored(p.DType, k/max(src.Taps, 1))
+		pw, err := l.b.weights.get(l.b.pool, p, src, n, k, as, offset)
 		if err != nil {
 			return factor{}, err
 		}

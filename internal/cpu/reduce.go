@@ -66,17 +66,27 @@ func (s *reduceStep) tile(_, t int) {
 	}
 }
 
+// fold reduces the folded axes from base on. The last of them is an inner loop
+// of its own: it is where the elements are.
 func (s *reduceStep) fold(base int) float32 {
 	sum, low, high := 0.0, math.Inf(1), math.Inf(-1)
-	for i := range s.count {
+	n, stride := 1, 1
+	outer := len(s.gone) - 1
+	if outer >= 0 {
+		n, stride = s.gone[outer], s.strides[outer]
+	}
+	for i := range s.count / n {
 		at, r := base, i
-		for d := len(s.gone) - 1; d >= 0; d-- {
+		for d := outer - 1; d >= 0; d-- {
 			at += r % s.gone[d] * s.strides[d]
 			r /= s.gone[d]
 		}
-		v := float64(s.x[at])
-		sum += v
-		low, high = math.Min(low, v), math.Max(high, v)
+		for range n {
+			v := float64(s.x[at])
+			sum += v
+			low, high = math.Min(low, v), math.Max(high, v)
+			at += stride
+		}
 	}
 	switch s.o.Fn {
 	case graph.ReduceMean:

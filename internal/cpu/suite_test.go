@@ -9,6 +9,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/gemm"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/vec"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/modeltest"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
 )
@@ -74,6 +76,12 @@ func TestPrecisions(t *testing.T) {
 			}
 			run := optest.Backend(b, backend.Options{Precision: p})
 			modeltest.Tiny(t, run, "mast3r_tiny", 3e-2)
+			// Three channels do not pair up; such a convolution stays float32.
+			g := graph.New("odd")
+			x := g.Input("x", tensor.F32, 1, 8, 8, 3)
+			w := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{4, 3, 2, 2}, DType: tensor.F32, Data: make([]byte, 4*3*4*4)})
+			g.Output("y", g.Conv2D(x, w, nil, 2, 0))
+			mustRun(t, run, g, inputsOf(g, 1))
 		})
 	}
 }

@@ -157,8 +157,9 @@ func (c *weightCache) close() {
 	}
 }
 
-// stored is the type a weight is kept in. float16 weights stay float16: the
-// kernels widen them for free (spec/cpu.md 2), and nothing is lost.
+// stored is the type a weight is kept in, whose rows come in runs of k elements.
+// float16 weights stay float16: the kernels widen them for free (spec/cpu.md 2),
+// and nothing is lost.
 func (o lowerOptions) stored(src tensor.DType, k int) tensor.DType {
 	switch {
 	case o.bf16 && k%2 == 0:
