@@ -248,6 +248,8 @@ static void execute(MTLCommandBufferObj *cb)
 	drop_ops(s);
 }
 
+// finish publishes the result. The queue's own reference goes in the same step, so that a
+// program which waited finds no object left; waitUntilCompleted returns after the handlers.
 static void finish(MTLCommandBufferObj *cb)
 {
 	MTLQueueObj *q = cb->queue;
@@ -255,16 +257,24 @@ static void finish(MTLCommandBufferObj *cb)
 		cb->error = ms_error("MTLCommandBufferErrorDomain", cb->sub->error_code, cb->sub->error);
 	pthread_mutex_lock(&ms_gpu_mu);
 	cb->status = cb->sub->failed ? ERROR : COMPLETED;
-	if (cb->nhandlers > cb->nscheduled) // the handler's call tells the CPU
-		ms_observe(cb->sub, cb->sub->nops);
 	q->open--;
 	q->committed--;
 	cb->counted = false;
+	if (cb->nhandlers > cb->nscheduled) {
+		ms_observe(cb->sub, cb->sub->nops); // the handler's call tells the CPU
+		pthread_mutex_unlock(&ms_gpu_mu);
+		run_handlers(cb, cb->nscheduled, cb->nhandlers);
+		pthread_mutex_lock(&ms_gpu_mu);
+	}
+	cb->nhandlers = cb->nscheduled = 0;
+	cb->finished = true;
+	int32_t rc = atomic_load(&cb->h.rc);
+	while (rc > 1 && !atomic_compare_exchange_weak(&cb->h.rc, &rc, rc - 1))
+		;
 	pthread_cond_broadcast(&ms_gpu_cond);
 	pthread_mutex_unlock(&ms_gpu_mu);
-	run_handlers(cb, cb->nscheduled, cb->nhandlers);
-	cb->nhandlers = cb->nscheduled = 0;
-	ms_release((id)cb);
+	if (rc <= 1) // nobody else holds it
+		ms_release((id)cb);
 }
 
 static void *worker(void *arg)
@@ -282,10 +292,7 @@ static void *worker(void *arg)
 			q->tail = NULL;
 		pthread_mutex_unlock(&ms_gpu_mu);
 		execute(cb);
-		// The buffer's reference may be the queue's last but one: keep q alive for the loop.
-		ms_retain((id)q);
-		finish(cb);
-		ms_release((id)q);
+		finish(cb); // may deallocate q: its zombie is still there to read quit from
 		pthread_mutex_lock(&ms_gpu_mu);
 	}
 	pthread_mutex_unlock(&ms_gpu_mu);
@@ -410,7 +417,7 @@ void ms_wait(MTLCommandBufferObj *cb)
 		return;
 	}
 	pthread_mutex_lock(&ms_gpu_mu);
-	while (cb->status < COMPLETED)
+	while (!cb->finished)
 		pthread_cond_wait(&ms_gpu_cond, &ms_gpu_mu);
 	ms_observe(cb->sub, cb->sub->nops);
 	pthread_mutex_unlock(&ms_gpu_mu);

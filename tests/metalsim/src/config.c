@@ -11,12 +11,12 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
 // ---- violations: every misuse that Apple's frameworks would abort on, corrupt or leak ----
 #define MAX_TEXTS 256
-static char *texts[MAX_TEXTS];
+static char texts[MAX_TEXTS][512]; // no malloc here: the fault handler reports too
 static long violations;
 
 void ms_violation(const char *code, const char *fmt, ...)
 {
-	char b[1024];
+	char b[512];
 	int n = snprintf(b, sizeof b, "%s: ", code);
 	va_list ap;
 	va_start(ap, fmt);
@@ -24,7 +24,7 @@ void ms_violation(const char *code, const char *fmt, ...)
 	va_end(ap);
 	pthread_mutex_lock(&mu);
 	if (violations < MAX_TEXTS)
-		texts[violations] = strdup(b);
+		memcpy(texts[violations], b, sizeof texts[0] - 1);
 	violations++;
 	pthread_mutex_unlock(&mu);
 	const char *e = getenv("METALSIM_ABORT");
@@ -61,8 +61,6 @@ MS_EXPORT int64_t metalsim_violations(char *buf, int64_t n)
 MS_EXPORT void metalsim_clear_violations(void)
 {
 	pthread_mutex_lock(&mu);
-	for (long i = 0; i < violations && i < MAX_TEXTS; i++)
-		free(texts[i]);
 	violations = 0;
 	pthread_mutex_unlock(&mu);
 }

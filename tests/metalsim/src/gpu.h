@@ -80,12 +80,12 @@ typedef struct cb {
 	MTLQueueObj *queue;
 	id label, encoder, error; // encoder: the open one, not retained
 	ms_submit *sub;
-	uint64_t status;
+	_Atomic uint64_t status;
 	double start, end;
 	void *handlers[16];
 	int nhandlers, nscheduled; // scheduled handlers first
 	struct cb *next;
-	bool counted;
+	bool counted, finished;
 	bool inside_mps; // the root of an MPSCommandBuffer: may be committed underneath
 } MTLCommandBufferObj;
 
