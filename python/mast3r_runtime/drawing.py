@@ -131,12 +131,19 @@ def matches(
     points_1, points_2 = np.asarray(xy_1, float), np.asarray(xy_2, float)
     if points_1.shape != points_2.shape or points_1.ndim != 2 or points_1.shape[1] != 2:
         raise ShapeError(f"matches: {points_1.shape} and {points_2.shape}, want two of (N, 2)")
-    (h1, w1), (h2, w2) = image_1.shape[:2], image_2.shape[:2]
-    gap, scale = 8, 2  # drawn twice as large and reduced: smooth lines
-    sheet = Image.new("RGB", (w1 + gap + w2, max(h1, h2)), _PAPER)
-    sheet.paste(Image.fromarray(image_1), (0, 0))
-    sheet.paste(Image.fromarray(image_2), (w1 + gap, 0))
-    sheet = sheet.resize((sheet.width * scale, sheet.height * scale), Image.Resampling.BICUBIC)
+    # Drawn twice as large and reduced: smooth lines. Large pictures are reduced first, so that
+    # lines stay visible and the sheet stays small.
+    gap, scale = 8, 2
+    shrink = min(1.0, 800 / max(*image_1.shape[:2], *image_2.shape[:2]))
+    (w1, h1), (w2, h2) = (
+        (max(round(image.shape[1] * shrink), 1), max(round(image.shape[0] * shrink), 1))
+        for image in (image_1, image_2)
+    )
+    points_1, points_2 = (points_1 + 0.5) * shrink - 0.5, (points_2 + 0.5) * shrink - 0.5
+    sheet = Image.new("RGB", ((w1 + gap + w2) * scale, max(h1, h2) * scale), _PAPER)
+    for image, left, size in ((image_1, 0, (w1, h1)), (image_2, w1 + gap, (w2, h2))):
+        large = Image.fromarray(image).resize((size[0] * scale, size[1] * scale), Image.Resampling.BICUBIC)
+        sheet.paste(large, (left * scale, 0))
     draw = ImageDraw.Draw(sheet)
     keep = _spread(points_1, limit)
     palette = _palette("turbo")

@@ -114,6 +114,8 @@ def write_points(path: Path, points: F32, colours: U8) -> None:
 
     if path.suffix not in (".ply", ".glb"):
         raise ValueError(f"points file {path.name!r}: want .ply or .glb")
+    if not len(points):
+        raise ValueError(f"points file {path.name!r}: no points to write")
     xyz = points * np.array([1, -1, -1], np.float32) if path.suffix == ".glb" else points
     cloud = trimesh.PointCloud(xyz, colors=colours)  # type: ignore[no-untyped-call]
     with _replacing(path) as temporary:
