@@ -69,7 +69,7 @@ const packHeads = 4
 // scoreBytes bounds the scores of a task.
 const scoreBytes = 256 << 10
 
-// maxQueryRows bounds the query rows of a task; it is four full kernels.
+// maxQueryRows bounds the query rows of a task: about four of the largest kernels.
 const maxQueryRows = 56
 
 func (a *Attention) plan() {
@@ -77,7 +77,8 @@ func (a *Attention) plan() {
 	nk := (a.Nk + panelN - 1) / panelN * panelN
 	// A stride that is an odd multiple of a cache line never crowds one set.
 	g.lds, g.ldq = nk|16, (a.HeadDim+15)&^15|16
-	g.rows = min(a.Nq, maxQueryRows, max(maxMR, scoreBytes/(4*g.lds)/maxMR*maxMR))
+	mr := active.Load().sizes[0]
+	g.rows = min(a.Nq, maxQueryRows/mr*mr, max(maxMR, scoreBytes/(4*g.lds))/mr*mr)
 	g.blocks = (a.Nq + g.rows - 1) / g.rows
 	g.kSize = nk * a.HeadDim
 	g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * a.Nk

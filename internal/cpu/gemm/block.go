@@ -110,11 +110,11 @@ func (b *block) panel(ts *tiles, k kargs, p, k0 int) {
 	cols := min(panelN, b.w.N-n0)
 	first, last := k0 == 0, len(b.off) > 1 || k0+k.steps == b.steps
 	step := b.w.Type.Size() * b.w.stepSize // bytes per column and step
-	k.b = unsafe.Add(b.wdata, p*b.w.panel+k0*panelN*step)
+	panel := unsafe.Add(b.wdata, p*b.w.panel+k0*panelN*step)
 	e := eargs{act: b.ep.Act}
-	k.ini = ts.vector(b.ep.Bias, &ts.bias, n0, cols)
-	if k.ini == nil {
-		k.ini = unsafe.Pointer(&zeroRow)
+	ini := ts.vector(b.ep.Bias, &ts.bias, n0, cols)
+	if ini == nil {
+		ini = unsafe.Pointer(&zeroRow)
 	}
 	e.gamma = ts.vector(b.ep.Gamma, &ts.gamma, n0, cols)
 	// Without an epilogue, kernels store whole kernel columns themselves.
@@ -124,23 +124,21 @@ func (b *block) panel(ts *tiles, k kargs, p, k0 int) {
 			ki, m := b.im.rows.take(b.rows - i)
 			k.a = unsafe.Add(b.a, l*b.linA+i*b.lda+k0*4)
 			c := unsafe.Add(b.c, l*b.linC+i*b.ldc+n0*4)
-			k.c, k.ldc = unsafe.Pointer(&ts.t), tileLD*4
 			if !first {
-				k.ini, k.ldi = b.partial(p, i), tileLD*4
+				ini, k.ldi = b.partial(p, i), tileLD*4
 			}
+			to := unsafe.Pointer(&ts.t)
+			k.ldc = tileLD * 4
 			switch {
 			case !last:
-				k.c = b.partial(p, i)
+				to = b.partial(p, i)
 			case direct:
-				k.c, k.ldc = c, uintptr(b.ldc)
+				to, k.ldc = c, uintptr(b.ldc)
 			}
 			id := b.im.kern[b.w.kind] + kernelID(ki)
 			for j := 0; j < cols; j += b.im.nr {
-				kj := k
-				kj.b = unsafe.Add(k.b, j*step)
-				kj.c = unsafe.Add(k.c, j*4)
-				kj.ini = unsafe.Add(k.ini, j*4)
-				id.call(&kj)
+				k.b, k.c, k.ini = unsafe.Add(panel, j*step), unsafe.Add(to, j*4), unsafe.Add(ini, j*4)
+				id.call(&k)
 			}
 			if last && !direct {
 				e.rows, e.c, e.ldc = m, c, uintptr(b.ldc)
