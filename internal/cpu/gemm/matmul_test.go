@@ -236,16 +236,27 @@ func TestRunDoesNotAllocate(t *testing.T) {
 	pool := par.New(2)
 	defer pool.Close()
 	r := rng(5)
+	check := func(what string, run func()) {
+		run() // the first call makes the task functions
+		if n := testing.AllocsPerRun(20, run); n != 0 {
+			t.Errorf("%v %s: %v allocations per Run", Active(), what, n)
+		}
+	}
 	eachISA(t, func(t *testing.T) {
 		for _, d := range types() {
 			w := mustPack(t, d, 72, 40, 1, Rows(Bytes(normal(r, 72*40)), tensor.F32, 40))
 			mm := MatMul{M: 30, A: normal(r, 30*40), LDA: 40, W: w, C: make([]float32, 30*72), LDC: 72,
 				Epilogue: Epilogue{Bias: normal(r, 72), Act: GELU}}
 			mm.Scratch = Alloc(mm.ScratchBytes(2))
-			mm.Run(pool)
-			if n := testing.AllocsPerRun(20, func() { mm.Run(pool) }); n != 0 {
-				t.Errorf("%v: %v allocations per Run", d, n)
-			}
+			check(d.String()+" product", func() { mm.Run(pool) })
+			c := Conv{Batch: 1, H: 5, W: 6, Cin: 10, KH: 2, KW: 2, PadH: 1, PadW: 1, Weights: w,
+				X: normal(r, 300), LDX: 10, Y: make([]float32, 42*72), LDY: 72}
+			c.Scratch = Alloc(c.ScratchBytes(2))
+			check(d.String()+" convolution", func() { c.Run(pool) })
 		}
+		a := Attention{Batch: 1, Heads: 2, HeadDim: 16, Nq: 20, Nk: 30, Scale: 1, Q: normal(r, 640), K: normal(r, 960), V: normal(r, 960),
+			O: make([]float32, 640), LDQ: 32, LDK: 32, LDV: 32, LDO: 32, RopeQ: ropeTables(20, 5, 16)}
+		a.Scratch = Alloc(a.ScratchBytes(2))
+		check("attention", func() { a.Run(pool) })
 	})
 }

@@ -179,6 +179,32 @@ func TestPackErrors(t *testing.T) {
 	}
 }
 
+// Whatever shape and strides a damaged file leads to, packing refuses or stays
+// inside its memory.
+func FuzzPack(f *testing.F) {
+	f.Add(uint8(tensor.F32), 5, 8, 1, 8, 1, 0, 0, 0, 160)
+	f.Add(uint8(tensor.F16), 33, 18, 2, 18, 9, 9, 1, 594, 2400)
+	f.Add(uint8(tensor.BF16), 3, 7, 1, 1, 3, 0, 0, 0, 42)
+	f.Add(uint8(tensor.F64), 1, 1, 1, math.MaxInt, 1, 1, math.MaxInt, 1, 8)
+	f.Fuzz(func(t *testing.T, typ uint8, n, k, batch, sn, sc, taps, st, sb, size int) {
+		if size < 0 || size > 1<<16 {
+			return
+		}
+		for _, to := range []tensor.DType{tensor.F32, tensor.F16, tensor.BF16} {
+			bytes, err := PackedSize(to, n, k)
+			if err != nil || bytes > 1<<18 || batch < 1 || batch > 4 {
+				continue
+			}
+			p, err := NewPacked(to, n, k, batch, Alloc(bytes*batch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = p.Pack(nil, Source{Data: make([]byte, size), Type: tensor.DType(typ),
+				StrideN: sn, StrideC: sc, Taps: taps, StrideTap: st, StrideB: sb})
+		}
+	})
+}
+
 func BenchmarkPack(b *testing.B) {
 	const n, k = 4096, 1024
 	pool := par.New(0)
@@ -193,12 +219,14 @@ func BenchmarkPack(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
+				cpu := cpuTime()
 				for b.Loop() {
 					if err := p.Pack(pool, Rows(data, from, k)); err != nil {
 						b.Fatal(err)
 					}
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(n*k), "ns/weight")
+				b.ReportMetric(float64((cpuTime()-cpu).Nanoseconds())/float64(b.N)/(n*k), "cpu-ns/weight")
 			})
 		}
 	}
