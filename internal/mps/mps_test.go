@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -360,8 +361,8 @@ func TestDeviceErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ce *metal.CommandError
-	if _, err := failed.Wait(background); !errors.As(err, &ce) {
-		t.Errorf("got %v, want a CommandError", err)
+	if _, err := failed.Wait(background); !errors.As(err, &ce) || !errors.Is(err, metal.ErrOutOfMemory) {
+		t.Errorf("got %v, want a CommandError, out of memory", err)
 	}
 	if _, err := done.Wait(background); err != nil {
 		t.Errorf("the other lane: %v", err)
@@ -586,4 +587,45 @@ func TestSplit(t *testing.T) {
 		}
 	}
 	w.Discard()
+}
+
+// TestWatchdog has a GPU on which each run takes most of the time that the
+// system allows a command buffer.
+func TestWatchdog(t *testing.T) {
+	b, s := open(t, mps.Config{})
+	g := graph.New("product")
+	x := g.Input("x", tensor.F32, 64, 64)
+	g.Output("y", g.Add(graph.MatMul{}, x, x))
+	if _, err := g.Build(); err != nil {
+		t.Fatal(err)
+	}
+	p := compile(t, b, g, fp32)
+	defer p.Close()
+	in, out := alloc(t, b, 4*64*64), alloc(t, b, 4*64*64)
+	defer in.Release()
+	defer out.Release()
+	const flops = 2 * 64 * 64 * 64
+	s.Set("tflops", fmt.Sprint(flops/1.5/1e12)) // 1.5 s a run, 2 s allowed
+	runs := func() {
+		w := begin(t, b, backend.Decode)
+		for range 4 {
+			if err := w.Run(background, p, []backend.Buffer{in}, []backend.Buffer{out}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done, err := w.Submit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := done.Wait(background); err != nil {
+			t.Error(err)
+		}
+	}
+	runs() // the limit is for a real GPU: nothing is split
+	if v := s.Violations(); len(v) != 1 || !strings.HasPrefix(v[0], "watchdog:") {
+		t.Errorf("violations %q, want the watchdog", v)
+	}
+	s.ClearViolations()
+	mps.SetMaxFLOPs(t, 1.5*flops)
+	runs()
 }
