@@ -204,6 +204,15 @@ class Matches(_Sized):
     ]
 
 
+class Progress(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("done", C.c_uint64),
+        ("total", C.c_uint64),
+    ]
+
+
 class TensorDesc(_Sized):
     _fields_ = [
         ("size", C.c_uint32),
@@ -241,6 +250,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_submit_sequence": [Handle, _P(Image), C.c_size_t, _P(InferOptions), _H],
     "mast3r_submit_symmetric": [Handle, _P(Image), _P(Image), _P(InferOptions), _H],
     "mast3r_submit_match": [Handle, _P(Map), _P(Map), _P(MatchOptions), _H],
+    "mast3r_submit_convert": [C.c_char_p, C.c_char_p, C.c_char_p, _H],
+    "mast3r_job_progress": [Handle, _P(Progress)],
+    "mast3r_job_files": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
     "mast3r_job_wait": [Handle, C.c_int32],
     "mast3r_job_cancel": [Handle],
     "mast3r_job_free": [Handle],
@@ -268,6 +280,7 @@ _ERRORS: dict[int, type[errors.Mast3rError]] = {
     12: errors.ModelNotFoundError,
     13: errors.ForkError,
     14: errors.InternalError,
+    15: errors.FileError,
 }
 
 _lock = threading.Lock()

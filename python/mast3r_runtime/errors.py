@@ -13,6 +13,7 @@ __all__ = [
     "CancelledError",
     "ClosedError",
     "DeviceError",
+    "FileError",
     "ForkError",
     "ImageError",
     "ImageNotFoundError",
@@ -69,6 +70,10 @@ class WeightsError(Mast3rError, ValueError):
 
 class ModelNotFoundError(Mast3rError, FileNotFoundError):
     """No model file where one was looked for."""
+
+
+class FileError(Mast3rError, OSError):
+    """The system refused to read or write a file."""
 
 
 class ShapeError(Mast3rError, ValueError):

@@ -129,6 +129,7 @@ def test_struct_sizes_are_the_header_s(tmp_path: Path) -> None:
         "infer_options": "InferOptions", "map": "Map", "match_options": "MatchOptions",
         "transform": "TransformC", "view": "View", "timing": "Timing", "result": "Result",
         "matches": "Matches", "tensor_desc": "TensorDesc",
+        "progress": "Progress",
     }  # fmt: skip
     lines = []
     for c_name, name in pairs.items():
