@@ -15,8 +15,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
 )
 
-//export mast3r_submit_convert
-func mast3r_submit_convert(in, out, precision *C.char, handle *C.mast3r_job) status {
+//export m3r_submit_convert
+func m3r_submit_convert(in, out, precision *C.char, handle *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_convert"
 		if in == nil || out == nil || handle == nil {
@@ -35,8 +35,8 @@ func mast3r_submit_convert(in, out, precision *C.char, handle *C.mast3r_job) sta
 	})
 }
 
-//export mast3r_job_progress
-func mast3r_job_progress(h C.mast3r_job, out *C.mast3r_progress) status {
+//export m3r_job_progress
+func m3r_job_progress(h C.mast3r_job, out *C.mast3r_progress) status {
 	return done(func() error {
 		const call = "mast3r_job_progress"
 		if out == nil {
@@ -54,8 +54,8 @@ func mast3r_job_progress(h C.mast3r_job, out *C.mast3r_progress) status {
 	})
 }
 
-//export mast3r_job_files
-func mast3r_job_files(h C.mast3r_job, buffer *C.char, capacity C.size_t, needed *C.size_t) status {
+//export m3r_job_files
+func m3r_job_files(h C.mast3r_job, buffer *C.char, capacity C.size_t, needed *C.size_t) status {
 	return done(func() error {
 		const call = "mast3r_job_files"
 		if needed == nil || (buffer == nil && capacity != 0) {

@@ -58,8 +58,8 @@ func textOr(s *C.char) string {
 	return C.GoString(s)
 }
 
-//export mast3r_engine_create
-func mast3r_engine_create(config *C.mast3r_config, out *C.mast3r_engine) status {
+//export m3r_engine_create
+func m3r_engine_create(config *C.mast3r_config, out *C.mast3r_engine) status {
 	return done(func() error {
 		const call = "mast3r_engine_create"
 		if config == nil || out == nil {
@@ -85,8 +85,8 @@ func mast3r_engine_create(config *C.mast3r_config, out *C.mast3r_engine) status 
 	})
 }
 
-//export mast3r_engine_close
-func mast3r_engine_close(h C.mast3r_engine) status {
+//export m3r_engine_close
+func m3r_engine_close(h C.mast3r_engine) status {
 	return done(func() error {
 		v, err := handles.remove("mast3r_engine_close", uint64(h), kindEngine)
 		if err != nil {
@@ -96,8 +96,8 @@ func mast3r_engine_close(h C.mast3r_engine) status {
 	})
 }
 
-//export mast3r_engine_trim
-func mast3r_engine_trim(h C.mast3r_engine) status {
+//export m3r_engine_trim
+func m3r_engine_trim(h C.mast3r_engine) status {
 	return done(func() error {
 		e, err := lookup[*engine]("mast3r_engine_trim", h, kindEngine)
 		if err != nil {
@@ -108,8 +108,8 @@ func mast3r_engine_trim(h C.mast3r_engine) status {
 	})
 }
 
-//export mast3r_engine_info
-func mast3r_engine_info(h C.mast3r_engine, out *C.mast3r_info) status {
+//export m3r_engine_info
+func m3r_engine_info(h C.mast3r_engine, out *C.mast3r_info) status {
 	return done(func() error {
 		const call = "mast3r_engine_info"
 		if out == nil {
@@ -162,8 +162,8 @@ func flag(b bool) C.int32_t {
 	return 0
 }
 
-//export mast3r_engine_metadata
-func mast3r_engine_metadata(h C.mast3r_engine, buffer *C.char, capacity C.size_t, needed *C.size_t) status {
+//export m3r_engine_metadata
+func m3r_engine_metadata(h C.mast3r_engine, buffer *C.char, capacity C.size_t, needed *C.size_t) status {
 	return done(func() error {
 		const call = "mast3r_engine_metadata"
 		if needed == nil || (buffer == nil && capacity != 0) {
@@ -189,8 +189,8 @@ func mast3r_engine_metadata(h C.mast3r_engine, buffer *C.char, capacity C.size_t
 	})
 }
 
-//export mast3r_live
-func mast3r_live(out *C.mast3r_stats) status {
+//export m3r_live
+func m3r_live(out *C.mast3r_stats) status {
 	return done(func() error {
 		const call = "mast3r_live"
 		if out == nil {

@@ -31,8 +31,6 @@ void m3r_set_error(const char *text) {
   pthread_setspecific(error_key, copy);
 }
 
-int32_t m3r_forked(void) { return forked; }
-
 int32_t mast3r_in_forked_child(void) { return forked; }
 
 const char *mast3r_last_error(void) {

@@ -39,13 +39,8 @@ func null(call, what string) error {
 }
 
 // guard runs the body of an export. An error or a panic becomes a status and the
-// thread's error text. It looks for a fork first: there, the scheduler's threads
-// are gone, and anything that needs one would hang.
+// thread's error text.
 func guard(f func() (status, error)) (code status) {
-	if C.m3r_forked() != 0 {
-		setError("mast3r: called in a forked child; the Go runtime does not survive fork(), start processes with spawn or exec")
-		return C.MAST3R_E_FORKED
-	}
 	defer func() {
 		if r := recover(); r != nil {
 			err := panicError(r)

@@ -84,8 +84,8 @@ func start(parent context.Context, out *C.mast3r_job, ended func(), work func(co
 	*out = C.mast3r_job(handles.add(kindJob, j))
 }
 
-//export mast3r_job_wait
-func mast3r_job_wait(h C.mast3r_job, milliseconds C.int32_t) status {
+//export m3r_job_wait
+func m3r_job_wait(h C.mast3r_job, milliseconds C.int32_t) status {
 	return guard(func() (status, error) {
 		j, err := lookup[*job]("mast3r_job_wait", h, kindJob)
 		if err != nil {
@@ -111,8 +111,8 @@ func mast3r_job_wait(h C.mast3r_job, milliseconds C.int32_t) status {
 	})
 }
 
-//export mast3r_job_cancel
-func mast3r_job_cancel(h C.mast3r_job) status {
+//export m3r_job_cancel
+func m3r_job_cancel(h C.mast3r_job) status {
 	return done(func() error {
 		j, err := lookup[*job]("mast3r_job_cancel", h, kindJob)
 		if err != nil {
@@ -123,8 +123,8 @@ func mast3r_job_cancel(h C.mast3r_job) status {
 	})
 }
 
-//export mast3r_job_free
-func mast3r_job_free(h C.mast3r_job) status {
+//export m3r_job_free
+func m3r_job_free(h C.mast3r_job) status {
 	return done(func() error {
 		v, err := handles.remove("mast3r_job_free", uint64(h), kindJob)
 		if err != nil {

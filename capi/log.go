@@ -109,16 +109,16 @@ func withoutHead(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-//export mast3r_log_level
-func mast3r_log_level(level C.int32_t) status {
+//export m3r_log_level
+func m3r_log_level(level C.int32_t) status {
 	return done(func() error {
 		records.level.Set(slog.Level(level))
 		return nil
 	})
 }
 
-//export mast3r_log_next
-func mast3r_log_next(out *C.mast3r_log_record) status {
+//export m3r_log_next
+func m3r_log_next(out *C.mast3r_log_record) status {
 	return guard(func() (status, error) {
 		const call = "mast3r_log_next"
 		if out == nil {

@@ -203,10 +203,6 @@ typedef struct {
   uint64_t numel, nbytes;
 } mast3r_tensor_desc;
 
-/* The library itself is compiled with MAST3R_TYPES_ONLY: there, cgo declares the calls
- * from their Go signatures, which cannot say const. */
-#ifndef MAST3R_TYPES_ONLY
-
 /* ---- library ---------------------------------------------------------- */
 
 uint32_t mast3r_abi_version(void);
@@ -286,8 +282,6 @@ mast3r_status mast3r_tensor_data(mast3r_tensor tensor, void **out);
 /* nbytes must be the tensor's own. */
 mast3r_status mast3r_tensor_copy(mast3r_tensor tensor, void *destination, size_t nbytes);
 mast3r_status mast3r_tensor_release(mast3r_tensor tensor);
-
-#endif /* MAST3R_TYPES_ONLY */
 
 #ifdef __cplusplus
 }

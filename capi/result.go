@@ -14,8 +14,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
 )
 
-//export mast3r_job_results
-func mast3r_job_results(h C.mast3r_job, count *C.size_t) status {
+//export m3r_job_results
+func m3r_job_results(h C.mast3r_job, count *C.size_t) status {
 	return done(func() error {
 		const call = "mast3r_job_results"
 		if count == nil {
@@ -30,8 +30,8 @@ func mast3r_job_results(h C.mast3r_job, count *C.size_t) status {
 	})
 }
 
-//export mast3r_job_take_result
-func mast3r_job_take_result(h C.mast3r_job, index C.size_t, out *C.mast3r_result) status {
+//export m3r_job_take_result
+func m3r_job_take_result(h C.mast3r_job, index C.size_t, out *C.mast3r_result) status {
 	return done(func() error {
 		const call = "mast3r_job_take_result"
 		if out == nil {
@@ -80,8 +80,8 @@ func timingOf(t gomps.Timing) C.mast3r_timing {
 	}
 }
 
-//export mast3r_job_take_matches
-func mast3r_job_take_matches(h C.mast3r_job, out *C.mast3r_matches) status {
+//export m3r_job_take_matches
+func m3r_job_take_matches(h C.mast3r_job, out *C.mast3r_matches) status {
 	return done(func() error {
 		const call = "mast3r_job_take_matches"
 		if out == nil {

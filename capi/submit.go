@@ -54,8 +54,8 @@ func inferOptions(call string, in *C.mast3r_infer_options) (gomps.InferOptions, 
 	return gomps.InferOptions{Raw: in.raw != 0, Rectangle43: in.rectangle_43 != 0}, nil
 }
 
-//export mast3r_submit_load
-func mast3r_submit_load(h C.mast3r_engine, path *C.char, out *C.mast3r_job) status {
+//export m3r_submit_load
+func m3r_submit_load(h C.mast3r_engine, path *C.char, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_load"
 		if path == nil {
@@ -71,8 +71,8 @@ func mast3r_submit_load(h C.mast3r_engine, path *C.char, out *C.mast3r_job) stat
 	})
 }
 
-//export mast3r_submit_warmup
-func mast3r_submit_warmup(h C.mast3r_engine, iterations C.int32_t, out *C.mast3r_job) status {
+//export m3r_submit_warmup
+func m3r_submit_warmup(h C.mast3r_engine, iterations C.int32_t, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_warmup"
 		if iterations < 0 {
@@ -96,8 +96,8 @@ func pairArguments(call string, image1, image2 *C.mast3r_image, options *C.mast3
 	return
 }
 
-//export mast3r_submit_infer
-func mast3r_submit_infer(h C.mast3r_engine, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options, out *C.mast3r_job) status {
+//export m3r_submit_infer
+func m3r_submit_infer(h C.mast3r_engine, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_infer"
 		a, b, opt, err := pairArguments(call, image1, image2, options)
@@ -114,8 +114,8 @@ func mast3r_submit_infer(h C.mast3r_engine, image1, image2 *C.mast3r_image, opti
 	})
 }
 
-//export mast3r_submit_symmetric
-func mast3r_submit_symmetric(h C.mast3r_engine, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options, out *C.mast3r_job) status {
+//export m3r_submit_symmetric
+func m3r_submit_symmetric(h C.mast3r_engine, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_symmetric"
 		a, b, opt, err := pairArguments(call, image1, image2, options)
@@ -132,8 +132,8 @@ func mast3r_submit_symmetric(h C.mast3r_engine, image1, image2 *C.mast3r_image, 
 	})
 }
 
-//export mast3r_submit_sequence
-func mast3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
+//export m3r_submit_sequence
+func m3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_sequence"
 		if images == nil {
@@ -223,8 +223,8 @@ func matchOptions(call string, in *C.mast3r_match_options) (gomps.MatchOptions, 
 	}, nil
 }
 
-//export mast3r_submit_match
-func mast3r_submit_match(h C.mast3r_engine, map1, map2 *C.mast3r_map, options *C.mast3r_match_options, out *C.mast3r_job) status {
+//export m3r_submit_match
+func m3r_submit_match(h C.mast3r_engine, map1, map2 *C.mast3r_map, options *C.mast3r_match_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_match"
 		opt, err := matchOptions(call, options)

@@ -85,8 +85,8 @@ func (t *tensor) release() {
 	}
 }
 
-//export mast3r_tensor_describe
-func mast3r_tensor_describe(h C.mast3r_tensor, out *C.mast3r_tensor_desc) status {
+//export m3r_tensor_describe
+func m3r_tensor_describe(h C.mast3r_tensor, out *C.mast3r_tensor_desc) status {
 	return done(func() error {
 		const call = "mast3r_tensor_describe"
 		if out == nil {
@@ -114,8 +114,8 @@ func mast3r_tensor_describe(h C.mast3r_tensor, out *C.mast3r_tensor_desc) status
 	})
 }
 
-//export mast3r_tensor_data
-func mast3r_tensor_data(h C.mast3r_tensor, out *unsafe.Pointer) status {
+//export m3r_tensor_data
+func m3r_tensor_data(h C.mast3r_tensor, out *unsafe.Pointer) status {
 	return done(func() error {
 		const call = "mast3r_tensor_data"
 		if out == nil {
@@ -130,8 +130,8 @@ func mast3r_tensor_data(h C.mast3r_tensor, out *unsafe.Pointer) status {
 	})
 }
 
-//export mast3r_tensor_copy
-func mast3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.size_t) status {
+//export m3r_tensor_copy
+func m3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.size_t) status {
 	return done(func() error {
 		const call = "mast3r_tensor_copy"
 		t, err := lookup[*tensor](call, h, kindTensor)
@@ -154,8 +154,8 @@ func mast3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.
 	})
 }
 
-//export mast3r_tensor_release
-func mast3r_tensor_release(h C.mast3r_tensor) status {
+//export m3r_tensor_release
+func m3r_tensor_release(h C.mast3r_tensor) status {
 	return done(func() error {
 		v, err := handles.remove("mast3r_tensor_release", uint64(h), kindTensor)
 		if err != nil {

@@ -1,0 +1,69 @@
+//go:build cgo
+
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The visible calls: each looks for a fork and then goes into Go.
+ *
+ * The look must come before Go is entered. In a forked child the runtime's other
+ * threads are gone, and one of them may have held what an entering call waits for.
+ * Go's declarations also cannot say const; these can.
+ */
+#include "_cgo_export.h"
+
+static int refused(void) {
+  if (!mast3r_in_forked_child()) return 0;
+  m3r_set_error("mast3r: called in a forked child; the Go runtime does not survive fork(), "
+                "start processes with spawn or exec");
+  return 1;
+}
+
+#define CALL(name, parameters, arguments)                                                  \
+  mast3r_status mast3r_##name parameters {                                                 \
+    return refused() ? MAST3R_E_FORKED : m3r_##name arguments;                             \
+  }
+
+CALL(live, (mast3r_stats *out), (out))
+CALL(log_level, (int32_t level), (level))
+CALL(log_next, (mast3r_log_record *out), (out))
+
+CALL(engine_create, (const mast3r_config *config, mast3r_engine *out), ((mast3r_config *)config, out))
+CALL(engine_info, (mast3r_engine engine, mast3r_info *out), (engine, out))
+CALL(engine_metadata, (mast3r_engine engine, char *buffer, size_t capacity, size_t *needed),
+     (engine, buffer, capacity, needed))
+CALL(engine_trim, (mast3r_engine engine), (engine))
+CALL(engine_close, (mast3r_engine engine), (engine))
+
+CALL(submit_load, (mast3r_engine engine, const char *path, mast3r_job *out), (engine, (char *)path, out))
+CALL(submit_warmup, (mast3r_engine engine, int32_t iterations, mast3r_job *out), (engine, iterations, out))
+CALL(submit_infer,
+     (mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
+      const mast3r_infer_options *options, mast3r_job *out),
+     (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, out))
+CALL(submit_sequence,
+     (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
+      mast3r_job *out),
+     (engine, (mast3r_image *)images, count, (mast3r_infer_options *)options, out))
+CALL(submit_symmetric,
+     (mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
+      const mast3r_infer_options *options, mast3r_job *out),
+     (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, out))
+CALL(submit_match,
+     (mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2, const mast3r_match_options *options,
+      mast3r_job *out),
+     (engine, (mast3r_map *)map1, (mast3r_map *)map2, (mast3r_match_options *)options, out))
+CALL(submit_convert, (const char *in, const char *out, const char *precision, mast3r_job *job),
+     ((char *)in, (char *)out, (char *)precision, job))
+
+CALL(job_progress, (mast3r_job job, mast3r_progress *out), (job, out))
+CALL(job_files, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
+CALL(job_wait, (mast3r_job job, int32_t milliseconds), (job, milliseconds))
+CALL(job_cancel, (mast3r_job job), (job))
+CALL(job_free, (mast3r_job job), (job))
+CALL(job_results, (mast3r_job job, size_t *count), (job, count))
+CALL(job_take_result, (mast3r_job job, size_t index, mast3r_result *out), (job, index, out))
+CALL(job_take_matches, (mast3r_job job, mast3r_matches *out), (job, out))
+
+CALL(tensor_describe, (mast3r_tensor tensor, mast3r_tensor_desc *out), (tensor, out))
+CALL(tensor_data, (mast3r_tensor tensor, void **out), (tensor, out))
+CALL(tensor_copy, (mast3r_tensor tensor, void *destination, size_t nbytes), (tensor, destination, nbytes))
+CALL(tensor_release, (mast3r_tensor tensor), (tensor))
