@@ -15,7 +15,11 @@ Importing this package loads no native code; the first engine does.
 from __future__ import annotations
 
 from . import errors
+from ._convert import convert
+from ._download import FileStatus, ModelStatus, download, status
 from ._engine import Engine
+from ._models import get_checkpoint_paths, get_checkpoint_urls, get_total_checkpoint_size_mb
+from ._specs import MODEL_SPECS, CheckpointFile, ModelSpec
 from ._tensor import GPUTensor
 from ._version import __version__
 from .config import (
@@ -47,15 +51,20 @@ from .runtime import (
 
 __all__ = [
     "BackendType",
+    "CheckpointFile",
     "Engine",
+    "FileStatus",
     "GPUInferenceResult",
     "GPUTensor",
     "InferenceResult",
     "MASt3RRuntimeConfig",
+    "MODEL_SPECS",
     "Mast3rError",
     "MatchResult",
     "MatchingConfig",
     "ModelConfig",
+    "ModelSpec",
+    "ModelStatus",
     "ModelVariant",
     "Precision",
     "Runtime",
@@ -64,12 +73,18 @@ __all__ = [
     "Transform",
     "ViewResult",
     "__version__",
+    "convert",
+    "download",
     "errors",
     "get_available_backends",
     "get_backend_info",
     "get_best_backend",
+    "get_checkpoint_paths",
+    "get_checkpoint_urls",
     "get_runtime",
+    "get_total_checkpoint_size_mb",
     "read_image",
+    "status",
 ]
 
 import logging as _logging

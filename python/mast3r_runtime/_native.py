@@ -10,6 +10,7 @@ size, which the library checks, and a test compares the sizes with the C compile
 from __future__ import annotations
 
 import ctypes as C
+import json
 import logging
 import os
 import sys
@@ -414,15 +415,30 @@ class Job:
             forward_log()
         self._keep = None
 
-    def wait(self) -> None:
-        """Wait for the end; KeyboardInterrupt and other signals get through within 50 ms."""
+    def wait(self, tick: Callable[[], None] | None = None) -> None:
+        """Wait for the end; KeyboardInterrupt and other signals get through within 50 ms.
+
+        ``tick`` is called between two waits; an exception in it cancels the job.
+        """
         try:
             while call("mast3r_job_wait", self._handle, _WAIT_MS) == PENDING:
-                pass
+                if tick is not None:
+                    tick()
         except BaseException:
             if not _forked:
                 call("mast3r_job_cancel", self._handle)
             raise
+
+    def progress(self) -> tuple[int, int]:
+        """Bytes done and in all; (0, 0) before the job has counted them."""
+        out = struct(Progress)
+        call("mast3r_job_progress", self._handle, C.byref(out))
+        return int(out.done), int(out.total)
+
+    def files(self) -> list[str]:
+        """The paths of the files that the finished job wrote."""
+        paths = json.loads(text_of(lambda *out: call("mast3r_job_files", self._handle, *out)))
+        return [str(path) for path in paths]
 
     def take(self, kind: type[_SizedT], name: str, *arguments: Any) -> _SizedT:
         """Take a result struct, with the tensors whose handles it holds."""

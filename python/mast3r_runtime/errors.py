@@ -11,8 +11,10 @@ from __future__ import annotations
 __all__ = [
     "ArgumentError",
     "CancelledError",
+    "ChecksumError",
     "ClosedError",
     "DeviceError",
+    "DownloadError",
     "FileError",
     "ForkError",
     "ImageError",
@@ -23,6 +25,7 @@ __all__ = [
     "Mast3rError",
     "ModelNotFoundError",
     "NotLoadedError",
+    "OfflineError",
     "ShapeError",
     "WeightsError",
 ]
@@ -72,8 +75,20 @@ class ModelNotFoundError(Mast3rError, FileNotFoundError):
     """No model file where one was looked for."""
 
 
+class OfflineError(ModelNotFoundError):
+    """A download is needed, and HF_HUB_OFFLINE or MAST3R_OFFLINE forbids it."""
+
+
 class FileError(Mast3rError, OSError):
-    """The system refused to read or write a file."""
+    """The system refused to read or write a file: no space, a read-only folder."""
+
+
+class DownloadError(Mast3rError, OSError):
+    """A download that failed, from every address there is."""
+
+
+class ChecksumError(DownloadError):
+    """A download that came to its end with other bytes than the published ones."""
 
 
 class ShapeError(Mast3rError, ValueError):
