@@ -3,7 +3,6 @@
 // the CPU may believe that they ran. Each queue has one worker, since command buffers of one
 // queue execute in the order of their commits.
 #include "gpu.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,28 +10,12 @@
 #include <unistd.h>
 
 enum { NOT_ENQUEUED, ENQUEUED, COMMITTED, SCHEDULED, COMPLETED, ERROR }; // MTLCommandBufferStatus
-#define EVENT_TIMEOUT 5.0 // seconds that a GPU wait lasts before the buffer fails
 
 double ms_now(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-// wait_cond waits at most s seconds (forever when negative); false on timeout.
-static bool wait_cond(double s)
-{
-	if (s < 0) {
-		pthread_cond_wait(&ms_gpu_cond, &ms_gpu_mu);
-		return true;
-	}
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	int64_t ns = t.tv_nsec + (int64_t)(s * 1e9);
-	t.tv_sec += ns / 1000000000;
-	t.tv_nsec = ns % 1000000000;
-	return pthread_cond_timedwait(&ms_gpu_cond, &ms_gpu_mu, &t) != ETIMEDOUT;
 }
 
 // ---- submissions ----
@@ -101,6 +84,7 @@ static void drop_uses(ms_submit *s)
 void ms_observe(ms_submit *s, int upto)
 {
 	count_uses(s, -1, upto);
+	ms_race_observe(s);
 	ms_submit *p = s->prev_in_queue;
 	s->observed = s->observed || upto >= s->nops - 1;
 	if (s->observed)
@@ -116,85 +100,6 @@ void ms_observe(ms_submit *s, int upto)
 	if (p)
 		ms_submit_unref(p);
 }
-
-// ---- events ----
-static void event_dealloc(id o)
-{
-	MTLEventObj *e = (MTLEventObj *)o;
-	ms_release(e->label);
-	pthread_mutex_lock(&ms_gpu_mu);
-	for (ms_signal *s = e->signals, *next; s; s = next) {
-		next = s->next;
-		ms_submit_unref(s->sub);
-		free(s);
-	}
-	pthread_mutex_unlock(&ms_gpu_mu);
-}
-
-void ms_event_observe(MTLEventObj *e, uint64_t value)
-{
-	for (ms_signal **at = &e->signals; *at;) {
-		ms_signal *s = *at;
-		if (s->value > value) {
-			at = &s->next;
-			continue;
-		}
-		ms_observe(s->sub, s->op);
-		ms_submit_unref(s->sub);
-		*at = s->next;
-		free(s);
-	}
-}
-
-typedef struct { ms_op op; id event; uint64_t value; } event_op;
-
-static void event_destroy(ms_op *op)
-{
-	ms_release(((event_op *)op)->event);
-	free(op);
-}
-
-static void run_wait(ms_op *op, ms_submit *s)
-{
-	event_op *w = (event_op *)op;
-	MTLEventObj *e = (MTLEventObj *)w->event;
-	double end = ms_now() + EVENT_TIMEOUT;
-	pthread_mutex_lock(&ms_gpu_mu);
-	while (e->value < w->value && ms_now() < end)
-		wait_cond(end - ms_now());
-	bool ok = e->value >= w->value;
-	pthread_mutex_unlock(&ms_gpu_mu);
-	if (!ok)
-		ms_submit_fail(s, 2, "Caused GPU Timeout Error: event never reached %llu (00000002:kIOGPUCommandBufferCallbackErrorTimeout)",
-			       (unsigned long long)w->value);
-}
-
-static void run_signal(ms_op *op, ms_submit *s)
-{
-	event_op *w = (event_op *)op;
-	MTLEventObj *e = (MTLEventObj *)w->event;
-	pthread_mutex_lock(&ms_gpu_mu);
-	if (w->value <= e->value)
-		ms_violation("event-order", "an event at %llu was signaled with %llu: values must grow",
-			     (unsigned long long)e->value, (unsigned long long)w->value);
-	ms_signal *sig = calloc(1, sizeof *sig);
-	*sig = (ms_signal){e->signals, w->value, s, op->index};
-	s->refs++;
-	e->signals = sig;
-	if (w->value > e->value)
-		e->value = w->value;
-	pthread_cond_broadcast(&ms_gpu_cond);
-	pthread_mutex_unlock(&ms_gpu_mu);
-}
-
-static void encode_event(MTLCommandBufferObj *cb, id event, uint64_t value, void (*run)(ms_op *, ms_submit *))
-{
-	event_op *w = calloc(1, sizeof *w);
-	*w = (event_op){{.run = run, .destroy = event_destroy}, ms_retain(event), value};
-	ms_submit_op(cb->sub, &w->op);
-}
-void ms_encode_wait(MTLCommandBufferObj *cb, id event, uint64_t value) { encode_event(cb, event, value, run_wait); }
-void ms_encode_signal(MTLCommandBufferObj *cb, id event, uint64_t value) { encode_event(cb, event, value, run_signal); }
 
 // ---- the worker ----
 static void run_handlers(MTLCommandBufferObj *cb, int from, int to)
@@ -238,8 +143,11 @@ static void execute(MTLCommandBufferObj *cb)
 		usleep((useconds_t)(ms_cfg.latency * 1e6));
 	if (ms_fail(&ms_cfg.fail_command))
 		ms_submit_fail(s, 8, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)");
-	for (ms_op *op = s->first; op && !s->failed; op = op->next)
+	ms_race_begin(s, &cb->queue->clock);
+	for (ms_op *op = s->first; op && !s->failed; op = op->next) {
+		ms_race_uses(s, op->index);
 		op->run(op, s);
+	}
 	if (s->failed) // results of an errored buffer are garbage: make them so
 		for (int i = 0; i < s->nuses; i++)
 			if (s->uses[i].write && !s->uses[i].mem->foreign)
@@ -257,6 +165,7 @@ static void finish(MTLCommandBufferObj *cb)
 		cb->error = ms_error("MTLCommandBufferErrorDomain", cb->sub->error_code, cb->sub->error);
 	pthread_mutex_lock(&ms_gpu_mu);
 	cb->status = cb->sub->failed ? ERROR : COMPLETED;
+	ms_clock_merge(&q->clock, &cb->sub->clock);
 	q->open--;
 	q->committed--;
 	cb->counted = false;
@@ -389,6 +298,7 @@ void ms_commit(MTLCommandBufferObj *cb)
 	ms_count("commits", 1);
 	pthread_mutex_lock(&ms_gpu_mu);
 	count_uses(cb->sub, 1, cb->sub->nops);
+	ms_race_commit(cb->sub, q->slot);
 	cb->status = COMMITTED;
 	q->committed++;
 	cb->sub->prev_in_queue = q->last_submit; // takes over the queue's reference
@@ -529,56 +439,11 @@ static const ms_impl queue_impls[] = {
 	{"-label", q_label}, {"-setLabel:", q_set_label},
 };
 
-// ---- MTLSharedEvent ----
-IMP(ev_value)
-{
-	MTLEventObj *e = (MTLEventObj *)c->self;
-	pthread_mutex_lock(&ms_gpu_mu);
-	c->ret.q = e->value;
-	ms_event_observe(e, e->value);
-	pthread_mutex_unlock(&ms_gpu_mu);
-}
-IMP(ev_set)
-{
-	MTLEventObj *e = (MTLEventObj *)c->self;
-	pthread_mutex_lock(&ms_gpu_mu);
-	e->value = c->a[0].q;
-	pthread_cond_broadcast(&ms_gpu_cond);
-	pthread_mutex_unlock(&ms_gpu_mu);
-}
-IMP(ev_wait)
-{
-	MTLEventObj *e = (MTLEventObj *)c->self;
-	double end = ms_now() + (double)c->a[1].q * 1e-3;
-	pthread_mutex_lock(&ms_gpu_mu);
-	while (e->value < c->a[0].q && ms_now() < end)
-		wait_cond(end - ms_now());
-	c->ret.q = e->value >= c->a[0].q;
-	if (c->ret.q)
-		ms_event_observe(e, c->a[0].q);
-	pthread_mutex_unlock(&ms_gpu_mu);
-}
-IMP(ev_label) { ms_return(c, ((MTLEventObj *)c->self)->label); }
-IMP(ev_set_label)
-{
-	ms_retain(c->a[0].o);
-	ms_release(((MTLEventObj *)c->self)->label);
-	((MTLEventObj *)c->self)->label = c->a[0].o;
-}
-IMP(ev_device) { ms_return(c, ms_device()); }
-static const ms_impl event_impls[] = {{"-label", ev_label}, {"-setLabel:", ev_set_label}, {"-device", ev_device}};
-static const ms_impl shared_impls[] = {
-	{"-signaledValue", ev_value}, {"-setSignaledValue:", ev_set}, {"-waitUntilSignaledValue:timeoutMS:", ev_wait},
-};
-
 void ms_init_command(void)
 {
 	ms_define("MTLSimCommandQueue", "NSObject", "MTLCommandQueue", sizeof(MTLQueueObj), queue_dealloc);
 	ms_define("MTLSimCommandBuffer", "NSObject", "MTLCommandBuffer", sizeof(MTLCommandBufferObj), cb_dealloc);
-	ms_define("MTLSimEvent", "NSObject", "MTLEvent", sizeof(MTLEventObj), event_dealloc);
-	ms_define("MTLSimSharedEvent", "NSObject", "MTLSharedEvent", sizeof(MTLEventObj), event_dealloc);
 	MS_IMPLEMENT("MTLCommandBuffer", cb_impls);
 	MS_IMPLEMENT("MTLCommandQueue", queue_impls);
-	MS_IMPLEMENT("MTLEvent", event_impls);
-	MS_IMPLEMENT("MTLSharedEvent", shared_impls);
+	ms_init_events();
 }

@@ -8,6 +8,10 @@
 extern pthread_mutex_t ms_gpu_mu;
 extern pthread_cond_t ms_gpu_cond;
 
+// ---- vector clocks: what each queue knows to be done, see race.c ----
+#define MS_SLOTS 32
+typedef struct { int64_t c[MS_SLOTS]; } ms_clock;
+
 // ---- memory: two views of the same pages, so that the CPU's can be taken away ----
 typedef struct ms_mem {
 	_Atomic int refs;
@@ -17,6 +21,9 @@ typedef struct ms_mem {
 	int reads, writes; // committed uses whose completion the CPU has not observed yet
 	int unretained;    // of these, by command buffers that do not retain
 	int slot;          // in the fault handler's table, -1 = none
+	int write_slot;    // queue that wrote last, with its number
+	int64_t write_seq;
+	ms_clock read_seq; // last read of each queue
 } ms_mem;
 ms_mem *ms_mem_new(int64_t len);
 ms_mem *ms_mem_foreign(void *p, int64_t len);
@@ -27,7 +34,7 @@ void ms_mem_protect(ms_mem *); // after a change of reads/writes, ms_gpu_mu held
 // ---- buffers and events ----
 typedef struct { struct ms_obj h; ms_mem *mem; id device, label; uint64_t options; void *deallocator; } MTLBufferObj;
 typedef struct ms_signal { struct ms_signal *next; uint64_t value; struct ms_submit *sub; int op; } ms_signal;
-typedef struct { struct ms_obj h; id label; bool shared; uint64_t value; ms_signal *signals; } MTLEventObj;
+typedef struct { struct ms_obj h; id label; bool shared; uint64_t value; ms_signal *signals; ms_clock clock; } MTLEventObj;
 ms_mem *ms_buffer_mem(id buffer);
 int64_t ms_live_bytes(void);
 
@@ -55,7 +62,18 @@ typedef struct ms_submit {
 	char error[256];
 	int64_t error_code;
 	struct ms_submit *prev_in_queue; // committed before this one on the same queue
+	int slot;                        // of its queue
+	int64_t seq;
+	ms_clock clock;
 } ms_submit;
+
+int ms_race_slot(void);
+void ms_race_commit(ms_submit *, int slot);           // ms_gpu_mu held
+void ms_race_begin(ms_submit *, ms_clock *queue);
+void ms_race_uses(ms_submit *, int op);
+void ms_race_observe(const ms_submit *);              // ms_gpu_mu held
+void ms_clock_merge(ms_clock *to, const ms_clock *from);
+const ms_clock *ms_race_cpu(void);
 
 void ms_submit_op(ms_submit *, ms_op *);
 void ms_submit_use(ms_submit *, ms_mem *, bool write); // by the last op
@@ -73,6 +91,8 @@ typedef struct {
 	ms_submit *last_submit;
 	pthread_t worker;
 	bool started, quit;
+	int slot;
+	ms_clock clock;
 } MTLQueueObj;
 
 typedef struct cb {
@@ -100,6 +120,7 @@ void ms_encode_wait(MTLCommandBufferObj *, id event, uint64_t value);
 void ms_encode_signal(MTLCommandBufferObj *, id event, uint64_t value);
 
 void ms_init_command(void);
+void ms_init_events(void);
 id ms_device(void); // borrowed
 id ms_compute_encoder(MTLCommandBufferObj *);
 id ms_blit_encoder(MTLCommandBufferObj *);

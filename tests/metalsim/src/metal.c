@@ -208,6 +208,7 @@ static void make_queue(ms_call *c, int64_t max)
 	MTLQueueObj *q = (MTLQueueObj *)ms_new("MTLSimCommandQueue");
 	q->device = ms_retain(c->self);
 	q->max = max;
+	q->slot = ms_race_slot();
 	ms_return_new(c, (id)q);
 }
 // "newCommandQueue allows 64 uncompleted command buffers" (MTLDevice.h).

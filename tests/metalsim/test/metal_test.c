@@ -205,6 +205,31 @@ static void events(void)
 		objc_release(objs[i]);
 }
 
+static void race_between_queues(void)
+{
+	id d = dev(), q1 = M(id, (id, SEL), d, "newCommandQueue"), q2 = M(id, (id, SEL), d, "newCommandQueue");
+	id a = buffer(d, 64), b = buffer(d, 64), c = buffer(d, 64);
+	for (int waited = 0; waited < 2; waited++) {
+		id first = M(id, (id, SEL), q1, "commandBuffer"), second = M(id, (id, SEL), q2, "commandBuffer");
+		id enc = blit(first);
+		copy(enc, a, b, 64);
+		end(enc);
+		M(void, (id, SEL), first, "commit");
+		if (waited)
+			M(void, (id, SEL), first, "waitUntilCompleted"); // the CPU orders them
+		enc = blit(second);
+		copy(enc, b, c, 64);
+		end(enc);
+		M(void, (id, SEL), second, "commit");
+		M(void, (id, SEL), second, "waitUntilCompleted");
+		M(void, (id, SEL), first, "waitUntilCompleted");
+		EXPECT(waited ? NULL : "gpu-race");
+	}
+	id objs[] = {a, b, c, q1, q2, d};
+	for (int i = 0; i < 6; i++)
+		objc_release(objs[i]);
+}
+
 static const char *source = "#include <metal_stdlib>\n// kernel void not_this(\n"
 	"kernel void normalize_u8(device const uchar *src [[buffer(0)]], device float *dst [[buffer(1)]],\n"
 	"  constant float *table [[buffer(2)]], constant P &p [[buffer(3)]], uint gid [[thread_position_in_grid]]) { }\n";
@@ -274,6 +299,6 @@ static void mps_command_buffer(void)
 
 const test metal_tests[] = {
 	{"device", device}, {"buffers", buffers}, {"commands", commands}, {"early_read", early_read},
-	{"protocol_of_encoding", protocol_of_encoding}, {"errors", errors}, {"events", events}, {"kernels", kernels},
+	{"protocol_of_encoding", protocol_of_encoding}, {"errors", errors}, {"race_between_queues", race_between_queues}, {"events", events}, {"kernels", kernels},
 	{"mps_command_buffer", mps_command_buffer}, {NULL, NULL},
 };
