@@ -35,7 +35,7 @@ const (
 	int8MaxDim   = 64        // beyond, the bound widens and the maxima need more bits
 	int8MinPairs = 1 << 28   // below, the float pass is over in a moment
 	int8MaxTable = 256 << 20 // bytes of column maxima
-	sampleRows   = 8 * kernel.Int8MR
+	sampleRows   = blockUnit
 	// maxSurvivors is the share of strips per row up to which the prefilter
 	// pays. Scoring one row against one strip runs at under half the speed of
 	// a tile; 0.1 brings the total to about three quarters of the float pass.
@@ -81,8 +81,8 @@ type int8Worker struct {
 func (m *Matcher) nearestInt8() bool {
 	a, b, q := &m.a, &m.b, &m.int8
 	always := m.prefilter == prefilterAlways
-	if m.prefilter == prefilterOff || m.kern.NR != kernel.Int8NR || m.kern.MR != kernel.Int8MR ||
-		!kernel.HasInt8() || a.dim > int8MaxDim || !always && a.n*b.n < int8MinPairs {
+	if m.prefilter == prefilterOff || m.kern.Int8 == nil || a.dim > int8MaxDim ||
+		!always && a.n*b.n < int8MinPairs {
 		return false
 	}
 	blocks := ceilDiv(a.n, int8Block)
@@ -159,14 +159,15 @@ func (m *Matcher) quantise() bool {
 	})
 	q.quads = ceilDiv(b.dim, 4)
 	q.shift = max(0, bits.Len(uint(b.dim*127*127))-16)
-	const nr, batch = kernel.Int8NR, 64
+	const batch = 64
+	nr, offset := m.kern.NR, int32(m.kern.Int8.Offset)
 	panels := b.panelCount(nr)
 	q.cols, q.start = grow(q.cols, panels*q.quads*nr), grow(q.start, panels*nr)
 	m.pool.Run(ceilDiv(panels, batch), func(_, tile int) {
 		lo, hi := tile*batch*nr, min(panels, (tile+1)*batch)*nr
 		for j := lo; j < hi; j++ {
 			out := q.cols[j/nr*nr*q.quads+j%nr:]
-			q.start[j] = -128 * q.pack(out, b.row(min(j, b.n-1)), nr, 0)
+			q.start[j] = -offset * q.pack(out, b.row(min(j, b.n-1)), nr, 0)
 		}
 	})
 	return true
@@ -196,7 +197,7 @@ func (q *int8Scratch) pack(out []uint32, row []float32, stride, offset int) int3
 // w.int8.table and, where block >= 0, that block of the column table.
 func (m *Matcher) int8Rows(w *worker, block int) {
 	q, a, b, t := &m.int8, &m.a, &m.b, &w.int8
-	const mr, nr = kernel.Int8MR, kernel.Int8NR
+	mr, nr := m.kern.MR, m.kern.NR
 	n := len(t.queries)
 	rows := ceilDiv(n, mr) * mr
 	sp := m.stripPanels(b.dim)
@@ -204,7 +205,7 @@ func (m *Matcher) int8Rows(w *worker, block int) {
 	t.rows, t.colMax = grow(t.rows, rows*q.quads), grow(t.colMax, sp*nr)
 	t.table = grow(t.table, ceilDiv(total, sp)*n)
 	for i := range rows {
-		q.pack(t.rows[i/mr*mr*q.quads+i%mr:], a.row(int(t.queries[min(i, n-1)])), mr, 128)
+		q.pack(t.rows[i/mr*mr*q.quads+i%mr:], a.row(int(t.queries[min(i, n-1)])), mr, m.kern.Int8.Offset)
 	}
 	p := &t.args
 	*p = kernel.Int8Args{ColMax: &t.colMax[0], Tmp: &t.tmp[0], RowMax: &t.rowMax[0], Quads: q.quads}
@@ -214,7 +215,7 @@ func (m *Matcher) int8Rows(w *worker, block int) {
 		p.Cols, p.Start = &q.cols[s*sp*nr*q.quads], &q.start[s*sp*nr]
 		for g := 0; g < rows; g += mr {
 			p.Rows = &t.rows[g*q.quads]
-			kernel.StripInt8(p)
+			m.kern.Int8.Strip(p)
 			out := t.table[s*n+g : s*n+min(n, g+mr)]
 			for i := range out {
 				out[i] = uint16(t.rowMax[i] >> q.shift)

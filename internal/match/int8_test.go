@@ -7,16 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/mast3r-runtime/mast3r-runtime/internal/match/kernel"
 )
 
 // int8Matcher returns a Matcher that always uses the prefilter.
 func int8Matcher(t testing.TB, threads int) *Matcher {
-	if !kernel.HasInt8() {
-		t.Skip("no AVX-512 VNNI on this machine")
-	}
 	m := newMatcher(t, threads)
+	if m.kern.Int8 == nil {
+		t.Skip("no byte products on this machine")
+	}
 	m.prefilter = prefilterAlways
 	return m
 }

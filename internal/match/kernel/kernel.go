@@ -25,6 +25,9 @@ type Args struct {
 type Kernel struct {
 	Name   string
 	MR, NR int
+	// Int8 is nil where no instruction multiplies bytes fast enough to make a
+	// prefilter pay.
+	Int8 *Int8
 
 	strip, stripUnrolled       func(*Args)
 	stripRow, stripRowUnrolled func(*Args)

@@ -13,13 +13,17 @@ import "golang.org/x/sys/cpu"
 func native() []*Kernel {
 	var ks []*Kernel
 	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW {
-		ks = append(ks, &Kernel{
+		k := &Kernel{
 			Name: "avx512", MR: 12, NR: 32,
 			strip: stripAVX512, stripUnrolled: stripUnrolledAVX512,
 			stripRow: stripRowAVX512, stripRowUnrolled: stripRowUnrolledAVX512,
 			firstEqual: firstEqualAVX512, firstEqualUnrolled: firstEqualUnrolledAVX512,
 			rowBest: rowBestAVX512, rowBestUnrolled: rowBestUnrolledAVX512,
-		})
+		}
+		if cpu.X86.HasAVX512VNNI {
+			k.Int8 = &Int8{Offset: 128, strip: stripInt8AVX512, stripUnrolled: stripInt8UnrolledAVX512}
+		}
+		ks = append(ks, k)
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
 		ks = append(ks, &Kernel{
@@ -80,3 +84,9 @@ func rowBestAVX2(a, b *float32, panels, dim int) float32
 
 //go:noescape
 func rowBestUnrolledAVX2(a, b *float32, panels, dim int) float32
+
+//go:noescape
+func stripInt8AVX512(p *Int8Args)
+
+//go:noescape
+func stripInt8UnrolledAVX512(p *Int8Args)

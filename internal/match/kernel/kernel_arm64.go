@@ -4,16 +4,23 @@
 
 package kernel
 
+import "golang.org/x/sys/cpu"
+
 // native lists the assembly kernels: NEON with fused multiply-add is part of
-// every ARMv8-A processor, so there is nothing to ask.
+// every ARMv8-A processor, so only the byte
+// products of ARMv8.2 are asked for.
 func native() []*Kernel {
-	return []*Kernel{{
+	k := &Kernel{
 		Name: "neon", MR: 8, NR: 12,
 		strip: stripNEON, stripUnrolled: stripUnrolledNEON,
 		stripRow: stripRowNEON, stripRowUnrolled: stripRowUnrolledNEON,
 		firstEqual: firstEqualNEON, firstEqualUnrolled: firstEqualNEON,
 		rowBest: rowBestNEON, rowBestUnrolled: rowBestNEON,
-	}}
+	}
+	if cpu.ARM64.HasASIMDDP {
+		k.Int8 = &Int8{strip: stripInt8NEON, stripUnrolled: stripInt8UnrolledNEON}
+	}
+	return []*Kernel{k}
 }
 
 //go:noescape
@@ -33,3 +40,9 @@ func firstEqualNEON(a, b *float32, panels, dim int, t float32) int
 
 //go:noescape
 func rowBestNEON(a, b *float32, panels, dim int) float32
+
+//go:noescape
+func stripInt8NEON(p *Int8Args)
+
+//go:noescape
+func stripInt8UnrolledNEON(p *Int8Args)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -173,56 +174,63 @@ func TestFirstEqualAndRowBest(t *testing.T) {
 
 // TestInt8 is exact integer arithmetic against a plain loop.
 func TestInt8(t *testing.T) {
-	if !HasInt8() {
-		t.Skip("no AVX-512 VNNI on this machine")
+	tested := false
+	for _, k := range All() {
+		if k.Int8 != nil {
+			tested = true
+			t.Run(k.Name, func(t *testing.T) { testInt8(t, k) })
+		}
 	}
+	if !tested {
+		t.Skip("no byte products on this machine")
+	}
+}
+
+func testInt8(t *testing.T, k *Kernel) {
+	const panels = 3
 	r := rand.New(rand.NewPCG(3, 4))
+	n := panels * k.NR
+	bytes := func(n int) []int8 {
+		x := make([]int8, n)
+		for i := range x {
+			x[i] = int8(r.IntN(255) - 127)
+		}
+		return x
+	}
 	for _, quads := range []int{1, 6, 7, 16} {
-		const panels = 3
-		const n = panels * Int8NR
-		rows, cols := make([]uint32, quads*Int8MR), make([]uint32, quads*n)
+		rows, cols := make([]uint32, quads*k.MR), make([]uint32, quads*n)
 		start := make([]int32, n)
-		a, b := make([]int8, Int8MR*quads*4), make([]int8, n*quads*4)
-		for i := range a {
-			a[i] = int8(r.IntN(255) - 127)
-		}
-		for i := range b {
-			b[i] = int8(r.IntN(255) - 127)
-		}
-		for i := range Int8MR {
-			for k := range quads * 4 {
-				rows[k/4*Int8MR+i] |= uint32(uint8(int(a[i*quads*4+k])+128)) << (8 * (k % 4))
+		a, b := bytes(k.MR*quads*4), bytes(n*quads*4)
+		for i := range k.MR {
+			for d := range quads * 4 {
+				rows[d/4*k.MR+i] |= uint32(uint8(int(a[i*quads*4+d])+k.Int8.Offset)) << (8 * (d % 4))
 			}
 		}
 		for j := range n {
-			for k := range quads * 4 {
-				v := b[j*quads*4+k]
-				cols[(j/Int8NR*quads+k/4)*Int8NR+j%Int8NR] |= uint32(uint8(v)) << (8 * (k % 4))
-				start[j] -= 128 * int32(v)
+			for d := range quads * 4 {
+				v := b[j*quads*4+d]
+				cols[(j/k.NR*quads+d/4)*k.NR+j%k.NR] |= uint32(uint8(v)) << (8 * (d % 4))
+				start[j] -= int32(k.Int8.Offset) * int32(v)
 			}
 		}
-		rowMax, colMax, tmp := make([]int32, Int8MR), make([]int32, n), make([]int32, TmpFloats)
-		StripInt8(&Int8Args{Rows: &rows[0], Cols: &cols[0], Panels: panels, ColMax: &colMax[0],
+		rowMax, colMax, tmp := make([]int32, k.MR), make([]int32, n), make([]int32, TmpFloats)
+		k.Int8.Strip(&Int8Args{Rows: &rows[0], Cols: &cols[0], Panels: panels, ColMax: &colMax[0],
 			Tmp: &tmp[0], RowMax: &rowMax[0], Quads: quads, Start: &start[0]})
-		wantRow, wantCol := make([]int32, Int8MR), make([]int32, n)
-		for i := range Int8MR {
+		wantRow, wantCol := make([]int32, k.MR), make([]int32, n)
+		for i := range k.MR {
 			for j := range n {
 				var s int32
-				for k := range quads * 4 {
-					s += int32(a[i*quads*4+k]) * int32(b[j*quads*4+k])
+				for d := range quads * 4 {
+					s += int32(a[i*quads*4+d]) * int32(b[j*quads*4+d])
 				}
 				wantRow[i], wantCol[j] = max(wantRow[i], s), max(wantCol[j], s)
 			}
 		}
-		for i := range wantRow {
-			if rowMax[i] != wantRow[i] {
-				t.Fatalf("quads %d: row %d maximum %d, want %d", quads, i, rowMax[i], wantRow[i])
-			}
+		if !slices.Equal(rowMax, wantRow) {
+			t.Fatalf("quads %d: row maxima %v, want %v", quads, rowMax, wantRow)
 		}
-		for j := range wantCol {
-			if colMax[j] != wantCol[j] {
-				t.Fatalf("quads %d: column %d maximum %d, want %d", quads, j, colMax[j], wantCol[j])
-			}
+		if !slices.Equal(colMax, wantCol) {
+			t.Fatalf("quads %d: column maxima %v, want %v", quads, colMax, wantCol)
 		}
 	}
 }

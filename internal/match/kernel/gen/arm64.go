@@ -58,6 +58,9 @@ func arm64File() string {
 			neonStrip(a, both, ku)
 		}
 	}
+	for _, ku := range []int{0, depth / 4} {
+		neonStripInt8(a, ku)
+	}
 	neonFirstEqual(a)
 	neonRowBest(a)
 	return a.String()
@@ -120,6 +123,79 @@ func neonStrip(a *asm, both bool, ku int) {
 		a.p("ADD $4, R5, R5")
 	}
 	a.p("RET")
+}
+
+// neonStripInt8 writes the int8 tile kernel with SDOT, which multiplies signed
+// by signed bytes: no start values are needed. R7 is free for the maxima.
+func neonStripInt8(a *asm, ku int) {
+	name := "stripInt8"
+	if ku > 0 {
+		name += "Unrolled"
+	}
+	a.text(name+"NEON", "(p *Int8Args)", 8)
+	a.p("MOVD p+0(FP), R10")
+	for i := range 7 {
+		a.p("MOVD %d(R10), R%d", 8*i, i)
+	}
+	a.p("VEOR V0.B16, V0.B16, V0.B16")
+	a.p("MOVD R4, R7")
+	for range neonMR {
+		a.p("VST1.P [V0.S4], 16(R7)")
+	}
+	a.label("panel")
+	a.p("MOVD R0, R8")
+	for r := neonAcc; r < 32; r++ {
+		a.p("VEOR V%d.B16, V%d.B16, V%d.B16", r, r, r)
+	}
+	if ku > 0 {
+		for range ku {
+			neonStepInt8(a)
+		}
+	} else {
+		a.p("MOVD R6, R9")
+		a.label("depth")
+		neonStepInt8(a)
+		a.p("SUBS $1, R9, R9")
+		a.p("BNE depth")
+	}
+	a.p("VLD1 (R3), %s", vectors(0, neonNV))
+	for i := range neonMR {
+		for v := range neonNV {
+			smax(a, v, v, neon(i, v))
+		}
+	}
+	a.p("VST1.P %s, 48(R3)", vectors(0, neonNV))
+	a.p("MOVD R4, R7")
+	for i := range neonMR {
+		a.p("VLD1 (R7), [V0.S4]")
+		smax(a, neon(i, 0), neon(i, 0), neon(i, 1))
+		smax(a, 0, 0, neon(i, 2))
+		smax(a, 0, 0, neon(i, 0))
+		a.p("VST1.P [V0.S4], 16(R7)")
+	}
+	a.p("SUBS $1, R2, R2")
+	a.p("BNE panel")
+	for range neonMR {
+		a.p("VLD1.P 16(R4), [V0.S4]")
+		a.p("WORD $0x4eb0a800 // SMAXV S0, V0.4S")
+		a.p("FMOVS F0, (R5)")
+		a.p("ADD $4, R5, R5")
+	}
+	a.p("RET")
+}
+
+func smax(a *asm, d, n, m int) { three(a, "SMAX", 0x4ea06400, d, n, m) }
+
+func neonStepInt8(a *asm) {
+	a.p("VLD1.P 32(R8), %s", vectors(0, 2))
+	a.p("VLD1.P 48(R1), %s", vectors(2, neonNV))
+	for i := range neonMR {
+		for v := range neonNV {
+			d, n, m, lane := neon(i, v), 2+v, i/4, i%4
+			w := 0x4f80e000 | uint32(lane&1)<<21 | uint32(lane>>1)<<11 | uint32(m)<<16 | uint32(n)<<5 | uint32(d)
+			a.p("WORD $0x%08x // SDOT V%d.4S, V%d.16B, V%d.4B[%d]", w, d, n, m, lane)
+		}
+	}
 }
 
 // negInf fills a register with -inf.
