@@ -226,14 +226,16 @@ def _stream(url: str, part: Path, expected: Expected, progress: Progress | None,
 
 def _copy(answer: Any, part: Path, offset: int, total: int | None, progress: Progress | None) -> int:
     with _system(part), open(part, "r+b" if offset else "wb") as file:
-        file.seek(offset)
-        file.truncate()
+        if offset:
+            file.seek(offset)
+            file.truncate()
         done = offset
         if progress:
             progress(done, total)
         while True:
             try:
-                block = answer.read(_CHUNK)
+                # read1, not read: what came before a stall must not be lost with it
+                block = answer.read1(_CHUNK)
             except (OSError, http.client.HTTPException) as error:
                 raise _Cut(f"at byte {done}: {_reason(error)}") from error
             if not block:
