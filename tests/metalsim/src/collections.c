@@ -131,7 +131,9 @@ IMP(marr_replace)
 		a->v[c->a[0].q] = c->a[1].o;
 	}
 }
+IMP(marr_copy) { ms_return_new(c, ms_array(((NSArray *)c->self)->v, ((NSArray *)c->self)->n)); }
 static const ms_impl marray_impls[] = {
+	{"-copy", marr_copy},
 	{"+arrayWithCapacity:", marr_capacity}, {"-initWithCapacity:", arr_init}, {"-init", arr_init}, {"-addObject:", marr_add},
 	{"-removeAllObjects", marr_clear}, {"-replaceObjectAtIndex:withObject:", marr_replace},
 };
@@ -224,7 +226,9 @@ IMP(mdic_clear)
 	d->k = d->v = NULL;
 	d->n = d->cap = 0;
 }
+IMP(mdic_copy) { ms_return_new(c, ms_dictionary(((NSDictionary *)c->self)->k, ((NSDictionary *)c->self)->v, ((NSDictionary *)c->self)->n)); }
 static const ms_impl mdict_impls[] = {
+	{"-copy", mdic_copy},
 	{"+dictionaryWithCapacity:", dic_empty}, {"-initWithCapacity:", arr_init}, {"-init", arr_init},
 	{"-setObject:forKey:", mdic_set}, {"-removeAllObjects", mdic_clear},
 };

@@ -11,6 +11,15 @@
 
 // ---- twins: one function per kernel of internal/metal/kernels.metal ----
 
+// room checks that argument i holds n bytes: a GPU would read or write past it.
+static bool room(const ms_kernel_args *a, const char *kernel, int i, uint64_t n)
+{
+	if ((uint64_t)a->len[i] >= n)
+		return true;
+	ms_violation("kernel-range", "kernel %s needs %llu bytes at [[buffer(%d)]], %lld are bound", kernel, (unsigned long long)n, i, (long long)a->len[i]);
+	return false;
+}
+
 // normalize_u8: table[c*256+v] for each byte of 8-bit RGB rows, interleaved or planar.
 static void normalize_u8(const ms_kernel_args *a)
 {
@@ -18,7 +27,11 @@ static void normalize_u8(const ms_kernel_args *a)
 	float *dst = a->buf[1];
 	const float *table = a->buf[2];
 	const uint32_t *p = a->buf[3]; // width, height, row_bytes, planar
-	uint64_t n = (uint64_t)p[0] * p[1];
+	if (!room(a, "normalize_u8", 3, 16))
+		return;
+	uint64_t n = (uint64_t)p[0] * p[1], bytes = n ? (uint64_t)(p[1] - 1) * p[2] + 3 * p[0] : 0;
+	if (!room(a, "normalize_u8", 0, bytes) || !room(a, "normalize_u8", 1, 12 * n) || !room(a, "normalize_u8", 2, 4 * 768))
+		return;
 	for (uint64_t i = 0; i < n && i < a->grid[0]; i++) {
 		uint64_t y = i / p[0], x = i % p[0];
 		for (uint64_t c = 0; c < 3; c++)
@@ -33,6 +46,10 @@ static void nearest_partial(const ms_kernel_args *a)
 	float *score = a->buf[2];
 	uint32_t *index = a->buf[3];
 	const uint32_t *p = a->buf[4]; // queries, targets, dim, chunk, chunks
+	const char *k = "nearest_partial";
+	if (!room(a, k, 4, 20) || !room(a, k, 0, 4ull * p[0] * p[2]) || !room(a, k, 1, 4ull * p[1] * p[2]) ||
+	    !room(a, k, 2, 4ull * p[0] * a->grid[1]) || !room(a, k, 3, 4ull * p[0] * a->grid[1]))
+		return;
 	for (uint64_t g = 0; g < a->grid[1]; g++)
 		for (uint64_t q = 0; q < p[0] && q < a->grid[0]; q++) {
 			float best = -INFINITY;
@@ -58,6 +75,9 @@ static void nearest_reduce(const ms_kernel_args *a)
 	const float *score = a->buf[0];
 	const uint32_t *index = a->buf[1], *p = a->buf[3];
 	int32_t *out = a->buf[2];
+	const char *k = "nearest_reduce";
+	if (!room(a, k, 3, 20) || !room(a, k, 0, 4ull * p[0] * p[4]) || !room(a, k, 1, 4ull * p[0] * p[4]) || !room(a, k, 2, 4ull * p[0]))
+		return;
 	for (uint64_t q = 0; q < p[0] && q < a->grid[0]; q++) {
 		int64_t best = -1;
 		for (uint64_t g = 0; g < p[4]; g++)

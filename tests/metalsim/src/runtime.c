@@ -326,6 +326,28 @@ MS_EXPORT const char *method_getTypeEncoding(const ms_decl *m) { return m ? m->e
 MS_EXPORT SEL method_getName(const ms_decl *m) { return m ? ms_intern(m->sel + 1) : NULL; }
 MS_EXPORT bool class_respondsToSelector(Class c, SEL s) { return class_getInstanceMethod(c, s) != NULL; }
 
+// ---- protocols: Metal's interfaces are protocols, whose encodings libobjc knows as well ----
+MS_EXPORT const ms_class_decl *objc_getProtocol(const char *name)
+{
+	for (int i = 0; name && i < ms_class_table_n; i++)
+		if (ms_class_table[i].protocol && !strcmp(ms_class_table[i].name, name))
+			return &ms_class_table[i];
+	return NULL;
+}
+typedef struct { SEL name; const char *types; } objc_method_description;
+// The table does not tell required from optional methods: all count as required.
+MS_EXPORT objc_method_description protocol_getMethodDescription(const ms_class_decl *p, SEL sel, bool required, bool instance)
+{
+	char signed_sel[200];
+	if (!p || !sel || !required)
+		return (objc_method_description){0};
+	snprintf(signed_sel, sizeof signed_sel, "%c%s", instance ? '-' : '+', sel);
+	search s = {.sel = signed_sel};
+	look(&s, p->name, p->protocols);
+	return s.decl ? (objc_method_description){ms_intern(sel), s.decl->enc} : (objc_method_description){0};
+}
+MS_EXPORT bool class_conformsToProtocol(Class c, const ms_class_decl *p) { return c && p && ms_class_conforms(c, p->name); }
+
 // metalsim_unimplemented lists implementations whose selector the table does not have: the
 // simulator may not answer what Apple does not declare. Used by its own tests.
 MS_EXPORT int metalsim_unimplemented(char *buf, int n)
@@ -369,6 +391,18 @@ MS_EXPORT long metalsim_live_objects(char *buf, int n)
 	return total;
 }
 
+// METALSIM_REPORT=1 prints at exit what was misused and what is left: for processes that
+// cannot ask, such as a Python test of the whole engine.
+int64_t metalsim_violations(char *, int64_t);
+static void report(void)
+{
+	static char text[1 << 16];
+	int64_t bad = metalsim_violations(text, sizeof text);
+	fprintf(stderr, "metalsim: %lld violations\n%s", (long long)bad, text);
+	long left = metalsim_live_objects(text, sizeof text);
+	fprintf(stderr, "metalsim: %ld objects left\n%s", left, text);
+}
+
 void metalsim_defaults(void);
 __attribute__((constructor)) static void init(void)
 {
@@ -381,4 +415,7 @@ __attribute__((constructor)) static void init(void)
 	ms_init_mps();
 	ms_init_graph();
 	metalsim_defaults();
+	const char *e = getenv("METALSIM_REPORT");
+	if (e && *e == '1')
+		atexit(report);
 }

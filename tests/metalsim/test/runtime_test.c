@@ -72,6 +72,20 @@ static void table(void)
 	CHECK(!class_getInstanceMethod(g, sdpa));
 }
 
+typedef struct { const char *name, *types; } Description;
+void *objc_getProtocol(const char *);
+Description protocol_getMethodDescription(void *, SEL, bool required, bool instance);
+static void protocols(void)
+{
+	void *p = objc_getProtocol("MTLComputeCommandEncoder");
+	CHECK(!objc_getProtocol("MPSGraph") && p);
+	Description d = protocol_getMethodDescription(p, sel_registerName("dispatchThreadgroups:threadsPerThreadgroup:"), true, true);
+	CHECK(d.types && !strcmp(d.types, "v64@0:8{?=QQQ}16{?=QQQ}40"));
+	d = protocol_getMethodDescription(p, sel_registerName("endEncoding"), true, true); // inherited
+	CHECK(d.types && !strcmp(d.types, "v16@0:8"));
+	CHECK(!protocol_getMethodDescription(p, sel_registerName("endEncoding"), true, false).types);
+}
+
 static void bad_messages(void)
 {
 	M(void, (id, SEL), str("x"), "noSuchMethod");
@@ -193,6 +207,6 @@ static void ownership(void)
 
 const test runtime_tests[] = {
 	{"strings_and_numbers", strings_and_numbers}, {"collections", collections}, {"system_version", system_version},
-	{"table", table}, {"bad_messages", bad_messages}, {"widths", widths}, {"life_times", life_times}, {"pools", pools},
+	{"table", table}, {"protocols", protocols}, {"bad_messages", bad_messages}, {"widths", widths}, {"life_times", life_times}, {"pools", pools},
 	{"ownership", ownership}, {NULL, NULL},
 };
