@@ -5,10 +5,7 @@ package match
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/binary"
-	"encoding/json"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,110 +13,54 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match/kernel"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
 )
 
-// golden is one file of reference data, decoded by hand: this package does not
-// import the weights reader.
-type golden struct {
-	t     *testing.T
-	f32   map[string][]float32
-	ints  map[string][]int64
-	shape map[string][]int
+// reference is one file of reference data.
+type reference struct {
+	*golden.Case
+	t *testing.T
 }
 
-// shared returns a file of the reference data beside the repository, or skips.
-func shared(t testing.TB, elem ...string) string {
-	t.Helper()
-	root := os.Getenv("MAST3R_SHARED")
-	for dir, _ := filepath.Abs("."); root == "" && filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
-		if s, err := os.Stat(filepath.Join(dir, "shared", "golden")); err == nil && s.IsDir() {
-			root = filepath.Join(dir, "shared")
-		}
-	}
-	path := filepath.Join(append([]string{root}, elem...)...)
-	if _, err := os.Stat(path); root == "" || err != nil {
-		t.Skipf("reference data %v not found: set MAST3R_SHARED to its folder", elem)
-	}
-	return path
-}
+func openReference(t *testing.T, path string) reference { return reference{golden.Load(t, path), t} }
 
-func loadGolden(t *testing.T, path string) *golden {
+// openTestdata unpacks the reference data that travels with the package.
+func openTestdata(t *testing.T, name string) reference {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	packed, err := os.ReadFile(filepath.Join("testdata", name+".gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if filepath.Ext(path) == ".gz" {
-		z, err := gzip.NewReader(bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if data, err = io.ReadAll(z); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n := binary.LittleEndian.Uint64(data)
-	var header map[string]json.RawMessage
-	if err := json.Unmarshal(data[8:8+n], &header); err != nil {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
 		t.Fatal(err)
 	}
-	g := &golden{t, map[string][]float32{}, map[string][]int64{}, map[string][]int{}}
-	for name, raw := range header {
-		if name == "__metadata__" {
-			continue
-		}
-		var e struct {
-			Dtype   string
-			Shape   []int
-			Offsets [2]uint64 `json:"data_offsets"`
-		}
-		if err := json.Unmarshal(raw, &e); err != nil {
-			t.Fatal(err)
-		}
-		g.add(name, e.Dtype, e.Shape, data[8+n+e.Offsets[0]:8+n+e.Offsets[1]])
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return g
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return openReference(t, path)
 }
 
-func (g *golden) add(name, dtype string, shape []int, b []byte) {
-	g.shape[name] = shape
-	switch dtype {
-	case "F32":
-		v := make([]float32, len(b)/4)
-		for i := range v {
-			v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-		g.f32[name] = v
-	case "I32":
-		v := make([]int64, len(b)/4)
-		for i := range v {
-			v[i] = int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
-		}
-		g.ints[name] = v
-	case "I64":
-		v := make([]int64, len(b)/8)
-		for i := range v {
-			v[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
-		}
-		g.ints[name] = v
-	default:
-		g.t.Fatalf("%s: dtype %s", name, dtype)
-	}
+func (g reference) floats(name string) []float32 {
+	v, _ := g.Floats(g.t, name)
+	return v
 }
 
-func (g *golden) desc(name string) Map {
-	s := g.shape[name]
+func (g reference) desc(name string) Map {
+	v, s := g.Floats(g.t, name)
 	if len(s) != 3 {
-		g.t.Fatalf("no map %s", name)
+		g.t.Fatalf("%s: shape %v is no map", name, s)
 	}
-	return Map{g.f32[name], s[0], s[1], s[2]}
+	return Map{v, s[0], s[1], s[2]}
 }
 
-func (g *golden) int32s(name string) []int32 {
-	v, ok := g.ints[name]
-	if !ok {
-		g.t.Fatalf("no integers %s", name)
-	}
+func (g reference) int32s(name string) []int32 {
+	v, _ := g.Ints(g.t, name)
 	out := make([]int32, len(v))
 	for i := range v {
 		out[i] = int32(v[i])
@@ -128,20 +69,17 @@ func (g *golden) int32s(name string) []int32 {
 }
 
 // pairs checks a list of pixels against out.NAME.xy1/xy2, stored as (x, y).
-func (g *golden) pairs(name string, p Pairs, err error, w1, w2 int) {
+func (g reference) pairs(name string, p Pairs, err error, w1, w2 int) {
 	g.t.Helper()
 	if err != nil {
 		g.t.Fatalf("%s: %v", name, err)
 	}
 	for side, got := range [2][]int32{p.Idx1, p.Idx2} {
 		width := [2]int{w1, w2}[side]
-		xy, ok := g.ints["out."+name+[2]string{".xy1", ".xy2"}[side]]
-		if !ok || len(xy) == 0 {
-			g.t.Fatalf("%s: no reference", name)
-		}
+		xy := g.int32s("out." + name + [2]string{".xy1", ".xy2"}[side])
 		want := make([]int32, len(xy)/2)
 		for i := range want {
-			want[i] = int32(xy[2*i+1])*int32(width) + int32(xy[2*i])
+			want[i] = xy[2*i+1]*int32(width) + xy[2*i]
 		}
 		if !slices.Equal(got, want) {
 			g.t.Fatalf("%s: side %d: %d pixels differ from the reference's %d", name, side+1, len(got), len(want))
@@ -149,9 +87,9 @@ func (g *golden) pairs(name string, p Pairs, err error, w1, w2 int) {
 	}
 }
 
-func (g *golden) conf(name string, got []float32) {
+func (g reference) conf(name string, got []float32) {
 	g.t.Helper()
-	if want := g.f32["out."+name+".conf"]; !slices.Equal(got, want) {
+	if !slices.Equal(got, g.floats("out."+name+".conf")) {
 		g.t.Errorf("%s: confidences differ", name)
 	}
 }
@@ -165,7 +103,7 @@ func newMatcher(t testing.TB, threads int) *Matcher {
 // TestGoldenSizes: maps of different sizes whose scores are exact in float32
 // in any order of summation, so there is no excuse for a difference.
 func TestGoldenSizes(t *testing.T) {
-	g := loadGolden(t, "testdata/match_sizes.safetensors.gz")
+	g := openTestdata(t, "match_sizes.safetensors")
 	m := newMatcher(t, 2)
 	a, b := g.desc("in.desc1"), g.desc("in.desc2")
 	nnA, nnB := make([]int32, a.Pixels()), make([]int32, b.Pixels())
@@ -181,18 +119,18 @@ func TestGoldenSizes(t *testing.T) {
 	g.pairs("fast8", p, err, a.Width, b.Width)
 	p, err = m.FastReciprocal(b, a, FastOptions{Subsample: 8})
 	g.pairs("fast8_21", p, err, b.Width, a.Width)
-	c, err := m.CorrespondencesNonsym(a, b, g.f32["in.conf1"], g.f32["in.conf2"], 4, 0)
+	c, err := m.CorrespondencesNonsym(a, b, g.floats("in.conf1"), g.floats("in.conf2"), 4, 0)
 	g.pairs("corres_nonsym4", c.Pairs, err, a.Width, b.Width)
 	g.conf("corres_nonsym4", c.Conf)
 }
 
 // TestGoldenMaps: every variant on planted, noisy correspondences.
 func TestGoldenMaps(t *testing.T) {
-	g := loadGolden(t, shared(t, "golden", "matching", "match_96x128.safetensors"))
+	g := openReference(t, golden.Path(t, "golden", "matching", "match_96x128.safetensors"))
 	m := newMatcher(t, 2)
 	a, b := g.desc("in.desc11"), g.desc("in.desc21")
 	w := a.Width
-	if m.kern.Name != "portable" { // 151 million pairs take it a minute
+	if m.kern.Name != "portable" && !testing.Short() { // 151 million pairs take it a minute
 		nnA, nnB := make([]int32, a.Pixels()), make([]int32, b.Pixels())
 		if err := m.Nearest(a, b, nnA, nnB); err != nil {
 			t.Fatal(err)
@@ -221,8 +159,9 @@ func TestGoldenMaps(t *testing.T) {
 	p, err = m.FastReciprocal(a, b, FastOptions{Seeds: grid(nil, a, 8), PixelTol: 5})
 	g.pairs("tol5", p, err, w, w)
 	var seeds []int32
-	for i, x := range g.ints["in.points_x"] {
-		seeds = append(seeds, int32(g.ints["in.points_y"][i])*int32(w)+int32(x))
+	ys := g.int32s("in.points_y")
+	for i, x := range g.int32s("in.points_x") {
+		seeds = append(seeds, ys[i]*int32(w)+x)
 	}
 	p, err = m.FastReciprocal(a, b, FastOptions{Seeds: seeds})
 	g.pairs("points_tol0", p, err, w, w)
@@ -231,12 +170,12 @@ func TestGoldenMaps(t *testing.T) {
 }
 
 func TestGoldenCorrespondences(t *testing.T) {
-	g := loadGolden(t, shared(t, "golden", "matching", "match_96x128.safetensors"))
+	g := openReference(t, golden.Path(t, "golden", "matching", "match_96x128.safetensors"))
 	m := newMatcher(t, 2)
 	var maps [4]Map
 	var confs [4][]float32
 	for i, v := range []string{"11", "21", "22", "12"} {
-		maps[i], confs[i] = g.desc("in.desc"+v), g.f32["in.qonf"+v]
+		maps[i], confs[i] = g.desc("in.desc"+v), g.floats("in.qonf"+v)
 	}
 	w := maps[0].Width
 	c, err := m.CorrespondencesSym(maps, confs, 8)
@@ -259,7 +198,7 @@ func TestGoldenCorrespondences(t *testing.T) {
 
 // TestGoldenL2 matches a slice of each map by Euclidean distance.
 func TestGoldenL2(t *testing.T) {
-	g := loadGolden(t, shared(t, "golden", "matching", "match_96x128.safetensors"))
+	g := openReference(t, golden.Path(t, "golden", "matching", "match_96x128.safetensors"))
 	m := newMatcher(t, 2)
 	cut := func(name string, lo, hi int) Map {
 		d := g.desc(name)
@@ -325,10 +264,10 @@ func TestGoldenFullSize(t *testing.T) {
 	if kernel.Best().Name == "portable" {
 		t.Skip("full-size maps take minutes without an assembly kernel")
 	}
-	g := loadGolden(t, shared(t, "golden", "matching", "match_384x512.safetensors"))
+	g := openReference(t, golden.Path(t, "golden", "matching", "match_384x512.safetensors"))
 	a, b, conf := planted384()
 	for name, got := range map[string][]float32{"check.desc1_head": a.Data, "check.desc2_head": b.Data, "check.conf1_head": conf[0]} {
-		if want := g.f32[name]; !slices.Equal(got[:len(want)], want) {
+		if want := g.floats(name); !slices.Equal(got[:len(want)], want) {
 			t.Fatalf("%s: the generator is wrong", name)
 		}
 	}
