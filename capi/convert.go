@@ -9,7 +9,6 @@ import "C"
 
 import (
 	"context"
-	"encoding/json"
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
@@ -69,14 +68,6 @@ func m3r_job_files(h C.mast3r_job, buffer *C.char, capacity C.size_t, needed *C.
 		if files == nil {
 			files = []string{}
 		}
-		text, err := json.Marshal(files)
-		if err != nil {
-			return err
-		}
-		*needed = C.size_t(len(text) + 1)
-		if capacity >= *needed {
-			putText(unsafe.Slice(buffer, len(text)+1), string(text))
-		}
-		return nil
+		return putJSON(buffer, capacity, needed, files)
 	})
 }

@@ -10,7 +10,6 @@ import "C"
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"unsafe"
@@ -177,15 +176,7 @@ func m3r_engine_metadata(h C.mast3r_engine, buffer *C.char, capacity C.size_t, n
 		if meta == nil {
 			meta = map[string]string{}
 		}
-		text, err := json.Marshal(meta)
-		if err != nil {
-			return err
-		}
-		*needed = C.size_t(len(text) + 1)
-		if capacity >= *needed {
-			putText(unsafe.Slice(buffer, len(text)+1), string(text))
-		}
-		return nil
+		return putJSON(buffer, capacity, needed, meta)
 	})
 }
 

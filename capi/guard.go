@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -128,4 +129,18 @@ func putText(dst []C.char, s string) {
 		dst[i] = C.char(s[i])
 	}
 	dst[n] = 0
+}
+
+// putJSON writes v as JSON into a buffer that may be too small: then only the
+// size it needs is told.
+func putJSON(buffer *C.char, capacity C.size_t, needed *C.size_t, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	*needed = C.size_t(len(text) + 1)
+	if capacity >= *needed {
+		putText(unsafe.Slice(buffer, len(text)+1), string(text))
+	}
+	return nil
 }
