@@ -10,6 +10,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/bufpool"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mpsgraph"
 )
 
 // Errors of this package are or wrap these, or those of package metal.
@@ -87,6 +88,9 @@ func New(cfg Config) (_ *Backend, err error) {
 			err = errors.Join(err, b.free())
 		}
 	}()
+	if err := dev.Do(mpsgraph.Supported); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
 	for i := range b.lanes {
 		l := &lane{}
 		b.lanes[i] = l

@@ -76,6 +76,18 @@ const maxRank = 16
 // maxBytes bounds one array: MPS aborts or corrupts silently beyond 2^32 bytes.
 const maxBytes = 1 << 32
 
+// Supported reports whether the running MPSGraph has the newest operation that
+// this package uses. Apple advises to ask for the method and not only for the
+// version, which the caller has checked. Owner thread.
+func Supported() error {
+	g := NewGraph()
+	defer g.Release()
+	if !objc.RespondsTo(g.id, attention) {
+		return errors.New("mpsgraph: this MPSGraph has no scaledDotProductAttention")
+	}
+	return nil
+}
+
 // NewGraph starts an empty graph.
 func NewGraph() *Graph {
 	return &Graph{id: objc.New(graphClass), scalars: map[scalar]*Tensor{}}

@@ -18,7 +18,6 @@ var (
 	nsArray       = DeclareClass("NSArray", V(10, 0))
 	nsDictionary  = DeclareClass("NSDictionary", V(10, 0))
 	nsData        = DeclareClass("NSData", V(10, 0))
-	nsURL         = DeclareClass("NSURL", V(10, 0))
 	nsProcessInfo = DeclareClass("NSProcessInfo", V(10, 0))
 )
 
@@ -29,11 +28,10 @@ var (
 	respondsTo = Instance[func(o ID, sel SEL) bool]("NSObject", "respondsToSelector:", V(12, 1))
 )
 
-// NSString, NSURL.
+// NSString.
 var (
 	stringWithUTF8String = ClassMethod[func(c Class, cString *byte) ID]("NSString", "stringWithUTF8String:", V(12, 1))
 	utf8String           = Instance[func(o ID) *byte]("NSString", "UTF8String", V(12, 1))
-	fileURLWithPath      = ClassMethod[func(c Class, path ID, isDir bool) ID]("NSURL", "fileURLWithPath:isDirectory:", V(10, 5))
 )
 
 // NSNumber.
@@ -54,7 +52,6 @@ var (
 // NSData, NSError, NSProcessInfo.
 var (
 	dataWithBytes          = ClassMethod[func(c Class, bytes unsafe.Pointer, length uint64) ID]("NSData", "dataWithBytes:length:", V(12, 1))
-	dataWithBytesNoCopy    = ClassMethod[func(c Class, bytes unsafe.Pointer, length uint64, freeWhenDone bool) ID]("NSData", "dataWithBytesNoCopy:length:freeWhenDone:", V(12, 1))
 	errorCode              = Instance[func(o ID) int64]("NSError", "code", V(12, 1))
 	errorDomain            = Instance[func(o ID) ID]("NSError", "domain", V(12, 1))
 	errorDescription       = Instance[func(o ID) ID]("NSError", "localizedDescription", V(12, 1))
@@ -97,9 +94,6 @@ func bytesToString(p *byte) string {
 	}
 	return string(bytes.Clone(unsafe.Slice(p, n)))
 }
-
-// FileURL makes an NSURL (+0) of a file path.
-func FileURL(path string, isDir bool) ID { return fileURLWithPath.Send(nsURL.ID, String(path), isDir) }
 
 // Integer makes an NSNumber (+0).
 func Integer(n int) ID { return numberWithInteger.Send(nsNumber.ID, int64(n)) }
@@ -165,12 +159,6 @@ func Data(b []byte) ID {
 		b = []byte{} // has an address, nil has none
 	}
 	return dataWithBytes.Send(nsData.ID, unsafe.Pointer(unsafe.SliceData(b)), uint64(len(b)))
-}
-
-// DataNoCopy makes an NSData (+0) over b without copying it. b must be memory
-// outside the Go heap that outlives the object, such as a mapped file.
-func DataNoCopy(b []byte) ID {
-	return dataWithBytesNoCopy.Send(nsData.ID, unsafe.Pointer(unsafe.SliceData(b)), uint64(len(b)), false)
 }
 
 // SystemVersion is the version of the running macOS. Call it inside a pool.

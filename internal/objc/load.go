@@ -26,9 +26,7 @@ type runtimeCalls struct {
 	poolPop          func(pool uintptr)
 	retain           func(ID) ID
 	release          func(ID)
-	autorelease      func(ID) ID
 	objectClass      func(ID) Class
-	className        func(Class) string
 	instanceMethod   func(Class, SEL) uintptr
 	classMethod      func(Class, SEL) uintptr
 	methodEncoding   func(method uintptr) string

@@ -30,14 +30,6 @@ func Release(o ID) {
 	}
 }
 
-// Autorelease hands an owned object to the innermost pool and returns it.
-func Autorelease(o ID) ID {
-	if o == 0 {
-		return 0
-	}
-	return rt.autorelease(o)
-}
-
 // Owner collects owned objects that end together. The zero value is ready.
 type Owner struct{ ids []ID }
 
