@@ -38,11 +38,11 @@ def create(
     """Create a native engine and return its handle."""
     config = _native.struct(
         _native.Config,
-        resolution=resolution,
-        threads=threads,
-        variant=variant.encode(),
-        precision=precision.encode(),
-        backend=backend.encode(),
+        resolution=_native.int32("resolution", resolution),
+        threads=_native.int32("num_threads", threads),
+        variant=_native.text("variant", variant),
+        precision=_native.text("precision", precision),
+        backend=_native.text("backend", backend),
     )
     handle = _native.Handle()
     _native.call("mast3r_engine_create", C.byref(config), C.byref(handle))
@@ -84,11 +84,11 @@ class Engine:
         precision: str = "fp16",
         num_threads: int = 4,
     ) -> None:
-        self._config = (variant, int(resolution), precision, int(num_threads))
+        self._config = (variant, resolution, precision, num_threads)
         self._path: str | None = None
         self._closed = False
         backend = backend_wanted(self._backend)
-        self._handle = create(backend, variant, int(resolution), precision, int(num_threads))
+        self._handle = create(backend, variant, resolution, precision, num_threads)
         # Not __del__: a finalizer also runs at exit, in order, and cannot revive the object.
         self._finalizer = weakref.finalize(self, _native.release, "mast3r_engine_close", self._handle)
         _open.add(self)
@@ -107,7 +107,7 @@ class Engine:
         variant's files in the cache. May be called again; the new model replaces the old one.
         """
         where = _models.find(self._config[0]) if path is None else Path(path)
-        with _native.Job("mast3r_submit_load", self._live(), os.fsencode(where)) as job:
+        with _native.Job("mast3r_submit_load", self._live(), _native.text("path", where)) as job:
             job.wait()
         self._path = os.fspath(where)
 
@@ -127,7 +127,8 @@ class Engine:
 
     def warmup(self, num_iterations: int = 3) -> None:
         """Run the network that many times on a blank pair, so that the next call is fast."""
-        with _native.Job("mast3r_submit_warmup", self._live(), int(num_iterations)) as job:
+        iterations = _native.int32("num_iterations", num_iterations)
+        with _native.Job("mast3r_submit_warmup", self._live(), iterations) as job:
             job.wait()
 
     def trim(self) -> None:
@@ -258,10 +259,10 @@ class Engine:
         map2, keep2 = _map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
         options = _native.struct(
             _native.MatchOptions,
-            top_k=_count("top_k", top_k or 0),
+            top_k=_native.int32("top_k", top_k or 0),
             reciprocal=int(bool(reciprocal)),
-            subsample=_count("subsample", subsample),
-            border=_count("border", border),
+            subsample=_native.int32("subsample", subsample),
+            border=_native.int32("border", border),
             weighted=int(bool(weighted)),
             min_weight=float(min_weight),
             min_confidence=float(confidence_threshold),
@@ -279,12 +280,6 @@ def _rebuild(kind: type[Engine], config: tuple[str, int, str, int], path: str | 
     if path is not None:
         engine.load(path)
     return engine
-
-
-def _count(name: str, value: int) -> int:
-    if not 0 <= value < 2**31:
-        raise ValueError(f"match: {name}={value}, want 0 to 2^31 - 1")
-    return int(value)
 
 
 def _image_struct(picture: U8) -> _native.Image:

@@ -234,6 +234,22 @@ def struct(kind: type[_SizedT], **fields: Any) -> _SizedT:
     return kind(size=C.sizeof(kind), **fields)
 
 
+def int32(name: str, value: int, low: int = 0) -> int:
+    """Check an integer that ctypes would wrap around silently."""
+    number = int(value)
+    if number != value or not low <= number < 2**31:
+        raise errors.ArgumentError(f"{name}={value}, want a whole number from {low} to 2^31 - 1")
+    return number
+
+
+def text(name: str, value: str | bytes | os.PathLike[str]) -> bytes:
+    """Encode a text that C would cut at its first NUL silently."""
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise errors.ArgumentError(f"{name}={value!r}: holds a NUL character")
+    return encoded
+
+
 _P = C.POINTER
 _H = _P(Handle)
 _SIGNATURES: dict[str, list[Any]] = {

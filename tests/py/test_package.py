@@ -15,7 +15,8 @@ import pytest
 from conftest import ROOT
 
 import mast3r_runtime
-from mast3r_runtime import _native
+from mast3r_runtime import _native, demo
+from mast3r_runtime.backends._cpu import CPUEngine
 
 WHEELS = sorted((ROOT / "dist").glob("mast3r_runtime-*.whl"))
 
@@ -75,6 +76,25 @@ def test_readme_lines_run(installed: Path, tmp_path: Path) -> None:
     done = run_installed(installed, "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"\(\d+, \d+, 3\) \d+ matches", done.stdout), done.stdout
+
+
+def test_readme_figures() -> None:
+    """The README's figures are those of the demo with the model as it is, to a point."""
+    text = " ".join((ROOT / "README.md").read_text().split())
+    claimed = re.search(
+        r"([\d.]+) % within 3 pixels of the truth on the motorcycle stereo pair, ([\d.]+) % on the rendered room, "
+        r"([\d.]+) % on the coffee cup's homography, at a long side of 256",
+        text,
+    )
+    assert claimed is not None
+    figures = dict(zip(("motorcycle", "room", "coffee"), map(float, claimed.groups())))
+    with CPUEngine("auto", 256, "auto", 0) as engine:
+        engine.load()
+        for pair in demo.pairs():  # without scikit-image, the last two
+            result = engine.infer_gpu(pair.image_1, pair.image_2).numpy()
+            matches = engine.match(result, top_k=None, confidence_threshold=0.0)
+            near = demo.score(pair, result, matches).near
+            assert near is not None and abs(100 * near - figures[pair.name]) < 1, pair.name
 
 
 def test_readme_names_what_exists() -> None:

@@ -315,9 +315,19 @@ def test_calls_that_need_a_model(rng: np.random.Generator) -> None:
 
 
 def test_settings_that_cannot_be(micro: Path) -> None:
-    for bad in ({"num_threads": -1}, {"precision": "fp8"}, {"resolution": -5}):
-        with pytest.raises(ValueError, match=str(next(iter(bad.values())))):
+    for bad in (
+        {"num_threads": -1}, {"num_threads": 1.5}, {"precision": "fp8"}, {"precision": "fp32\0"},
+        {"resolution": -5}, {"resolution": 2**32 + 64},
+    ):  # fmt: skip
+        ((name, value),) = bad.items()
+        with pytest.raises(errors.ArgumentError) as caught:
             CPUEngine("auto", **bad)
+        assert str(value).strip("\0") in str(caught.value), name
+    with CPUEngine("auto") as engine:
+        with pytest.raises(ValueError, match="NUL"):
+            engine.load(f"{micro}\0.safetensors")
+        with pytest.raises(ValueError, match="num_iterations=-1"):
+            engine.warmup(-1)
     with (
         CPUEngine("mast3r_vit_large") as engine,
         pytest.raises(ValueError, match="mast3r_vit_large.*mast3r_micro"),
