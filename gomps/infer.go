@@ -17,7 +17,7 @@ func (e *Engine) Infer(ctx context.Context, img1, img2 Image, opt InferOptions) 
 		return nil, err
 	}
 	defer e.mu.Unlock()
-	j := e.newJob(ctx, l)
+	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics, err := j.prepare([]Image{img1, img2}, opt)
 	if err != nil {
@@ -48,7 +48,7 @@ func (e *Engine) InferSymmetric(ctx context.Context, img1, img2 Image, opt Infer
 		return nil, err
 	}
 	defer e.mu.Unlock()
-	j := e.newJob(ctx, l)
+	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics, err := j.prepare([]Image{img1, img2}, opt)
 	if err != nil {
@@ -87,7 +87,7 @@ func (e *Engine) InferSequence(ctx context.Context, images []Image, opt InferOpt
 		return nil, err
 	}
 	defer e.mu.Unlock()
-	j := e.newJob(ctx, l)
+	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	s := sequence{job: j, opt: opt, out: make([]*Result, len(images)-1)}
 	for i := range images {

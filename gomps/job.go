@@ -28,10 +28,15 @@ type job struct {
 	works      []*work
 	programs   []*program
 	kept       bool
+	// want are the outputs of the heads.
+	want model.Outputs
 }
 
-func (e *Engine) newJob(ctx context.Context, l *loaded) *job {
-	return &job{ctx: ctx, e: e, l: l, start: time.Now()}
+func (e *Engine) newJob(ctx context.Context, l *loaded, want Outputs) *job {
+	if want&AllOutputs == 0 {
+		want = AllOutputs
+	}
+	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: model.Outputs(want & AllOutputs)}
 }
 
 // keep lets the results outlive the job and completes a timing.
@@ -183,7 +188,7 @@ func (w *work) encode(pics ...*picture) error {
 // decode runs the decoders and both heads for the pair (a, b).
 func (w *work) decode(a, b *picture, va, vb *View) error {
 	m := w.j.l.model
-	p, err := w.j.program(part{"decoder", 0, a.height, a.width, b.height, b.width}, func() (*graph.Graph, error) {
+	p, err := w.j.program(part{what: "decoder", h1: a.height, w1: a.width, h2: b.height, w2: b.width}, func() (*graph.Graph, error) {
 		return m.Decoder(1, a.grid(m), b.grid(m))
 	})
 	if err != nil {
@@ -209,16 +214,20 @@ func (w *work) decode(a, b *picture, va, vb *View) error {
 
 func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) error {
 	m := w.j.l.model
-	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width}, func() (*graph.Graph, error) {
-		return m.Head(view, 1, pic.height, pic.width, model.AllOutputs)
+	want := w.j.want
+	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
+		return m.Head(view, 1, pic.height, pic.width, want)
 	})
 	if err != nil {
 		return err
 	}
 	var out []backend.Buffer
 	for i, t := range []**Tensor{&v.Points, &v.Conf, &v.Desc, &v.DescConf} {
+		if want&(1<<i) == 0 {
+			continue
+		}
 		var buf backend.Buffer
-		if *t, buf, err = w.j.result(p.Graph().Outputs[i].Node); err != nil {
+		if *t, buf, err = w.j.result(p.Graph().Outputs[len(out)].Node); err != nil {
 			return err
 		}
 		// The graph has a leading batch of one that a user does not want to see.

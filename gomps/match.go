@@ -24,8 +24,12 @@ type Map struct {
 }
 
 // MapOf is the map of a view, with its points and descriptor confidences. It
-// reads the view's memory, which must stay valid during the match.
+// reads the view's memory, which must stay valid during the match. A view
+// without descriptors gives an empty map.
 func MapOf(v *View) Map {
+	if !v.Desc.Valid() {
+		return Map{}
+	}
 	s := v.Desc.Shape()
 	m := Map{Desc: v.Desc.Float32s(), Height: s[0], Width: s[1], Dim: s[2]}
 	if v.Points.Valid() {

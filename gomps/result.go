@@ -5,6 +5,7 @@ package gomps
 import (
 	"time"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
 )
 
@@ -24,7 +25,23 @@ type InferOptions struct {
 	Raw bool
 	// Rectangle43 cuts square pictures to 4:3, as the reference loader does.
 	Rectangle43 bool
+	// Only names the outputs to compute; 0 means all. Points and Conf come from
+	// one branch of a head, Desc and DescConf from the other, and a branch nobody
+	// asks for is not run. The tensors left out are nil.
+	Only Outputs
 }
+
+// Outputs is a set of the network's outputs.
+type Outputs uint8
+
+// The outputs.
+const (
+	OutputPoints   = Outputs(model.Points)
+	OutputConf     = Outputs(model.Conf)
+	OutputDesc     = Outputs(model.Desc)
+	OutputDescConf = Outputs(model.DescConf)
+	AllOutputs     = Outputs(model.AllOutputs)
+)
 
 // Transform records how a picture became the network's input, and maps points
 // both ways.

@@ -172,7 +172,7 @@ func (e *Engine) EncodeRetrievalBatch(ctx context.Context, images []Image, opt I
 
 func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Image, opt InferOptions) (*Retrieval, error) {
 	start := time.Now()
-	j := e.newJob(ctx, l)
+	j := e.newJob(ctx, l, AllOutputs)
 	defer j.close()
 	pics, err := j.prepareAt(i, []Image{img}, opt)
 	if err != nil {
