@@ -82,8 +82,8 @@ def test_readme_figures() -> None:
     """The README's figures are those of the demo with the model as it is, to a point."""
     text = " ".join((ROOT / "README.md").read_text().split())
     claimed = re.search(
-        r"([\d.]+) % within 3 pixels of the truth on the motorcycle stereo pair, ([\d.]+) % on the rendered room, "
-        r"([\d.]+) % on the coffee cup's homography, at a long side of 256",
+        r"([\d.]+) % within 3 pixels of the truth on the motorcycle stereo pair, ([\d.]+) % on the "
+        r"rendered room, ([\d.]+) % on the coffee cup's homography, at a long side of 256",
         text,
     )
     assert claimed is not None
