@@ -30,6 +30,8 @@ class _Text(str, Enum):
     def __str__(self) -> str:
         return str(self.value)
 
+    __hash__ = str.__hash__  # a member finds what its text is the key of
+
 
 class ModelVariant(_Text):
     MAST3R_TINY = "mast3r_tiny"

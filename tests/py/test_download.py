@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published models: names, places, sources, status (T16); small stand-ins are served."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch_file
+from conftest import noise
+from file_server import Served, Server, serving
+from test_models import MICRO_ARGS, tensors_of
+
+import mast3r_runtime as m3r
+from mast3r_runtime import _convert, _download, _models, _specs, cli, errors
+from mast3r_runtime.backends._cpu import CPUEngine
+
+LARGE = "mast3r_vit_large"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and nobody's environment."""
+    for name in ("HF_HUB_OFFLINE", "MAST3R_OFFLINE", "MAST3R_MIRROR", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("MAST3R_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def served(micro: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A mirror of the official server, with files of the micro model under the published names."""
+    tensors, _ = tensors_of(micro)
+    torch_file.save(tmp_path / "m.pth", tensors, args=torch_file.arguments(MICRO_ARGS))
+    contents = {
+        "unified": (tmp_path / "m.pth").read_bytes(),
+        "codebook": pickle.dumps({"state": {"centroids": np.zeros((2, 64), np.float32)}}),
+    }
+    small = {
+        name: dataclasses.replace(
+            spec, files=tuple(dataclasses.replace(file, size_mb=6) for file in spec.files)
+        )
+        for name, spec in _specs.MODEL_SPECS.items()
+    }
+    for module in (_models, _download, _convert, cli):
+        monkeypatch.setattr(module, "MODEL_SPECS", small)
+    files = {
+        f"/{file.path}": Served(contents.get(file.role, b"").ljust(6 << 20, b"\0"))
+        for file in small[LARGE].files
+    }
+    # Padding is no part of an archive: the pickle after the end record is not read.
+    unified = next(path for path in files if path.endswith("_metric.pth"))
+    files[unified].data = contents["unified"]
+    assert abs(len(contents["unified"]) - (6 << 20)) < 2 << 20
+    with serving(files) as server:
+        monkeypatch.setenv("MAST3R_MIRROR", server.url + "/")
+        yield server
+
+
+def test_specs() -> None:
+    assert list(m3r.MODEL_SPECS) == [
+        LARGE,
+        "dune_vit_small_336",
+        "dune_vit_small_448",
+        "dune_vit_base_336",
+        "dune_vit_base_448",
+    ]
+    large, small = m3r.MODEL_SPECS[LARGE], m3r.MODEL_SPECS[m3r.ModelVariant.DUNE_VIT_SMALL_336]
+    assert (large.patch_size, large.embed_dim, large.num_heads, large.depth) == (16, 1024, 16, 24)
+    assert (small.patch_size, small.embed_dim, small.num_heads, small.native_resolution) == (14, 384, 6, 336)
+    assert m3r.get_total_checkpoint_size_mb(LARGE) == 2627 + 8 + 256
+    assert m3r.get_total_checkpoint_size_mb("dune_vit_base_14") == 420 + 1325
+    urls = m3r.get_checkpoint_urls("dune_vit_small_14")
+    assert urls == {
+        "encoder": "https://download.europe.naverlabs.com/dune/dune_vitsmall14_448.pth",
+        "decoder": "https://download.europe.naverlabs.com/dune/dunemast3r_cvpr25_vitsmall.pth",
+    }
+    paths = m3r.get_checkpoint_paths(LARGE, "/x")
+    assert paths["retrieval"].name.endswith("_metric_retrieval_trainingfree.pth")
+    assert paths["codebook"].parent == Path("/x/checkpoints")
+    with pytest.raises(TypeError):
+        m3r.MODEL_SPECS["other"] = large  # type: ignore[index]
+
+
+def test_unknown_variant(cache: Path) -> None:
+    for call in (m3r.download, m3r.get_checkpoint_paths, m3r.get_checkpoint_urls, _models.find):
+        with pytest.raises(ValueError, match="'mast3r_huge'.*mast3r_vit_large.*dune_vit_base_14"):
+            call("mast3r_huge")
+    with pytest.raises(ValueError, match="source 'ftp', want one of auto, naver, hf"):
+        m3r.download(LARGE, source="ftp")
+    assert m3r.download("mast3r_tiny") == _models.bundled_model()
+    with pytest.raises(ValueError, match="in the wheel"):
+        m3r.get_checkpoint_urls("mast3r_tiny")
+
+
+def test_download_load_run(served: Server, cache: Path, rng: np.random.Generator) -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    with pytest.raises(errors.ModelNotFoundError, match=f"mast3r download {LARGE}"):
+        _models.find(LARGE)
+    path = m3r.download(LARGE, progress=lambda *a: calls.append(a))
+    paths = m3r.get_checkpoint_paths(LARGE)
+    assert path == paths["unified"] == _models.find(LARGE) and all(p.is_file() for p in paths.values())
+    assert {name for name, *_ in calls} == {p.name for p in paths.values()}
+    with CPUEngine("auto", 64, "fp32", 2) as engine:
+        engine.load(path)
+        assert engine.infer_gpu(noise(rng, 48, 64), noise(rng, 48, 64)).pts3d_1.shape == (48, 64, 3)
+    before = len(served.requests)
+    assert m3r.download(LARGE) == path and len(served.requests) == before
+    m3r.download(LARGE, force=True, progress=False)
+    assert len(served.requests) == 2 * before
+
+
+def test_status(served: Server, cache: Path) -> None:
+    tiny, large, *others = m3r.status()
+    assert tiny.variant == "mast3r_tiny" and tiny.ready and not large.ready and not others[0].ready
+    m3r.download(LARGE, retrieval=False, progress=False)
+    unified, retrieval, codebook = m3r.status()[1].files
+    assert unified.present and unified.bytes == unified.path.stat().st_size and len(unified.sha256) == 64
+    assert not retrieval.present and retrieval.bytes == 0 and retrieval.sha256 == ""
+    codebook.path.with_name(codebook.path.name + ".part").write_bytes(b"12345")
+    assert m3r.status(cache)[1].files[2].bytes == 5 and not m3r.status(cache)[1].files[2].present
+    m3r.download(LARGE, progress=False)  # what was left out is still missing
+    assert all(file.present for file in m3r.status()[1].files)
+
+
+def test_offline(served: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for source in ("auto", "naver", "hf"):
+        with pytest.raises(errors.OfflineError, match=str(cache)):
+            m3r.download(LARGE, source=source)
+    assert served.requests == []
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    path = m3r.download(LARGE, progress=False)
+    monkeypatch.setenv("MAST3R_OFFLINE", "true")
+    assert m3r.download(LARGE) == path
+
+
+def test_a_wrong_file_is_not_taken(served: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error page with status 200, as some proxies send it."""
+    monkeypatch.setattr(_download, "BASE_URL", "http://127.0.0.1:9/")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    for served_file in served.files.values():
+        served_file.data = b"<html>please log in</html>"
+    with pytest.raises(errors.DownloadError, match="26 bytes, want 6291456"):
+        m3r.download(LARGE, source="naver", progress=False)
+    assert not any(m3r.status()[1].files[0].path.parent.glob("MASt3R*"))
+
+
+class FakeHub(types.ModuleType):
+    """huggingface_hub as far as it is used."""
+
+    def __init__(self, micro: Path, refused: tuple[str, ...] = ()) -> None:
+        super().__init__("huggingface_hub")
+        self.calls: list[tuple[str, str, bool]] = []
+        self._micro, self._refused = micro, refused
+
+    def hf_hub_download(self, repo: str, name: str, *, local_dir: Path, force_download: bool) -> str:
+        self.calls.append((repo, name, force_download))
+        if repo in self._refused:
+            raise OSError(f"404 for {repo}")
+        target = Path(local_dir) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(self._micro.read_bytes())
+        return str(target)
+
+
+@pytest.fixture
+def hub(micro: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+    fake = FakeHub(micro)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: fake)
+    return fake
+
+
+def test_hub(cache: Path, hub: FakeHub) -> None:
+    path = m3r.download("dune_vit_small_14", source="hf")
+    assert path == cache / "safetensors" / "dune_vit_small_448" == _models.find("dune_vit_small_448")
+    repo = "Aedelon/dunemast3r-models-fp16"
+    assert hub.calls == [(repo, f"dune_vit_small_448/{r}.safetensors", False) for r in ("encoder", "decoder")]
+    m3r.download("dune_vit_small_448", source="hf")
+    assert len(hub.calls) == 2
+    m3r.download("dune_vit_small_448", source="hf", force=True)
+    assert hub.calls[-1][2] is True
+
+
+def test_hub_alternatives(cache: Path, hub: FakeHub) -> None:
+    hub._refused = ("Aedelon/mast3r-vit-large-fp16",)
+    assert m3r.download(LARGE, source="hf") == cache / "safetensors" / LARGE
+    assert (cache / "safetensors" / LARGE / "model.safetensors").is_file()
+    hub._refused = tuple(repo for repo, *_ in hub.calls)
+    with pytest.raises(errors.DownloadError, match="Aedelon.*404.*naver"):
+        m3r.download(LARGE, source="hf", force=True)
+
+
+def test_auto_falls_back_to_the_hub(
+    served: Server, cache: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.files.clear()
+    monkeypatch.setattr(_download, "BASE_URL", served.url + "/official/")
+    assert m3r.download(LARGE, progress=False) == cache / "safetensors" / LARGE
+    with pytest.raises(errors.DownloadError, match="no address works.*404.*404"):
+        m3r.download(LARGE, source="naver", force=True, progress=False)
+
+
+def test_without_the_hub_package(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(errors.DownloadError, match=r"mast3r-runtime\[hub\]"):
+        m3r.download(LARGE, source="hf")
+
+
+def test_real_hub_client(cache: Path, micro: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The true huggingface_hub against a server that speaks as much of the hub as it asks for."""
+    pytest.importorskip("huggingface_hub", reason="the hub extra is not installed")
+    from hub_server import hub_of
+
+    contents = {
+        "dune_vit_small_336/encoder.safetensors": b"e" * 1000,
+        "dune_vit_small_336/decoder.safetensors": b"d",
+    }
+    with hub_of("Aedelon/dunemast3r-models-fp16", contents) as url:
+        code = (
+            "import sys, mast3r_runtime as m3r\n"
+            "print(m3r.download('dune_vit_small_336', source='hf', cache_dir=sys.argv[1]))\n"
+        )
+        import subprocess
+
+        from conftest import child_environment
+
+        # A process of its own: the client reads the environment when it is imported.
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(cache)],
+            env={**child_environment(), "HF_ENDPOINT": url, "HF_HUB_DISABLE_TELEMETRY": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stderr
+    folder = cache / "safetensors" / "dune_vit_small_336"
+    assert done.stdout.strip() == str(folder)
+    assert (folder / "encoder.safetensors").read_bytes() == b"e" * 1000
+    assert (folder / "decoder.safetensors").read_bytes() == b"d"
+
+
+def test_found_in_the_hubs_own_cache(cache: Path, tmp_path: Path) -> None:
+    """What another program fetched with huggingface_hub is not fetched again."""
+    folder = tmp_path / "hf/hub/models--naver--MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc")
+    with pytest.raises(errors.ModelNotFoundError):
+        _models.find(LARGE)
+    (folder / "snapshots" / "abc").mkdir(parents=True)
+    (folder / "snapshots" / "abc" / "model.safetensors").touch()
+    assert _models.find(LARGE) == folder
+
+
+def test_half_a_model_is_not_found(cache: Path) -> None:
+    paths = m3r.get_checkpoint_paths("dune_vit_base_448")
+    paths["encoder"].parent.mkdir(parents=True)
+    paths["encoder"].touch()
+    with pytest.raises(errors.ModelNotFoundError, match="dunemast3r_cvpr25_vitbase.pth"):
+        _models.find("dune_vit_base_448")
+    paths["decoder"].touch()
+    assert _models.find("dune_vit_base_448") == paths["encoder"]
+    elsewhere = cache / "elsewhere"
+    with pytest.raises(errors.ModelNotFoundError, match="elsewhere"):
+        _models.find("dune_vit_base_448", None, elsewhere)
+
+
+# ---- command line --------------------------------------------------------
+
+
+def test_command_line(
+    served: Server, cache: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert cli.main(["download", LARGE, "--quiet", "--json", "--cache-dir", str(tmp_path / "other")]) == 0
+    printed = capsys.readouterr()
+    paths = m3r.get_checkpoint_paths(LARGE, tmp_path / "other")
+    assert json.loads(printed.out) == {LARGE: str(paths["unified"])}
+    assert "CC BY-NC-SA 4.0" in printed.err and "naver" in printed.err.lower()
+    assert cli.main(["download", "--list", "--cache-dir", str(tmp_path / "other")]) == 0
+    text = capsys.readouterr().out
+    assert "https://download.europe.naverlabs.com/dune/dune_vitbase14_448_paper.pth" in text
+    assert str(paths["unified"]) in text
+    assert cli.main(["status", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert [v["ready"] for v in values] == [True] + 5 * [False]
+    assert values[1]["files"][0]["role"] == "unified"
+    assert cli.main(["download", "mast3r_huge"]) == 1
+    assert "want one of" in capsys.readouterr().err
+    assert cli.main(["download"]) == 1
+    assert "or all" in capsys.readouterr().err
+
+
+def test_download_all(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        _download, "download", lambda variant, **kw: seen.append((variant, kw)) or Path(variant)
+    )
+    assert cli.main(["download", "all", "--source", "hf", "--force", "--no-retrieval"]) == 0
+    assert [variant for variant, _ in seen] == list(m3r.MODEL_SPECS)
+    assert seen[0][1] == {
+        "source": "hf",
+        "cache_dir": None,
+        "force": True,
+        "retrieval": False,
+        "progress": True,
+    }
+    assert capsys.readouterr().out.count("\n") == 5
+
+
+def test_older_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["mast3r-info", "--json"])
+    assert cli.info_main() == 0 and "mast3r_tiny" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["mast3r-download", "--list"])
+    assert cli.download_main() == 0 and LARGE in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["mast3r-benchmark", "--iterations", "0"])
+    assert cli.benchmark_main() == 1
