@@ -160,7 +160,26 @@ static struct pool all = {.all_next = &all, .all_prev = &all};
 static pthread_mutex_t pool_mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t exit_key;
 
-// A thread that ends drains its pools on macOS; here it means that a push was not matched.
+// drain empties the pools from the innermost to p.
+static void drain(struct pool *p)
+{
+	for (bool last = false; top && !last;) {
+		struct pool *q = top;
+		last = q == p;
+		// Objects released here may autorelease others into this same pool.
+		while (q->n)
+			ms_release(q->v[--q->n]);
+		top = q->prev;
+		pthread_mutex_lock(&pool_mu);
+		q->all_next->all_prev = q->all_prev;
+		q->all_prev->all_next = q->all_next;
+		pthread_mutex_unlock(&pool_mu);
+		free(q->v);
+		free(q);
+	}
+}
+
+// A thread that ends drains its pools, as on macOS; here it means that a push had no pop.
 static void at_thread_exit(void *p)
 {
 	(void)p;
@@ -169,6 +188,7 @@ static void at_thread_exit(void *p)
 		n++;
 	if (n)
 		ms_violation("pool-leak", "a thread ended with %d open autorelease pools", n);
+	drain(NULL);
 }
 
 static void make_key(void) { pthread_key_create(&exit_key, at_thread_exit); }
@@ -218,20 +238,7 @@ MS_EXPORT void objc_autoreleasePoolPop(void *token)
 	}
 	if (p != top)
 		ms_violation("pool-order", "autoreleasePoolPop(%p) is not the innermost pool", token);
-	for (bool last = false; top && !last;) {
-		struct pool *q = top;
-		last = q == p;
-		// Objects released here may autorelease others into this same pool.
-		while (q->n)
-			ms_release(q->v[--q->n]);
-		top = q->prev;
-		pthread_mutex_lock(&pool_mu);
-		q->all_next->all_prev = q->all_prev;
-		q->all_prev->all_next = q->all_next;
-		pthread_mutex_unlock(&pool_mu);
-		free(q->v);
-		free(q);
-	}
+	drain(p);
 	pthread_setspecific(exit_key, top);
 }
 

@@ -88,7 +88,7 @@ static int run(const test *t, const char *only)
 
 int main(int argc, char **argv)
 {
-	const test *all[] = {runtime_tests, metal_tests, graph_tests, ops_tests};
+	const test *all[] = {runtime_tests, metal_tests, graph_tests, ops_tests, misuse_tests};
 	int n = 0;
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		n += run(all[i], argc > 1 ? argv[1] : NULL);
