@@ -1,6 +1,6 @@
-//go:build unix
-
 // SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
 
 package cpu_test
 

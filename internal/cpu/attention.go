@@ -11,7 +11,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
-// ropeKey is a grid and a head dimension.
+// ropeKey is a grid and a head dimension. All blocks of a network share one
+// table; both decoders do too when their pictures have one size.
 type ropeKey struct {
 	graph.Rope
 	headDim int
@@ -49,7 +50,9 @@ func (c *ropeCache) get(r graph.Rope, headDim int) *gemm.Rope {
 	return t
 }
 
-// attentionStep is one gemm.Attention.
+// attentionStep is one gemm.Attention. q, k and v are usually three views of one
+// projection's rows; the rotation happens while keys are packed and query rows
+// are read, so that neither is written back.
 type attentionStep struct {
 	at            gemm.Attention
 	q, k, v, o, m view
@@ -92,7 +95,8 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) (step, error) {
 }
 
 // plainAttention is attention as loops, one query of one head at a time, for
-// head dimensions and masks that the networks do not have.
+// head dimensions and masks that the networks do not have. Rotating every key
+// again for every query is wasteful and keeps the scratch small.
 type plainAttention struct {
 	op            graph.Attention
 	q, k, v, o, m view
@@ -174,7 +178,7 @@ func turn(dst, src []float32, r *gemm.Rope, token int) {
 	vec.RoPE2D(dst, src, c[:q], s[:q], c[q:], s[q:])
 }
 
-// ropeStep is a rotation on its own.
+// ropeStep is a rotation on its own, where a graph wants to see rotated values.
 type ropeStep struct {
 	src, dst view
 	tokens   int

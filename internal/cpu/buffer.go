@@ -24,6 +24,7 @@ type bufferPool struct {
 	closed bool
 }
 
+// get returns a buffer of n bytes, a released one if there is one of that size.
 func (p *bufferPool) get(n int) (*region, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,6 +46,7 @@ func (p *bufferPool) get(n int) (*region, error) {
 	return r, err
 }
 
+// put takes a buffer back, to keep it or to give it to the system.
 func (p *bufferPool) put(r *region, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +81,9 @@ func (p *bufferPool) close() {
 	p.trim()
 }
 
-// buffer is a backend.Buffer.
+// buffer is a backend.Buffer. It owns its region until it is released; what the
+// pool hands out next is another buffer, so that a stale reference to this one
+// sees nothing.
 type buffer struct {
 	pool *bufferPool
 	n    int

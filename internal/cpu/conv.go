@@ -9,7 +9,9 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
-// convStep is one gemm.Conv.
+// convStep is one gemm.Conv, an implicit product that reads the map in place:
+// padding, the ReLU before and the one after, and the residual sum cost no pass
+// over memory of their own.
 type convStep struct {
 	cv   gemm.Conv
 	x, y view
@@ -31,6 +33,8 @@ func (s *convStep) run(e *exec) error {
 	return nil
 }
 
+// conv2d chooses among four forms: loops for what no network has, Winograd's for
+// large 3x3 kernels, a plain product for 1x1, and the implicit product.
 func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	out, in, kh, kw := w[0], w[1], w[2], w[3]
@@ -66,7 +70,8 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 }
 
 // directConv is a convolution as loops, for groups and dilation, which none of
-// the networks has. Each output row is a tile.
+// the networks has. Each output row is a tile; sums run in float64, in the order
+// of the kernel's rows, columns and channels.
 type directConv struct {
 	o            graph.Conv2D
 	x, w, y      view
@@ -155,6 +160,9 @@ func (s *directConv) at(b, oy, ox, oc int) float32 {
 // spreadStep is a transposed convolution whose kernels do not overlap: for each
 // kernel position (i, j) a product of all pixels with W[:, :, i, j], written to
 // every stride-th pixel of the result.
+//
+// The products write to their places at once: from one row of input pixels to
+// the same row of outputs the stride is constant, and the rows are a batch.
 type spreadStep struct {
 	parts []productStep
 	at    []int // offset of each part in the result, in rows
@@ -189,6 +197,8 @@ func (s *productStep) runSpread(e *exec) error {
 	return nil
 }
 
+// convTranspose2d knows the case kernel == stride without padding, where outputs
+// have one contribution each; overlapping kernels go to the loops.
 func (l *lowering) convTranspose2d(n *graph.Node, o graph.ConvTranspose2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	in, out, kh, kw := w[0], w[1], w[2], w[3]
@@ -260,6 +270,8 @@ func (s *gatherConv) line(_, t int) {
 	}
 }
 
+// at is the sum of the kernel positions that an output element is under. Input
+// pixel y reaches output y*stride + i - pad.
 func (s *gatherConv) at(b, oy, ox, oc int) float64 {
 	h, w, in := s.x.shape[1], s.x.shape[2], s.x.shape[3]
 	out, kh, kw := s.w.shape[1], s.w.shape[2], s.w.shape[3]

@@ -13,6 +13,7 @@ import (
 // bf16Products reports whether this processor multiplies bfloat16 natively.
 func bf16Products() bool { return gemm.Supports(tensor.BF16) }
 
+// activations are the ones that gemm knows: all that graph has.
 var activations = map[graph.Activation]gemm.Act{
 	graph.ActNone: gemm.None, graph.ActRelu: gemm.ReLU, graph.ActGelu: gemm.GELU,
 }
@@ -47,11 +48,12 @@ func (l *lowering) operands(in []*graph.Node, flags ...bool) []view {
 }
 
 // factor is the second operand of a product: packed once when it is a Param,
-// at every run otherwise.
+// at every run otherwise. Networks multiply by weights; that both factors are
+// activations happens in the tests of single operations and in eager use.
 type factor struct {
 	packed *gemm.Packed
-	src    gemm.Source // Data is set at run time
-	from   view
+	src    gemm.Source // of an activation; Data is set at run time
+	from   view        // of an activation
 }
 
 // factorOf prepares w as n rows of k. src describes the layout of its elements,
@@ -97,7 +99,9 @@ func (f *factor) ready(e *exec) error {
 	return f.packed.Pack(e.pool, s)
 }
 
-// productStep is one gemm.MatMul.
+// productStep is one gemm.MatMul: a linear layer with all that was fused into it,
+// a 1x1 convolution (tokens and pixels are rows alike), or a product of two
+// values.
 type productStep struct {
 	mm   gemm.MatMul
 	a, c view
@@ -119,12 +123,14 @@ func (s *productStep) run(e *exec) error {
 	return nil
 }
 
-// finish checks the shapes' products' own demands and books scratch.
+// finish books the scratch that the product's storage type needs.
 func (l *lowering) finish(s *productStep) {
 	s.mm.W = s.w.packed
 	l.needScratch(s.mm.ScratchBytes(l.b.pool.Threads()))
 }
 
+// linear is y = gamma * act(x W^T + b) + residual in one pass over y. A layer
+// without inputs is a sum of nothing, which gemm has no word for.
 func (l *lowering) linear(n *graph.Node, o graph.Linear) (step, error) {
 	x, w := n.In[0], n.In[1]
 	out, in := w.Shape[0], w.Shape[1]

@@ -20,6 +20,8 @@ type region struct {
 	free func([]byte) error
 }
 
+// newRegion maps n bytes; the system hands them out zeroed, page by page, when
+// they are first touched.
 func newRegion(n int) (*region, error) {
 	if n == 0 {
 		return &region{}, nil
@@ -42,10 +44,13 @@ func (r *region) release() {
 // floats views bytes, which begin on a 4-byte boundary, as float32.
 func floats(b []byte) []float32 { return viewAs[float32](b) }
 
+// element are the types that views of raw memory come in.
 type element interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int32 | ~int64 | ~float32 | ~float64
 }
 
+// viewAs views bytes, which begin on a boundary of T, as elements in the byte
+// order of the machine.
 func viewAs[T element](b []byte) []T {
 	var t T
 	n := len(b) / int(unsafe.Sizeof(t))
@@ -55,6 +60,7 @@ func viewAs[T element](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n)
 }
 
+// aligned reports whether b begins on a multiple of to.
 func aligned(b []byte, to int) bool {
 	return len(b) == 0 || uintptr(unsafe.Pointer(&b[0]))%uintptr(to) == 0
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// block is a box of elements to copy between two strided arrays of one type.
+// block is a box of elements to copy between two strided arrays of one type. All
+// operations that only move are boxes: a transposition reads with permuted
+// strides, a broadcast with strides of 0, a concatenation is a box per operand.
 type block struct {
 	src, dst     view
 	shape        []int
@@ -50,8 +52,9 @@ func (b *block) lines() int {
 
 func (b *block) width() int { return b.shape[len(b.shape)-1] }
 
-// moveStep copies boxes of elements, after filling the result where the boxes
-// do not cover it.
+// moveStep copies boxes of elements, one after the other, after filling the
+// result where the boxes do not cover it. Elements are moved as unsigned
+// integers of their size: no copy may change a bit, not even that of a NaN.
 type moveStep struct {
 	dst    view
 	size   int // of an element
@@ -99,6 +102,8 @@ func (s *moveStep) tile(_, t int) {
 	}
 }
 
+// moveLines copies lines [first, end) of a block, a line being its innermost
+// dimension.
 func moveLines[T element](dst, src []T, b *block, first, end int) {
 	last := len(b.shape) - 1
 	n, fs, ts := b.shape[last], b.from[last], b.to[last]
@@ -133,7 +138,8 @@ func (l *lowering) movable(x *graph.Node, as tensor.DType) (view, error) {
 	return v, nil
 }
 
-// rawParam is a constant in the element type of its file.
+// rawParam is a constant in the element type of its file, copied to memory that
+// is aligned for it: tensors begin at any byte of a file.
 func (l *lowering) rawParam(n *graph.Node) view {
 	p := n.Op.(graph.Param)
 	data := alignedCopy(p.Data)
@@ -147,6 +153,7 @@ func alignedCopy(b []byte) []byte {
 	return c
 }
 
+// move makes the boxes of one operation.
 func (l *lowering) move(n *graph.Node) (step, error) {
 	s := &moveStep{size: n.DType.Size()}
 	s.fn = s.tile
@@ -240,7 +247,8 @@ func (l *lowering) outputCopy(dst, src view, n *graph.Node) (step, error) {
 	return s, nil
 }
 
-// gatherStep takes rows by index.
+// gatherStep takes rows by index. The indices are data, perhaps a user's, and are
+// checked at every run before anything is copied.
 type gatherStep struct {
 	x, idx, dst        view
 	outer, axis, inner int // elements before, along and after the axis
@@ -302,6 +310,8 @@ type castStep struct {
 	fn       func(w, t int)
 }
 
+// cast has kernels for the conversions that pictures and checkpoints need; the
+// rest are rare and go through the reference.
 func (l *lowering) cast(n *graph.Node) (step, error) {
 	x := n.In[0]
 	v := l.operand(x)
@@ -349,7 +359,9 @@ func castRow(dt, st tensor.DType, dst, src []byte, t, f, n int) {
 	}
 }
 
-// shuffleStep is graph.PixelShuffle: a token's row becomes r x r pixels.
+// shuffleStep is graph.PixelShuffle: a token's row becomes r x r pixels. It reads
+// with a stride of r*r and writes whole pixels; a row of 25 x 256 floats stays in
+// the first-level cache meanwhile.
 type shuffleStep struct {
 	src, dst view
 	r        int

@@ -10,7 +10,8 @@ import (
 )
 
 // rowStep computes rows of the result from rows of one operand and vectors that
-// all rows share.
+// all rows share. The statistics of a row stay within one kernel call, so that
+// they do not depend on what else the tile holds.
 type rowStep struct {
 	src, dst view
 	with     []view
@@ -62,6 +63,7 @@ func (l *lowering) l2Normalize(n *graph.Node) (step, error) {
 	return l.rowsWith(n, func(dst, src []float32, _ [][]float32) { vec.L2Normalize(dst, src, 0) })
 }
 
+// softmax over the last axis is a row; the sum is divided out afterwards.
 func (l *lowering) softmax(n *graph.Node, o graph.Softmax) (step, error) {
 	axis, last := o.Axis, len(n.Shape)-1
 	if axis < 0 {
@@ -115,10 +117,12 @@ func (s *columnSoftmax) column(_, t int) {
 	}
 }
 
-// pointStrip is the number of vectors whose lengths are handled together.
+// pointStrip is the number of vectors whose lengths are handled together: a
+// point has three elements, too few for a kernel of its own.
 const pointStrip = 256
 
-// pointsStep is graph.ExpPoints.
+// pointsStep is graph.ExpPoints. expm1 and not exp-1: for points close to the
+// camera the difference would be all rounding (model.md 18).
 type pointsStep struct {
 	src, dst view
 	t        tiling

@@ -28,7 +28,9 @@ type lowering struct {
 	err     error
 }
 
-// lower fills the program.
+// lower fills the program: one walk over the nodes, which are in topological
+// order, then the layout of the arena. The position of a step in the list is the
+// time that lifetimes are measured in.
 func (p *Program) lower(ctx context.Context, g *graph.Graph, opt backend.Options) error {
 	l := &lowering{Program: p, g: g, views: make([]view, len(g.Nodes)), known: make([]bool, len(g.Nodes)),
 		readers: make([][]*graph.Node, len(g.Nodes)), output: map[int]int{}}
@@ -64,6 +66,8 @@ func (p *Program) lower(ctx context.Context, g *graph.Graph, opt backend.Options
 	return l.place()
 }
 
+// setPrecision turns the wish into storage types. A processor without bfloat16
+// products is an error and not a silent float32: the caller asked for something.
 func (l *lowering) setPrecision(p backend.Precision) error {
 	switch p {
 	case backend.FP32:
@@ -103,7 +107,8 @@ func (l *lowering) node(n *graph.Node) error {
 	return nil
 }
 
-// alias finds the operations whose result is already in memory.
+// alias finds the operations whose result is already in memory. They get another
+// view of their operand's storage and no step.
 func (l *lowering) alias(n *graph.Node) (view, bool) {
 	switch o := n.Op.(type) {
 	case graph.Reshape:
@@ -155,6 +160,7 @@ func (l *lowering) param(n *graph.Node, p graph.Param) {
 	l.known[n.ID] = true
 }
 
+// fail keeps the first error of places that cannot return one.
 func (l *lowering) fail(err error) {
 	if l.err == nil {
 		l.err = err
@@ -190,8 +196,9 @@ const rowPad = 16
 // padMultiple. Tests lower both, so that everything is padded.
 var padFrom, padMultiple = 512, 256
 
-// padded decides whether a value's rows get a gap: where a product reads them
-// and nobody wants them dense.
+// padded decides whether a value's rows get a gap. Any step reads and writes rows
+// with gaps; only a Reshape to another last dimension would have to copy them, so
+// that a value somebody reads in that way stays dense.
 func (l *lowering) padded(n *graph.Node) bool {
 	_, c := rowsOf(n.Shape)
 	if n.DType != tensor.F32 || c < padFrom || c%padMultiple != 0 {
@@ -256,7 +263,7 @@ func (l *lowering) copyOutputs() {
 	}
 }
 
-// place lays the arena out.
+// place lays the arena out: values whose lives do not overlap share memory.
 func (l *lowering) place() error {
 	if l.err != nil {
 		return l.err

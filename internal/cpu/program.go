@@ -55,6 +55,8 @@ func (p *Program) Close() error {
 	return nil
 }
 
+// dropWeights ends the program's use of its packed weights, which stay in the
+// cache for the next program.
 func (p *Program) dropWeights() {
 	for _, w := range p.weights {
 		p.b.weights.drop(w)
@@ -89,6 +91,7 @@ type work struct {
 // After has nothing to wait for: what was submitted has been done.
 func (w *work) After(backend.Pending) error { return w.usable() }
 
+// usable reports work that has ended.
 func (w *work) usable() error {
 	if w.submitted || w.discarded {
 		return fmt.Errorf("cpu: work that was submitted or discarded takes no more runs")
@@ -132,6 +135,8 @@ func (w *work) Discard() {
 // Wait returns the times of the runs.
 func (w *work) Wait(context.Context) ([]time.Duration, error) { return w.times, nil }
 
+// run executes the steps in order. It looks at ctx between them, which is every
+// few milliseconds for pictures of the usual size.
 func (p *Program) run(ctx context.Context, in, out []backend.Buffer) (d time.Duration, err error) {
 	b := p.b
 	b.mu.Lock()
@@ -223,6 +228,7 @@ func (p *Program) ensureArena() error {
 	return nil
 }
 
+// checkBuffers refuses what would make a step read or write outside a buffer.
 func checkBuffers(what string, nodes []*graph.Node, bufs []backend.Buffer) error {
 	if len(bufs) != len(nodes) {
 		return fmt.Errorf("got %d %s buffers, want %d", len(bufs), what, len(nodes))

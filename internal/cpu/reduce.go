@@ -99,7 +99,8 @@ func (s *reduceStep) fold(base int) float32 {
 	return float32(sum)
 }
 
-// argStep is the index of the largest or smallest element along an axis.
+// argStep is the index of the largest or smallest element along an axis. Only a
+// strictly better element replaces the first, so that ties go to the lowest index.
 type argStep struct {
 	min         bool
 	src, dst    view
@@ -152,8 +153,8 @@ func (s *argStep) tile(_, t int) {
 	}
 }
 
-// topStep are the K largest elements of each row, by repeated insertion into a
-// sorted list: K is small.
+// topStep are the K largest elements of each row, by insertion into a sorted list
+// of positions: K is small, and equal elements stay in the order of their index.
 type topStep struct {
 	k        int
 	index    bool

@@ -60,7 +60,8 @@ func (s *referenceStep) run(e *exec) error {
 	return nil
 }
 
-// packed is the rows of a view without their gaps.
+// packed is the rows of a view without their gaps, which the interpreter does
+// not know.
 func packed(raw []byte, v view) []byte {
 	if v.dense() {
 		return raw

@@ -43,6 +43,7 @@ func newTaps(o graph.Resize2D, n, m int, scale float64) taps {
 	return t
 }
 
+// source is the coordinate in the source of output i on an axis n -> m.
 func source(o graph.Resize2D, i, n, m int, scale float64) float64 {
 	if o.AlignCorners {
 		if m == 1 {
@@ -68,7 +69,9 @@ const cubicA = -0.75
 func cubicNear(x float64) float64 { return ((cubicA+2)*x-(cubicA+3))*x*x + 1 }
 func cubicFar(x float64) float64  { return ((cubicA*x-5*cubicA)*x+8*cubicA)*x - 4*cubicA }
 
-// resizeStep resamples a map; a tile is one output line.
+// resizeStep resamples a map; a tile is one output line. Weights and positions of
+// both axes are tables, made once: what remains for a pixel is one kernel call
+// over its channels.
 type resizeStep struct {
 	mode     graph.ResizeMode
 	src, dst view
@@ -120,7 +123,8 @@ func (s *resizeStep) line(_, t int) {
 	}
 }
 
-// poolStep is max or average pooling; a tile is one output line.
+// poolStep is max or average pooling; a tile is one output line. A maximum keeps
+// NaN, as the reference does.
 type poolStep struct {
 	o        graph.Pool2D
 	src, dst view

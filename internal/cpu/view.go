@@ -20,6 +20,7 @@ type view struct {
 	shape       tensor.Shape
 }
 
+// dense says that the rows follow one another without gaps.
 func (v view) dense() bool { return v.ld == v.c || v.rows <= 1 }
 
 func (v view) numel() int { return v.rows * v.c }
@@ -52,17 +53,18 @@ func (v view) strides() []int {
 	return s
 }
 
-// storageKind says who owns a storage.
+// storageKind says who owns a storage, and so where its bytes are during a run.
 type storageKind uint8
 
 const (
-	inArena storageKind = iota
-	fromInput
-	toOutput
-	fromParam
+	inArena   storageKind = iota // at an offset of the backend's arena
+	fromInput                    // the caller's input buffer, never written
+	toOutput                     // the caller's output buffer
+	fromParam                    // memory of the program: a decoded constant
 )
 
-// storage is memory for one or more views.
+// storage is memory for one or more views. An arena storage lives from the step
+// that writes it to the last step that reads any view of it.
 type storage struct {
 	kind        storageKind
 	size        int // bytes

@@ -24,8 +24,9 @@ import (
 // cache: input transform, 16 products, output transform with bias,
 // activation and residual.
 type winogradConv struct {
-	x, y    view
-	ep      epilogue
+	x, y view
+	ep   epilogue
+	// A ReLU is a maximum with 0; without one it is a maximum with -Inf.
 	floorIn float32 // 0 for a ReLU of the input
 	floor   float32 // 0 for a ReLU of the result
 	bias    []float32
@@ -37,13 +38,15 @@ type winogradConv struct {
 	first, n   int // of the strip being worked on
 	chunk      int // tiles that one task transforms
 	chunks     int // of a row
-	ldv, ldm   int
-	vAt, mAt   int // of the transforms, in floats of the scratch
-	line       int // scratch floats of a worker
-	mm         gemm.MatMul
-	e          *exec
-	xd, yd     []float32
-	in, out    func(w, t int)
+	// Transformed inputs are [16][tiles][channels in], products [16][tiles]
+	// [channels out], with the row strides ldv and ldm.
+	ldv, ldm int
+	vAt, mAt int // of the transforms, in floats of the scratch
+	line     int // scratch floats of a worker
+	mm       gemm.MatMul
+	e        *exec
+	xd, yd   []float32
+	in, out  func(w, t int)
 }
 
 // winogradFloats bounds the transformed input and output of a strip, together,
