@@ -125,7 +125,7 @@ typedef struct {
   uint32_t size;
   int32_t raw;          /* pictures are at network size already: no resizing, no crop */
   int32_t rectangle_43; /* cut square pictures to 4:3, as the reference does */
-  int32_t reserved;
+  int32_t resolution;   /* long side of this call in pixels; 0: the engine's */
 } mast3r_infer_options;
 
 /* One picture's maps for matching. points, weight and mask may be NULL. */

@@ -51,7 +51,7 @@ func inferOptions(call string, in *C.mast3r_infer_options) (gomps.InferOptions, 
 	if err := sized(call, "options", in.size, unsafe.Sizeof(*in)); err != nil {
 		return gomps.InferOptions{}, err
 	}
-	return gomps.InferOptions{Raw: in.raw != 0, Rectangle43: in.rectangle_43 != 0}, nil
+	return gomps.InferOptions{Raw: in.raw != 0, Rectangle43: in.rectangle_43 != 0, Resolution: int(in.resolution)}, nil
 }
 
 //export m3r_submit_load

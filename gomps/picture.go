@@ -68,8 +68,12 @@ func (j *job) prepareOne(img Image, opt InferOptions) (*picture, error) {
 			return nil, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
 		}
 	} else {
+		size := opt.Resolution
+		if size == 0 {
+			size = j.l.size
+		}
 		var err error
-		if t, err = preprocess.Plan(img.Width, img.Height, j.l.size, patch, !opt.Rectangle43); err != nil {
+		if t, err = preprocess.Plan(img.Width, img.Height, size, patch, !opt.Rectangle43); err != nil {
 			return nil, err
 		}
 	}

@@ -25,6 +25,8 @@ type InferOptions struct {
 	Raw bool
 	// Rectangle43 cuts square pictures to 4:3, as the reference loader does.
 	Rectangle43 bool
+	// Resolution is the long side that pictures get in this call; 0: the engine's.
+	Resolution int
 	// Only names the outputs to compute; 0 means all. Points and Conf come from
 	// one branch of a head, Desc and DescConf from the other, and a branch nobody
 	// asks for is not run. The tensors left out are nil.

@@ -91,7 +91,11 @@ def _places(
 
 def _one(source: Path, target: Path, dtype: str, progress: Progress) -> list[Path]:
     """Convert one file or folder in the native library."""
-    arguments = (os.fsencode(source), os.fsencode(target), dtype.encode())
+    arguments = (
+        _native.text("source", source),
+        _native.text("target", target),
+        _native.text("dtype", dtype),
+    )
     bar: Any = None
     if progress is True:
         from tqdm.auto import tqdm

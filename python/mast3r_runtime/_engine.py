@@ -168,41 +168,64 @@ class Engine:
     # ---- inference -------------------------------------------------------
 
     def infer_gpu(
-        self, img1: ImageLike, img2: ImageLike, preprocess: bool = True, square_ok: bool = True
+        self,
+        img1: ImageLike,
+        img2: ImageLike,
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
     ) -> GPUInferenceResult:
         """Run a pair. Pictures of any size each; see :mod:`mast3r_runtime.images`.
 
         ``preprocess=False`` takes pictures that are at network size already (sides multiples
         of the patch; the two may differ) as they are. ``square_ok=False`` cuts square pictures
-        to 4:3, as the reference does.
+        to 4:3, as the reference does. ``resolution`` is the long side for this pair, in place
+        of the engine's.
         """
-        result = self._run("mast3r_submit_infer", [img1, img2], preprocess, square_ok)[0]
+        result = self._run("mast3r_submit_infer", [img1, img2], preprocess, square_ok, resolution)[0]
         return GPUInferenceResult._take(result)
 
     def infer_symmetric(
-        self, img1: ImageLike, img2: ImageLike, preprocess: bool = True, square_ok: bool = True
+        self,
+        img1: ImageLike,
+        img2: ImageLike,
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
     ) -> SymmetricResult:
         """Encode each picture once, decode the pair both ways."""
-        result = self._run("mast3r_submit_symmetric", [img1, img2], preprocess, square_ok)[0]
+        result = self._run("mast3r_submit_symmetric", [img1, img2], preprocess, square_ok, resolution)[0]
         return SymmetricResult._take(result)
 
     def infer_batch_pipelined(
-        self, images: Sequence[ImageLike], preprocess: bool = True, square_ok: bool = True
+        self,
+        images: Sequence[ImageLike],
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
     ) -> list[GPUInferenceResult]:
         """Run the pairs (i, i+1) of a sequence; every picture is encoded once."""
         if len(images) < 2:
             raise ShapeError(f"infer_batch_pipelined: {len(images)} images, want at least 2")
-        results = self._run("mast3r_submit_sequence", images, preprocess, square_ok)
+        results = self._run("mast3r_submit_sequence", images, preprocess, square_ok, resolution)
         return [GPUInferenceResult._take(result) for result in results]
 
     def _run(
-        self, submit: str, images: Sequence[ImageLike], preprocess: bool, square_ok: bool
+        self,
+        submit: str,
+        images: Sequence[ImageLike],
+        preprocess: bool,
+        square_ok: bool,
+        resolution: int | None,
     ) -> list[_native.Result]:
         engine = self._live()
         pictures: list[U8] = [read_image(image) for image in images]
         structs = (_native.Image * len(pictures))(*map(_image_struct, pictures))
         options = _native.struct(
-            _native.InferOptions, raw=int(not preprocess), rectangle_43=int(not square_ok)
+            _native.InferOptions,
+            raw=int(not preprocess),
+            rectangle_43=int(not square_ok),
+            resolution=_native.int32("resolution", resolution or 0),
         )
         if submit == "mast3r_submit_sequence":
             arguments: tuple[Any, ...] = (structs, len(pictures))

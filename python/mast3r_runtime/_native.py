@@ -115,7 +115,7 @@ class InferOptions(_Sized):
         ("size", C.c_uint32),
         ("raw", C.c_int32),
         ("rectangle_43", C.c_int32),
-        ("reserved", C.c_int32),
+        ("resolution", C.c_int32),
     ]
 
 
