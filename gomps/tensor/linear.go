@@ -64,6 +64,13 @@ func (c *Context) MatMulBias(a, b, bias *Tensor) (*Tensor, error) {
 	}, a, b, bias)
 }
 
+// matMulAddGelu is gelu(a b + r) in one dispatch.
+func (c *Context) matMulAddGelu(a, b, r *Tensor) (*Tensor, error) {
+	return c.compute("matmul+add+gelu", func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Unary(graph.Gelu, g.AddTo(g.Add(graph.MatMul{}, in[0], in[1]), in[2]))
+	}, a, b, r)
+}
+
 // Linear is act(x W^T + b) for x [...,in], W [out,in], b [out] or nil.
 func (c *Context) Linear(x, w, b *Tensor, act Activation) (*Tensor, error) {
 	if err := act.check(); err != nil {
