@@ -1303,66 +1303,6 @@ done47:
 	VZEROUPPER
 	RET
 
-// func mulAddAVX2(dst *float32, x *float32, y *float32, z *float32, n int) 
-TEXT ·mulAddAVX2(SB), NOSPLIT, $0-40
-	LEAQ ·constsAVX2<>(SB), R10
-	MOVQ dst+0(FP), DI
-	MOVQ x+8(FP), SI
-	MOVQ y+16(FP), DX
-	MOVQ z+24(FP), BX
-	MOVQ n+32(FP), CX
-	CMPQ CX, $16
-	JLT next54
-loop53:
-	VMOVUPS 0(SI), Y0
-	VMOVUPS 0(DX), Y1
-	VMOVUPS 0(BX), Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS Y2, 0(DI)
-	VMOVUPS 32(SI), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 32(BX), Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS Y2, 32(DI)
-	ADDQ $64, DI
-	ADDQ $64, SI
-	ADDQ $64, DX
-	ADDQ $64, BX
-	SUBQ $16, CX
-	CMPQ CX, $16
-	JGE loop53
-next54:
-	CMPQ CX, $8
-	JLT next56
-loop55:
-	VMOVUPS 0(SI), Y0
-	VMOVUPS 0(DX), Y1
-	VMOVUPS 0(BX), Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS Y2, 0(DI)
-	ADDQ $32, DI
-	ADDQ $32, SI
-	ADDQ $32, DX
-	ADDQ $32, BX
-	SUBQ $8, CX
-	CMPQ CX, $8
-	JGE loop55
-next56:
-	CMPQ CX, $1
-	JLT done52
-	LEAQ ·tailAVX2<>+32(SB), AX
-	SHLQ $2, CX
-	SUBQ CX, AX
-	VMOVUPS (AX), Y15
-	VMASKMOVPS 0(SI), Y15, Y0
-	VMASKMOVPS 0(DX), Y15, Y1
-	VMASKMOVPS 0(BX), Y15, Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMASKMOVPS Y2, Y15, 0(DI)
-done52:
-	VZEROUPPER
-	RET
-
 // func axpyAVX2(dst *float32, src *float32, n int, s float32) 
 TEXT ·axpyAVX2(SB), NOSPLIT, $0-28
 	LEAQ ·constsAVX2<>(SB), R10
@@ -1371,8 +1311,8 @@ TEXT ·axpyAVX2(SB), NOSPLIT, $0-28
 	VBROADCASTSS s+24(FP), Y0
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next59
-loop58:
+	JLT next54
+loop53:
 	VMOVUPS 0(SI), Y1
 	VMOVUPS 0(DI), Y2
 	VFMADD231PS Y0, Y1, Y2
@@ -1385,11 +1325,11 @@ loop58:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop58
-next59:
+	JGE loop53
+next54:
 	CMPQ CX, $8
-	JLT next61
-loop60:
+	JLT next56
+loop55:
 	VMOVUPS 0(SI), Y1
 	VMOVUPS 0(DI), Y2
 	VFMADD231PS Y0, Y1, Y2
@@ -1398,10 +1338,10 @@ loop60:
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop60
-next61:
+	JGE loop55
+next56:
 	CMPQ CX, $1
-	JLT done57
+	JLT done52
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -1410,7 +1350,7 @@ next61:
 	VMASKMOVPS 0(DI), Y15, Y2
 	VFMADD231PS Y0, Y1, Y2
 	VMASKMOVPS Y2, Y15, 0(DI)
-done57:
+done52:
 	VZEROUPPER
 	RET
 
@@ -1425,8 +1365,8 @@ TEXT ·dotAVX2(SB), NOSPLIT, $0-28
 	VXORPS Y3, Y3, Y3
 	MOVQ n+16(FP), CX
 	CMPQ CX, $32
-	JLT next64
-loop63:
+	JLT next59
+loop58:
 	VMOVUPS 0(DI), Y4
 	VMOVUPS 0(SI), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1443,11 +1383,11 @@ loop63:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop63
-next64:
+	JGE loop58
+next59:
 	CMPQ CX, $8
-	JLT next66
-loop65:
+	JLT next61
+loop60:
 	VMOVUPS 0(DI), Y4
 	VMOVUPS 0(SI), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1455,10 +1395,10 @@ loop65:
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop65
-next66:
+	JGE loop60
+next61:
 	CMPQ CX, $1
-	JLT done62
+	JLT done57
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -1467,7 +1407,7 @@ next66:
 	VMASKMOVPS 0(SI), Y15, Y5
 	VANDPS Y15, Y4, Y14
 	VFMADD231PS Y14, Y5, Y0
-done62:
+done57:
 	VADDPS Y2, Y0, Y0
 	VADDPS Y3, Y1, Y1
 	VADDPS Y1, Y0, Y0
@@ -1482,65 +1422,6 @@ done62:
 	VZEROUPPER
 	RET
 
-// func sumAVX2(x *float32, n int) float32
-TEXT ·sumAVX2(SB), NOSPLIT, $0-20
-	LEAQ ·constsAVX2<>(SB), R10
-	MOVQ x+0(FP), DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ n+8(FP), CX
-	CMPQ CX, $32
-	JLT next69
-loop68:
-	VMOVUPS 0(DI), Y4
-	VADDPS Y4, Y0, Y0
-	VMOVUPS 32(DI), Y4
-	VADDPS Y4, Y1, Y1
-	VMOVUPS 64(DI), Y4
-	VADDPS Y4, Y2, Y2
-	VMOVUPS 96(DI), Y4
-	VADDPS Y4, Y3, Y3
-	ADDQ $128, DI
-	SUBQ $32, CX
-	CMPQ CX, $32
-	JGE loop68
-next69:
-	CMPQ CX, $8
-	JLT next71
-loop70:
-	VMOVUPS 0(DI), Y4
-	VADDPS Y4, Y0, Y0
-	ADDQ $32, DI
-	SUBQ $8, CX
-	CMPQ CX, $8
-	JGE loop70
-next71:
-	CMPQ CX, $1
-	JLT done67
-	LEAQ ·tailAVX2<>+32(SB), AX
-	SHLQ $2, CX
-	SUBQ CX, AX
-	VMOVUPS (AX), Y15
-	VMASKMOVPS 0(DI), Y15, Y4
-	VANDPS Y15, Y4, Y14
-	VADDPS Y14, Y0, Y0
-done67:
-	VADDPS Y2, Y0, Y0
-	VADDPS Y3, Y1, Y1
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF128 $1, Y0, X4
-	VADDPS X4, X0, X0
-	VPERMILPS $0x4e, X0, X4
-	VADDPS X4, X0, X0
-	VPERMILPS $0xb1, X0, X4
-	VADDPS X4, X0, X0
-	VBROADCASTSS X0, Y0
-	VMOVSS X0, ret+16(FP)
-	VZEROUPPER
-	RET
-
 // func softmaxAVX2(dst *float32, src *float32, n int, scale float32) float32
 TEXT ·softmaxAVX2(SB), NOSPLIT, $0-36
 	LEAQ ·constsAVX2<>(SB), R10
@@ -1551,8 +1432,8 @@ TEXT ·softmaxAVX2(SB), NOSPLIT, $0-36
 	VMOVUPS 1152(R10), Y3
 	MOVQ n+16(FP), CX
 	CMPQ CX, $32
-	JLT next74
-loop73:
+	JLT next64
+loop63:
 	VMOVUPS 0(SI), Y4
 	VMAXPS Y4, Y0, Y0
 	VMOVUPS 32(SI), Y4
@@ -1564,20 +1445,20 @@ loop73:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop73
-next74:
+	JGE loop63
+next64:
 	CMPQ CX, $8
-	JLT next76
-loop75:
+	JLT next66
+loop65:
 	VMOVUPS 0(SI), Y4
 	VMAXPS Y4, Y0, Y0
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop75
-next76:
+	JGE loop65
+next66:
 	CMPQ CX, $1
-	JLT done72
+	JLT done62
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -1585,7 +1466,7 @@ next76:
 	VMASKMOVPS 0(SI), Y15, Y4
 	VMAXPS Y4, Y0, Y14
 	VBLENDVPS Y15, Y14, Y0, Y0
-done72:
+done62:
 	VMAXPS Y2, Y0, Y0
 	VMAXPS Y3, Y1, Y1
 	VMAXPS Y1, Y0, Y0
@@ -1603,8 +1484,8 @@ done72:
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next79
-loop78:
+	JLT next69
+loop68:
 	VMOVUPS 0(SI), Y4
 	VSUBPS Y0, Y4, Y4
 	VMULPS Y1, Y4, Y4
@@ -1669,11 +1550,11 @@ loop78:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop78
-next79:
+	JGE loop68
+next69:
 	CMPQ CX, $8
-	JLT next81
-loop80:
+	JLT next71
+loop70:
 	VMOVUPS 0(SI), Y4
 	VSUBPS Y0, Y4, Y4
 	VMULPS Y1, Y4, Y4
@@ -1708,10 +1589,10 @@ loop80:
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop80
-next81:
+	JGE loop70
+next71:
 	CMPQ CX, $1
-	JLT done77
+	JLT done67
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -1747,7 +1628,7 @@ next81:
 	VANDPS Y15, Y4, Y14
 	VADDPS Y14, Y2, Y2
 	VMASKMOVPS Y4, Y15, 0(DI)
-done77:
+done67:
 	VADDPS Y3, Y2, Y2
 	VEXTRACTF128 $1, Y2, X4
 	VADDPS X4, X2, X2
@@ -1771,8 +1652,8 @@ TEXT ·layerNormAVX2(SB), NOSPLIT, $0-48
 	VXORPS Y4, Y4, Y4
 	MOVQ n+32(FP), CX
 	CMPQ CX, $32
-	JLT next84
-loop83:
+	JLT next74
+loop73:
 	VMOVUPS 0(SI), Y5
 	VADDPS Y5, Y1, Y1
 	VMOVUPS 32(SI), Y5
@@ -1784,20 +1665,20 @@ loop83:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop83
-next84:
+	JGE loop73
+next74:
 	CMPQ CX, $8
-	JLT next86
-loop85:
+	JLT next76
+loop75:
 	VMOVUPS 0(SI), Y5
 	VADDPS Y5, Y1, Y1
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop85
-next86:
+	JGE loop75
+next76:
 	CMPQ CX, $1
-	JLT done82
+	JLT done72
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -1805,7 +1686,7 @@ next86:
 	VMASKMOVPS 0(SI), Y15, Y5
 	VANDPS Y15, Y5, Y14
 	VADDPS Y14, Y1, Y1
-done82:
+done72:
 	VADDPS Y3, Y1, Y1
 	VADDPS Y4, Y2, Y2
 	VADDPS Y2, Y1, Y1
@@ -1824,8 +1705,8 @@ done82:
 	MOVQ src+8(FP), SI
 	MOVQ n+32(FP), CX
 	CMPQ CX, $16
-	JLT next89
-loop88:
+	JLT next79
+loop78:
 	VMOVUPS 0(SI), Y6
 	VSUBPS Y1, Y6, Y6
 	VADDPS Y6, Y2, Y2
@@ -1837,11 +1718,11 @@ loop88:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop88
-next89:
+	JGE loop78
+next79:
 	CMPQ CX, $8
-	JLT next91
-loop90:
+	JLT next81
+loop80:
 	VMOVUPS 0(SI), Y6
 	VSUBPS Y1, Y6, Y6
 	VADDPS Y6, Y2, Y2
@@ -1849,10 +1730,10 @@ loop90:
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop90
-next91:
+	JGE loop80
+next81:
 	CMPQ CX, $1
-	JLT done87
+	JLT done77
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -1863,7 +1744,7 @@ next91:
 	VADDPS Y14, Y2, Y2
 	VANDPS Y15, Y6, Y14
 	VFMADD231PS Y14, Y6, Y4
-done87:
+done77:
 	VADDPS Y3, Y2, Y2
 	VEXTRACTF128 $1, Y2, X6
 	VADDPS X6, X2, X2
@@ -1896,8 +1777,8 @@ done87:
 	MOVQ beta+24(FP), BX
 	MOVQ n+32(FP), CX
 	CMPQ CX, $16
-	JLT next94
-loop93:
+	JLT next84
+loop83:
 	VMOVUPS 0(SI), Y3
 	VMOVUPS 0(DX), Y5
 	VMOVUPS 0(BX), Y6
@@ -1920,11 +1801,11 @@ loop93:
 	ADDQ $64, BX
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop93
-next94:
+	JGE loop83
+next84:
 	CMPQ CX, $8
-	JLT next96
-loop95:
+	JLT next86
+loop85:
 	VMOVUPS 0(SI), Y3
 	VMOVUPS 0(DX), Y5
 	VMOVUPS 0(BX), Y6
@@ -1939,10 +1820,10 @@ loop95:
 	ADDQ $32, BX
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop95
-next96:
+	JGE loop85
+next86:
 	CMPQ CX, $1
-	JLT done92
+	JLT done82
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -1955,7 +1836,7 @@ next96:
 	VMULPS Y4, Y3, Y3
 	VFMADD231PS Y5, Y3, Y6
 	VMASKMOVPS Y6, Y15, 0(DI)
-done92:
+done82:
 	VZEROUPPER
 	RET
 
@@ -1970,8 +1851,8 @@ TEXT ·rmsNormAVX2(SB), NOSPLIT, $0-40
 	VXORPS Y4, Y4, Y4
 	MOVQ n+24(FP), CX
 	CMPQ CX, $32
-	JLT next99
-loop98:
+	JLT next89
+loop88:
 	VMOVUPS 0(SI), Y5
 	VFMADD231PS Y5, Y5, Y1
 	VMOVUPS 32(SI), Y5
@@ -1983,20 +1864,20 @@ loop98:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop98
-next99:
+	JGE loop88
+next89:
 	CMPQ CX, $8
-	JLT next101
-loop100:
+	JLT next91
+loop90:
 	VMOVUPS 0(SI), Y5
 	VFMADD231PS Y5, Y5, Y1
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop100
-next101:
+	JGE loop90
+next91:
 	CMPQ CX, $1
-	JLT done97
+	JLT done87
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2004,7 +1885,7 @@ next101:
 	VMASKMOVPS 0(SI), Y15, Y5
 	VANDPS Y15, Y5, Y14
 	VFMADD231PS Y14, Y5, Y1
-done97:
+done87:
 	VADDPS Y3, Y1, Y1
 	VADDPS Y4, Y2, Y2
 	VADDPS Y2, Y1, Y1
@@ -2028,8 +1909,8 @@ done97:
 	MOVQ gamma+16(FP), DX
 	MOVQ n+24(FP), CX
 	CMPQ CX, $16
-	JLT next104
-loop103:
+	JLT next94
+loop93:
 	VMOVUPS 0(SI), Y0
 	VMOVUPS 0(DX), Y2
 	VMULPS Y1, Y0, Y0
@@ -2045,11 +1926,11 @@ loop103:
 	ADDQ $64, DX
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop103
-next104:
+	JGE loop93
+next94:
 	CMPQ CX, $8
-	JLT next106
-loop105:
+	JLT next96
+loop95:
 	VMOVUPS 0(SI), Y0
 	VMOVUPS 0(DX), Y2
 	VMULPS Y1, Y0, Y0
@@ -2060,10 +1941,10 @@ loop105:
 	ADDQ $32, DX
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop105
-next106:
+	JGE loop95
+next96:
 	CMPQ CX, $1
-	JLT done102
+	JLT done92
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2073,7 +1954,7 @@ next106:
 	VMULPS Y1, Y0, Y0
 	VMULPS Y2, Y0, Y0
 	VMASKMOVPS Y0, Y15, 0(DI)
-done102:
+done92:
 	VZEROUPPER
 	RET
 
@@ -2085,8 +1966,8 @@ TEXT ·l2normAVX2(SB), NOSPLIT, $0-36
 	VXORPS Y1, Y1, Y1
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next109
-loop108:
+	JLT next99
+loop98:
 	VMOVUPS 0(SI), Y2
 	VFMADD231PS Y2, Y2, Y0
 	VMOVUPS 32(SI), Y2
@@ -2094,20 +1975,20 @@ loop108:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop108
-next109:
+	JGE loop98
+next99:
 	CMPQ CX, $8
-	JLT next111
-loop110:
+	JLT next101
+loop100:
 	VMOVUPS 0(SI), Y2
 	VFMADD231PS Y2, Y2, Y0
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop110
-next111:
+	JGE loop100
+next101:
 	CMPQ CX, $1
-	JLT done107
+	JLT done97
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2115,7 +1996,7 @@ next111:
 	VMASKMOVPS 0(SI), Y15, Y2
 	VANDPS Y15, Y2, Y14
 	VFMADD231PS Y14, Y2, Y0
-done107:
+done97:
 	VADDPS Y1, Y0, Y0
 	VEXTRACTF128 $1, Y0, X2
 	VADDPS X2, X0, X0
@@ -2132,8 +2013,8 @@ done107:
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next114
-loop113:
+	JLT next104
+loop103:
 	VMOVUPS 0(SI), Y1
 	VDIVPS Y0, Y1, Y1
 	VMOVUPS Y1, 0(DI)
@@ -2144,11 +2025,11 @@ loop113:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop113
-next114:
+	JGE loop103
+next104:
 	CMPQ CX, $8
-	JLT next116
-loop115:
+	JLT next106
+loop105:
 	VMOVUPS 0(SI), Y1
 	VDIVPS Y0, Y1, Y1
 	VMOVUPS Y1, 0(DI)
@@ -2156,10 +2037,10 @@ loop115:
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop115
-next116:
+	JGE loop105
+next106:
 	CMPQ CX, $1
-	JLT done112
+	JLT done102
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2167,7 +2048,7 @@ next116:
 	VMASKMOVPS 0(SI), Y15, Y1
 	VDIVPS Y0, Y1, Y1
 	VMASKMOVPS Y1, Y15, 0(DI)
-done112:
+done102:
 	VZEROUPPER
 	RET
 
@@ -2183,8 +2064,8 @@ TEXT ·lerp4AVX2(SB), NOSPLIT, $0-56
 	VBROADCASTSS wy+52(FP), Y1
 	MOVQ n+40(FP), CX
 	CMPQ CX, $16
-	JLT next119
-loop118:
+	JLT next109
+loop108:
 	VMOVUPS 0(SI), Y2
 	VMOVUPS 0(DX), Y3
 	VMOVUPS 0(BX), Y4
@@ -2214,11 +2095,11 @@ loop118:
 	ADDQ $64, R8
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop118
-next119:
+	JGE loop108
+next109:
 	CMPQ CX, $8
-	JLT next121
-loop120:
+	JLT next111
+loop110:
 	VMOVUPS 0(SI), Y2
 	VMOVUPS 0(DX), Y3
 	VMOVUPS 0(BX), Y4
@@ -2237,10 +2118,10 @@ loop120:
 	ADDQ $32, R8
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop120
-next121:
+	JGE loop110
+next111:
 	CMPQ CX, $1
-	JLT done117
+	JLT done107
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2256,7 +2137,7 @@ next121:
 	VSUBPS Y2, Y4, Y4
 	VFMADD231PS Y1, Y4, Y2
 	VMASKMOVPS Y2, Y15, 0(DI)
-done117:
+done107:
 	VZEROUPPER
 	RET
 
@@ -2271,8 +2152,8 @@ TEXT ·rotateAVX2(SB), NOSPLIT, $0-56
 	MOVQ sin+40(FP), R9
 	MOVQ n+48(FP), CX
 	CMPQ CX, $8
-	JLT next124
-loop123:
+	JLT next114
+loop113:
 	VMOVUPS 0(DX), Y0
 	VMOVUPS 0(BX), Y1
 	VMOVUPS 0(R8), Y2
@@ -2291,10 +2172,10 @@ loop123:
 	ADDQ $32, R9
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop123
-next124:
+	JGE loop113
+next114:
 	CMPQ CX, $1
-	JLT done122
+	JLT done112
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2309,7 +2190,7 @@ next124:
 	VFMADD231PS Y3, Y0, Y5
 	VMASKMOVPS Y4, Y15, 0(DI)
 	VMASKMOVPS Y5, Y15, 0(SI)
-done122:
+done112:
 	VZEROUPPER
 	RET
 
@@ -2327,8 +2208,8 @@ TEXT ·winogradInAVX2(SB), NOSPLIT, $0-76
 	VBROADCASTSS floor+72(FP), Y0
 	MOVQ n+64(FP), CX
 	CMPQ CX, $8
-	JLT next127
-loop126:
+	JLT next117
+loop116:
 	VMOVUPS 0(R8), Y1
 	VMAXPS Y1, Y0, Y1
 	VMOVUPS 0(R9), Y2
@@ -2355,10 +2236,10 @@ loop126:
 	ADDQ $32, R12
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop126
-next127:
+	JGE loop116
+next117:
 	CMPQ CX, $1
-	JLT done125
+	JLT done115
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2379,7 +2260,7 @@ next127:
 	VMASKMOVPS Y5, Y15, 0(DX)
 	VSUBPS Y4, Y2, Y5
 	VMASKMOVPS Y5, Y15, 0(BX)
-done125:
+done115:
 	VZEROUPPER
 	RET
 
@@ -2394,8 +2275,8 @@ TEXT ·winogradOutAVX2(SB), NOSPLIT, $0-56
 	MOVQ m3+40(FP), R9
 	MOVQ n+48(FP), CX
 	CMPQ CX, $8
-	JLT next130
-loop129:
+	JLT next120
+loop119:
 	VMOVUPS 0(BX), Y2
 	VMOVUPS 0(R8), Y3
 	VSUBPS Y3, Y2, Y1
@@ -2414,10 +2295,10 @@ loop129:
 	ADDQ $32, R9
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop129
-next130:
+	JGE loop119
+next120:
 	CMPQ CX, $1
-	JLT done128
+	JLT done118
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2432,7 +2313,7 @@ next130:
 	VSUBPS Y3, Y1, Y1
 	VMASKMOVPS Y0, Y15, 0(DI)
 	VMASKMOVPS Y1, Y15, 0(SI)
-done128:
+done118:
 	VZEROUPPER
 	RET
 
@@ -2449,8 +2330,8 @@ TEXT ·winogradBiasAVX2(SB), NOSPLIT, $0-68
 	VBROADCASTSS floor+64(FP), Y0
 	MOVQ n+56(FP), CX
 	CMPQ CX, $8
-	JLT next133
-loop132:
+	JLT next123
+loop122:
 	VMOVUPS 0(BX), Y3
 	VMOVUPS 0(R8), Y4
 	VSUBPS Y4, Y3, Y2
@@ -2475,10 +2356,10 @@ loop132:
 	ADDQ $32, R11
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop132
-next133:
+	JGE loop122
+next123:
 	CMPQ CX, $1
-	JLT done131
+	JLT done121
 	LEAQ ·tailAVX2<>+32(SB), AX
 	SHLQ $2, CX
 	SUBQ CX, AX
@@ -2498,7 +2379,7 @@ next133:
 	VADDPS Y3, Y2, Y2
 	VMAXPS Y2, Y0, Y2
 	VMASKMOVPS Y2, Y15, 0(SI)
-done131:
+done121:
 	VZEROUPPER
 	RET
 
@@ -2509,16 +2390,16 @@ TEXT ·f16ToF32AVX2(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $8
-	JLT next135
-loop134:
+	JLT next125
+loop124:
 	VCVTPH2PS (SI), Y0
 	VMOVUPS Y0, 0(DI)
 	ADDQ $32, DI
 	ADDQ $16, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop134
-next135:
+	JGE loop124
+next125:
 	VZEROUPPER
 	RET
 
@@ -2529,16 +2410,16 @@ TEXT ·f32ToF16AVX2(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $8
-	JLT next137
-loop136:
+	JLT next127
+loop126:
 	VMOVUPS 0(SI), Y0
 	VCVTPS2PH $0, Y0, (DI)
 	ADDQ $16, DI
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop136
-next137:
+	JGE loop126
+next127:
 	VZEROUPPER
 	RET
 
@@ -2549,8 +2430,8 @@ TEXT ·bf16ToF32AVX2(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $8
-	JLT next139
-loop138:
+	JLT next129
+loop128:
 	VPMOVZXWD (SI), Y0
 	VPSLLD $16, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -2558,8 +2439,8 @@ loop138:
 	ADDQ $16, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop138
-next139:
+	JGE loop128
+next129:
 	VZEROUPPER
 	RET
 
@@ -2570,8 +2451,8 @@ TEXT ·f32ToBF16AVX2(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $8
-	JLT next141
-loop140:
+	JLT next131
+loop130:
 	VMOVUPS 0(SI), Y0
 	VPSRLD $16, Y0, Y2
 	VANDPS 1184(R10), Y2, Y1
@@ -2588,8 +2469,8 @@ loop140:
 	ADDQ $32, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop140
-next141:
+	JGE loop130
+next131:
 	VZEROUPPER
 	RET
 
@@ -2600,8 +2481,8 @@ TEXT ·u8ToF32AVX2(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $8
-	JLT next143
-loop142:
+	JLT next133
+loop132:
 	VPMOVZXBD (SI), Y0
 	VCVTDQ2PS Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -2609,7 +2490,7 @@ loop142:
 	ADDQ $8, SI
 	SUBQ $8, CX
 	CMPQ CX, $8
-	JGE loop142
-next143:
+	JGE loop132
+next133:
 	VZEROUPPER
 	RET

@@ -941,66 +941,6 @@ done47:
 	VZEROUPPER
 	RET
 
-// func mulAddAVX512(dst *float32, x *float32, y *float32, z *float32, n int) 
-TEXT ·mulAddAVX512(SB), NOSPLIT, $0-40
-	LEAQ ·constsAVX512<>(SB), R10
-	MOVQ dst+0(FP), DI
-	MOVQ x+8(FP), SI
-	MOVQ y+16(FP), DX
-	MOVQ z+24(FP), BX
-	MOVQ n+32(FP), CX
-	CMPQ CX, $32
-	JLT next54
-loop53:
-	VMOVUPS 0(SI), Z0
-	VMOVUPS 0(DX), Z1
-	VMOVUPS 0(BX), Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS Z2, 0(DI)
-	VMOVUPS 64(SI), Z0
-	VMOVUPS 64(DX), Z1
-	VMOVUPS 64(BX), Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS Z2, 64(DI)
-	ADDQ $128, DI
-	ADDQ $128, SI
-	ADDQ $128, DX
-	ADDQ $128, BX
-	SUBQ $32, CX
-	CMPQ CX, $32
-	JGE loop53
-next54:
-	CMPQ CX, $16
-	JLT next56
-loop55:
-	VMOVUPS 0(SI), Z0
-	VMOVUPS 0(DX), Z1
-	VMOVUPS 0(BX), Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS Z2, 0(DI)
-	ADDQ $64, DI
-	ADDQ $64, SI
-	ADDQ $64, DX
-	ADDQ $64, BX
-	SUBQ $16, CX
-	CMPQ CX, $16
-	JGE loop55
-next56:
-	CMPQ CX, $1
-	JLT done52
-	MOVL $1, AX
-	SHLL CX, AX
-	DECL AX
-	KMOVW AX, K1
-	VMOVUPS.Z 0(SI), K1, Z0
-	VMOVUPS.Z 0(DX), K1, Z1
-	VMOVUPS.Z 0(BX), K1, Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS Z2, K1, 0(DI)
-done52:
-	VZEROUPPER
-	RET
-
 // func axpyAVX512(dst *float32, src *float32, n int, s float32) 
 TEXT ·axpyAVX512(SB), NOSPLIT, $0-28
 	LEAQ ·constsAVX512<>(SB), R10
@@ -1009,8 +949,8 @@ TEXT ·axpyAVX512(SB), NOSPLIT, $0-28
 	VBROADCASTSS s+24(FP), Z0
 	MOVQ n+16(FP), CX
 	CMPQ CX, $32
-	JLT next59
-loop58:
+	JLT next54
+loop53:
 	VMOVUPS 0(SI), Z1
 	VMOVUPS 0(DI), Z2
 	VFMADD231PS Z0, Z1, Z2
@@ -1023,11 +963,11 @@ loop58:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop58
-next59:
+	JGE loop53
+next54:
 	CMPQ CX, $16
-	JLT next61
-loop60:
+	JLT next56
+loop55:
 	VMOVUPS 0(SI), Z1
 	VMOVUPS 0(DI), Z2
 	VFMADD231PS Z0, Z1, Z2
@@ -1036,10 +976,10 @@ loop60:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop60
-next61:
+	JGE loop55
+next56:
 	CMPQ CX, $1
-	JLT done57
+	JLT done52
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1048,7 +988,7 @@ next61:
 	VMOVUPS.Z 0(DI), K1, Z2
 	VFMADD231PS Z0, Z1, Z2
 	VMOVUPS Z2, K1, 0(DI)
-done57:
+done52:
 	VZEROUPPER
 	RET
 
@@ -1063,8 +1003,8 @@ TEXT ·dotAVX512(SB), NOSPLIT, $0-28
 	VPXORD Z3, Z3, Z3
 	MOVQ n+16(FP), CX
 	CMPQ CX, $64
-	JLT next64
-loop63:
+	JLT next59
+loop58:
 	VMOVUPS 0(DI), Z4
 	VMOVUPS 0(SI), Z5
 	VFMADD231PS Z5, Z4, Z0
@@ -1081,11 +1021,11 @@ loop63:
 	ADDQ $256, SI
 	SUBQ $64, CX
 	CMPQ CX, $64
-	JGE loop63
-next64:
+	JGE loop58
+next59:
 	CMPQ CX, $16
-	JLT next66
-loop65:
+	JLT next61
+loop60:
 	VMOVUPS 0(DI), Z4
 	VMOVUPS 0(SI), Z5
 	VFMADD231PS Z5, Z4, Z0
@@ -1093,10 +1033,10 @@ loop65:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop65
-next66:
+	JGE loop60
+next61:
 	CMPQ CX, $1
-	JLT done62
+	JLT done57
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1104,7 +1044,7 @@ next66:
 	VMOVUPS.Z 0(DI), K1, Z4
 	VMOVUPS.Z 0(SI), K1, Z5
 	VFMADD231PS Z5, Z4, K1, Z0
-done62:
+done57:
 	VADDPS Z2, Z0, Z0
 	VADDPS Z3, Z1, Z1
 	VADDPS Z1, Z0, Z0
@@ -1121,66 +1061,6 @@ done62:
 	VZEROUPPER
 	RET
 
-// func sumAVX512(x *float32, n int) float32
-TEXT ·sumAVX512(SB), NOSPLIT, $0-20
-	LEAQ ·constsAVX512<>(SB), R10
-	MOVQ x+0(FP), DI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ n+8(FP), CX
-	CMPQ CX, $64
-	JLT next69
-loop68:
-	VMOVUPS 0(DI), Z4
-	VADDPS Z4, Z0, Z0
-	VMOVUPS 64(DI), Z4
-	VADDPS Z4, Z1, Z1
-	VMOVUPS 128(DI), Z4
-	VADDPS Z4, Z2, Z2
-	VMOVUPS 192(DI), Z4
-	VADDPS Z4, Z3, Z3
-	ADDQ $256, DI
-	SUBQ $64, CX
-	CMPQ CX, $64
-	JGE loop68
-next69:
-	CMPQ CX, $16
-	JLT next71
-loop70:
-	VMOVUPS 0(DI), Z4
-	VADDPS Z4, Z0, Z0
-	ADDQ $64, DI
-	SUBQ $16, CX
-	CMPQ CX, $16
-	JGE loop70
-next71:
-	CMPQ CX, $1
-	JLT done67
-	MOVL $1, AX
-	SHLL CX, AX
-	DECL AX
-	KMOVW AX, K1
-	VMOVUPS.Z 0(DI), K1, Z4
-	VADDPS Z4, Z0, K1, Z0
-done67:
-	VADDPS Z2, Z0, Z0
-	VADDPS Z3, Z1, Z1
-	VADDPS Z1, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y4
-	VADDPS Y4, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X4
-	VADDPS X4, X0, X0
-	VPERMILPS $0x4e, X0, X4
-	VADDPS X4, X0, X0
-	VPERMILPS $0xb1, X0, X4
-	VADDPS X4, X0, X0
-	VBROADCASTSS X0, Z0
-	VMOVSS X0, ret+16(FP)
-	VZEROUPPER
-	RET
-
 // func softmaxAVX512(dst *float32, src *float32, n int, scale float32) float32
 TEXT ·softmaxAVX512(SB), NOSPLIT, $0-36
 	LEAQ ·constsAVX512<>(SB), R10
@@ -1191,8 +1071,8 @@ TEXT ·softmaxAVX512(SB), NOSPLIT, $0-36
 	VBROADCASTSS 144(R10), Z3
 	MOVQ n+16(FP), CX
 	CMPQ CX, $64
-	JLT next74
-loop73:
+	JLT next64
+loop63:
 	VMOVUPS 0(SI), Z4
 	VMAXPS Z4, Z0, Z0
 	VMOVUPS 64(SI), Z4
@@ -1204,27 +1084,27 @@ loop73:
 	ADDQ $256, SI
 	SUBQ $64, CX
 	CMPQ CX, $64
-	JGE loop73
-next74:
+	JGE loop63
+next64:
 	CMPQ CX, $16
-	JLT next76
-loop75:
+	JLT next66
+loop65:
 	VMOVUPS 0(SI), Z4
 	VMAXPS Z4, Z0, Z0
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop75
-next76:
+	JGE loop65
+next66:
 	CMPQ CX, $1
-	JLT done72
+	JLT done62
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
 	KMOVW AX, K1
 	VMOVUPS.Z 0(SI), K1, Z4
 	VMAXPS Z4, Z0, K1, Z0
-done72:
+done62:
 	VMAXPS Z2, Z0, Z0
 	VMAXPS Z3, Z1, Z1
 	VMAXPS Z1, Z0, Z0
@@ -1244,8 +1124,8 @@ done72:
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $32
-	JLT next79
-loop78:
+	JLT next69
+loop68:
 	VMOVUPS 0(SI), Z4
 	VSUBPS Z0, Z4, Z4
 	VMULPS Z1, Z4, Z4
@@ -1294,11 +1174,11 @@ loop78:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop78
-next79:
+	JGE loop68
+next69:
 	CMPQ CX, $16
-	JLT next81
-loop80:
+	JLT next71
+loop70:
 	VMOVUPS 0(SI), Z4
 	VSUBPS Z0, Z4, Z4
 	VMULPS Z1, Z4, Z4
@@ -1325,10 +1205,10 @@ loop80:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop80
-next81:
+	JGE loop70
+next71:
 	CMPQ CX, $1
-	JLT done77
+	JLT done67
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1355,7 +1235,7 @@ next81:
 	VSCALEFPS Z5, Z6, Z4
 	VADDPS Z4, Z2, K1, Z2
 	VMOVUPS Z4, K1, 0(DI)
-done77:
+done67:
 	VADDPS Z3, Z2, Z2
 	VEXTRACTF64X4 $1, Z2, Y4
 	VADDPS Y4, Y2, Y2
@@ -1381,8 +1261,8 @@ TEXT ·layerNormAVX512(SB), NOSPLIT, $0-48
 	VPXORD Z4, Z4, Z4
 	MOVQ n+32(FP), CX
 	CMPQ CX, $64
-	JLT next84
-loop83:
+	JLT next74
+loop73:
 	VMOVUPS 0(SI), Z5
 	VADDPS Z5, Z1, Z1
 	VMOVUPS 64(SI), Z5
@@ -1394,27 +1274,27 @@ loop83:
 	ADDQ $256, SI
 	SUBQ $64, CX
 	CMPQ CX, $64
-	JGE loop83
-next84:
+	JGE loop73
+next74:
 	CMPQ CX, $16
-	JLT next86
-loop85:
+	JLT next76
+loop75:
 	VMOVUPS 0(SI), Z5
 	VADDPS Z5, Z1, Z1
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop85
-next86:
+	JGE loop75
+next76:
 	CMPQ CX, $1
-	JLT done82
+	JLT done72
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
 	KMOVW AX, K1
 	VMOVUPS.Z 0(SI), K1, Z5
 	VADDPS Z5, Z1, K1, Z1
-done82:
+done72:
 	VADDPS Z3, Z1, Z1
 	VADDPS Z4, Z2, Z2
 	VADDPS Z2, Z1, Z1
@@ -1435,8 +1315,8 @@ done82:
 	MOVQ src+8(FP), SI
 	MOVQ n+32(FP), CX
 	CMPQ CX, $32
-	JLT next89
-loop88:
+	JLT next79
+loop78:
 	VMOVUPS 0(SI), Z6
 	VSUBPS Z1, Z6, Z6
 	VADDPS Z6, Z2, Z2
@@ -1448,11 +1328,11 @@ loop88:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop88
-next89:
+	JGE loop78
+next79:
 	CMPQ CX, $16
-	JLT next91
-loop90:
+	JLT next81
+loop80:
 	VMOVUPS 0(SI), Z6
 	VSUBPS Z1, Z6, Z6
 	VADDPS Z6, Z2, Z2
@@ -1460,10 +1340,10 @@ loop90:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop90
-next91:
+	JGE loop80
+next81:
 	CMPQ CX, $1
-	JLT done87
+	JLT done77
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1472,7 +1352,7 @@ next91:
 	VSUBPS Z1, Z6, Z6
 	VADDPS Z6, Z2, K1, Z2
 	VFMADD231PS Z6, Z6, K1, Z4
-done87:
+done77:
 	VADDPS Z3, Z2, Z2
 	VEXTRACTF64X4 $1, Z2, Y6
 	VADDPS Y6, Y2, Y2
@@ -1509,8 +1389,8 @@ done87:
 	MOVQ beta+24(FP), BX
 	MOVQ n+32(FP), CX
 	CMPQ CX, $32
-	JLT next94
-loop93:
+	JLT next84
+loop83:
 	VMOVUPS 0(SI), Z3
 	VMOVUPS 0(DX), Z5
 	VMOVUPS 0(BX), Z6
@@ -1533,11 +1413,11 @@ loop93:
 	ADDQ $128, BX
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop93
-next94:
+	JGE loop83
+next84:
 	CMPQ CX, $16
-	JLT next96
-loop95:
+	JLT next86
+loop85:
 	VMOVUPS 0(SI), Z3
 	VMOVUPS 0(DX), Z5
 	VMOVUPS 0(BX), Z6
@@ -1552,10 +1432,10 @@ loop95:
 	ADDQ $64, BX
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop95
-next96:
+	JGE loop85
+next86:
 	CMPQ CX, $1
-	JLT done92
+	JLT done82
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1568,7 +1448,7 @@ next96:
 	VMULPS Z4, Z3, Z3
 	VFMADD231PS Z5, Z3, Z6
 	VMOVUPS Z6, K1, 0(DI)
-done92:
+done82:
 	VZEROUPPER
 	RET
 
@@ -1583,8 +1463,8 @@ TEXT ·rmsNormAVX512(SB), NOSPLIT, $0-40
 	VPXORD Z4, Z4, Z4
 	MOVQ n+24(FP), CX
 	CMPQ CX, $64
-	JLT next99
-loop98:
+	JLT next89
+loop88:
 	VMOVUPS 0(SI), Z5
 	VFMADD231PS Z5, Z5, Z1
 	VMOVUPS 64(SI), Z5
@@ -1596,27 +1476,27 @@ loop98:
 	ADDQ $256, SI
 	SUBQ $64, CX
 	CMPQ CX, $64
-	JGE loop98
-next99:
+	JGE loop88
+next89:
 	CMPQ CX, $16
-	JLT next101
-loop100:
+	JLT next91
+loop90:
 	VMOVUPS 0(SI), Z5
 	VFMADD231PS Z5, Z5, Z1
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop100
-next101:
+	JGE loop90
+next91:
 	CMPQ CX, $1
-	JLT done97
+	JLT done87
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
 	KMOVW AX, K1
 	VMOVUPS.Z 0(SI), K1, Z5
 	VFMADD231PS Z5, Z5, K1, Z1
-done97:
+done87:
 	VADDPS Z3, Z1, Z1
 	VADDPS Z4, Z2, Z2
 	VADDPS Z2, Z1, Z1
@@ -1642,8 +1522,8 @@ done97:
 	MOVQ gamma+16(FP), DX
 	MOVQ n+24(FP), CX
 	CMPQ CX, $32
-	JLT next104
-loop103:
+	JLT next94
+loop93:
 	VMOVUPS 0(SI), Z0
 	VMOVUPS 0(DX), Z2
 	VMULPS Z1, Z0, Z0
@@ -1659,11 +1539,11 @@ loop103:
 	ADDQ $128, DX
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop103
-next104:
+	JGE loop93
+next94:
 	CMPQ CX, $16
-	JLT next106
-loop105:
+	JLT next96
+loop95:
 	VMOVUPS 0(SI), Z0
 	VMOVUPS 0(DX), Z2
 	VMULPS Z1, Z0, Z0
@@ -1674,10 +1554,10 @@ loop105:
 	ADDQ $64, DX
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop105
-next106:
+	JGE loop95
+next96:
 	CMPQ CX, $1
-	JLT done102
+	JLT done92
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1687,7 +1567,7 @@ next106:
 	VMULPS Z1, Z0, Z0
 	VMULPS Z2, Z0, Z0
 	VMOVUPS Z0, K1, 0(DI)
-done102:
+done92:
 	VZEROUPPER
 	RET
 
@@ -1699,8 +1579,8 @@ TEXT ·l2normAVX512(SB), NOSPLIT, $0-36
 	VPXORD Z1, Z1, Z1
 	MOVQ n+16(FP), CX
 	CMPQ CX, $32
-	JLT next109
-loop108:
+	JLT next99
+loop98:
 	VMOVUPS 0(SI), Z2
 	VFMADD231PS Z2, Z2, Z0
 	VMOVUPS 64(SI), Z2
@@ -1708,27 +1588,27 @@ loop108:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop108
-next109:
+	JGE loop98
+next99:
 	CMPQ CX, $16
-	JLT next111
-loop110:
+	JLT next101
+loop100:
 	VMOVUPS 0(SI), Z2
 	VFMADD231PS Z2, Z2, Z0
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop110
-next111:
+	JGE loop100
+next101:
 	CMPQ CX, $1
-	JLT done107
+	JLT done97
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
 	KMOVW AX, K1
 	VMOVUPS.Z 0(SI), K1, Z2
 	VFMADD231PS Z2, Z2, K1, Z0
-done107:
+done97:
 	VADDPS Z1, Z0, Z0
 	VEXTRACTF64X4 $1, Z0, Y2
 	VADDPS Y2, Y0, Y0
@@ -1747,8 +1627,8 @@ done107:
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $32
-	JLT next114
-loop113:
+	JLT next104
+loop103:
 	VMOVUPS 0(SI), Z1
 	VDIVPS Z0, Z1, Z1
 	VMOVUPS Z1, 0(DI)
@@ -1759,11 +1639,11 @@ loop113:
 	ADDQ $128, SI
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop113
-next114:
+	JGE loop103
+next104:
 	CMPQ CX, $16
-	JLT next116
-loop115:
+	JLT next106
+loop105:
 	VMOVUPS 0(SI), Z1
 	VDIVPS Z0, Z1, Z1
 	VMOVUPS Z1, 0(DI)
@@ -1771,10 +1651,10 @@ loop115:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop115
-next116:
+	JGE loop105
+next106:
 	CMPQ CX, $1
-	JLT done112
+	JLT done102
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1782,7 +1662,7 @@ next116:
 	VMOVUPS.Z 0(SI), K1, Z1
 	VDIVPS Z0, Z1, Z1
 	VMOVUPS Z1, K1, 0(DI)
-done112:
+done102:
 	VZEROUPPER
 	RET
 
@@ -1798,8 +1678,8 @@ TEXT ·lerp4AVX512(SB), NOSPLIT, $0-56
 	VBROADCASTSS wy+52(FP), Z1
 	MOVQ n+40(FP), CX
 	CMPQ CX, $32
-	JLT next119
-loop118:
+	JLT next109
+loop108:
 	VMOVUPS 0(SI), Z2
 	VMOVUPS 0(DX), Z3
 	VMOVUPS 0(BX), Z4
@@ -1829,11 +1709,11 @@ loop118:
 	ADDQ $128, R8
 	SUBQ $32, CX
 	CMPQ CX, $32
-	JGE loop118
-next119:
+	JGE loop108
+next109:
 	CMPQ CX, $16
-	JLT next121
-loop120:
+	JLT next111
+loop110:
 	VMOVUPS 0(SI), Z2
 	VMOVUPS 0(DX), Z3
 	VMOVUPS 0(BX), Z4
@@ -1852,10 +1732,10 @@ loop120:
 	ADDQ $64, R8
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop120
-next121:
+	JGE loop110
+next111:
 	CMPQ CX, $1
-	JLT done117
+	JLT done107
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1871,7 +1751,7 @@ next121:
 	VSUBPS Z2, Z4, Z4
 	VFMADD231PS Z1, Z4, Z2
 	VMOVUPS Z2, K1, 0(DI)
-done117:
+done107:
 	VZEROUPPER
 	RET
 
@@ -1886,8 +1766,8 @@ TEXT ·rotateAVX512(SB), NOSPLIT, $0-56
 	MOVQ sin+40(FP), R9
 	MOVQ n+48(FP), CX
 	CMPQ CX, $16
-	JLT next124
-loop123:
+	JLT next114
+loop113:
 	VMOVUPS 0(DX), Z0
 	VMOVUPS 0(BX), Z1
 	VMOVUPS 0(R8), Z2
@@ -1906,10 +1786,10 @@ loop123:
 	ADDQ $64, R9
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop123
-next124:
+	JGE loop113
+next114:
 	CMPQ CX, $1
-	JLT done122
+	JLT done112
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1924,7 +1804,7 @@ next124:
 	VFMADD231PS Z3, Z0, Z5
 	VMOVUPS Z4, K1, 0(DI)
 	VMOVUPS Z5, K1, 0(SI)
-done122:
+done112:
 	VZEROUPPER
 	RET
 
@@ -1942,8 +1822,8 @@ TEXT ·winogradInAVX512(SB), NOSPLIT, $0-76
 	VBROADCASTSS floor+72(FP), Z0
 	MOVQ n+64(FP), CX
 	CMPQ CX, $16
-	JLT next127
-loop126:
+	JLT next117
+loop116:
 	VMOVUPS 0(R8), Z1
 	VMAXPS Z1, Z0, Z1
 	VMOVUPS 0(R9), Z2
@@ -1970,10 +1850,10 @@ loop126:
 	ADDQ $64, R12
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop126
-next127:
+	JGE loop116
+next117:
 	CMPQ CX, $1
-	JLT done125
+	JLT done115
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -1994,7 +1874,7 @@ next127:
 	VMOVUPS Z5, K1, 0(DX)
 	VSUBPS Z4, Z2, Z5
 	VMOVUPS Z5, K1, 0(BX)
-done125:
+done115:
 	VZEROUPPER
 	RET
 
@@ -2009,8 +1889,8 @@ TEXT ·winogradOutAVX512(SB), NOSPLIT, $0-56
 	MOVQ m3+40(FP), R9
 	MOVQ n+48(FP), CX
 	CMPQ CX, $16
-	JLT next130
-loop129:
+	JLT next120
+loop119:
 	VMOVUPS 0(BX), Z2
 	VMOVUPS 0(R8), Z3
 	VSUBPS Z3, Z2, Z1
@@ -2029,10 +1909,10 @@ loop129:
 	ADDQ $64, R9
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop129
-next130:
+	JGE loop119
+next120:
 	CMPQ CX, $1
-	JLT done128
+	JLT done118
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -2047,7 +1927,7 @@ next130:
 	VSUBPS Z3, Z1, Z1
 	VMOVUPS Z0, K1, 0(DI)
 	VMOVUPS Z1, K1, 0(SI)
-done128:
+done118:
 	VZEROUPPER
 	RET
 
@@ -2064,8 +1944,8 @@ TEXT ·winogradBiasAVX512(SB), NOSPLIT, $0-68
 	VBROADCASTSS floor+64(FP), Z0
 	MOVQ n+56(FP), CX
 	CMPQ CX, $16
-	JLT next133
-loop132:
+	JLT next123
+loop122:
 	VMOVUPS 0(BX), Z3
 	VMOVUPS 0(R8), Z4
 	VSUBPS Z4, Z3, Z2
@@ -2090,10 +1970,10 @@ loop132:
 	ADDQ $64, R11
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop132
-next133:
+	JGE loop122
+next123:
 	CMPQ CX, $1
-	JLT done131
+	JLT done121
 	MOVL $1, AX
 	SHLL CX, AX
 	DECL AX
@@ -2113,7 +1993,7 @@ next133:
 	VADDPS Z3, Z2, Z2
 	VMAXPS Z2, Z0, Z2
 	VMOVUPS Z2, K1, 0(SI)
-done131:
+done121:
 	VZEROUPPER
 	RET
 
@@ -2124,16 +2004,16 @@ TEXT ·f16ToF32AVX512(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next135
-loop134:
+	JLT next125
+loop124:
 	VCVTPH2PS (SI), Z0
 	VMOVUPS Z0, 0(DI)
 	ADDQ $64, DI
 	ADDQ $32, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop134
-next135:
+	JGE loop124
+next125:
 	VZEROUPPER
 	RET
 
@@ -2144,16 +2024,16 @@ TEXT ·f32ToF16AVX512(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next137
-loop136:
+	JLT next127
+loop126:
 	VMOVUPS 0(SI), Z0
 	VCVTPS2PH $0, Z0, (DI)
 	ADDQ $32, DI
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop136
-next137:
+	JGE loop126
+next127:
 	VZEROUPPER
 	RET
 
@@ -2164,8 +2044,8 @@ TEXT ·bf16ToF32AVX512(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next139
-loop138:
+	JLT next129
+loop128:
 	VPMOVZXWD (SI), Z0
 	VPSLLD $16, Z0, Z0
 	VMOVUPS Z0, 0(DI)
@@ -2173,8 +2053,8 @@ loop138:
 	ADDQ $32, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop138
-next139:
+	JGE loop128
+next129:
 	VZEROUPPER
 	RET
 
@@ -2185,8 +2065,8 @@ TEXT ·f32ToBF16AVX512(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next141
-loop140:
+	JLT next131
+loop130:
 	VMOVUPS 0(SI), Z0
 	VPSRLD $16, Z0, Z2
 	VANDPS.BCST 148(R10), Z2, Z1
@@ -2201,8 +2081,8 @@ loop140:
 	ADDQ $64, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop140
-next141:
+	JGE loop130
+next131:
 	VZEROUPPER
 	RET
 
@@ -2213,8 +2093,8 @@ TEXT ·u8ToF32AVX512(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
 	CMPQ CX, $16
-	JLT next143
-loop142:
+	JLT next133
+loop132:
 	VPMOVZXBD (SI), Z0
 	VCVTDQ2PS Z0, Z0
 	VMOVUPS Z0, 0(DI)
@@ -2222,7 +2102,7 @@ loop142:
 	ADDQ $16, SI
 	SUBQ $16, CX
 	CMPQ CX, $16
-	JGE loop142
-next143:
+	JGE loop132
+next133:
 	VZEROUPPER
 	RET

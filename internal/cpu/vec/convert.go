@@ -74,10 +74,3 @@ func F32FromU8(dst []float32, src []uint8) {
 		dst[i] = float32(src[i])
 	}
 }
-
-// CopyRows copies rows of n elements between two strides.
-func CopyRows(dst []float32, dstStride int, src []float32, srcStride, n, rows int) {
-	for r := range rows {
-		copy(dst[r*dstStride:r*dstStride+n], src[r*srcStride:r*srcStride+n])
-	}
-}

@@ -238,24 +238,6 @@ func kAffine(dst *float32, src *float32, n int, scale float32, shift float32) bo
 }
 
 //go:noescape
-func mulAddAVX512(dst *float32, x *float32, y *float32, z *float32, n int)
-
-//go:noescape
-func mulAddAVX2(dst *float32, x *float32, y *float32, z *float32, n int)
-
-func kMulAdd(dst *float32, x *float32, y *float32, z *float32, n int) bool {
-	switch active {
-	case AVX512:
-		mulAddAVX512(dst, x, y, z, n)
-		return true
-	case AVX2:
-		mulAddAVX2(dst, x, y, z, n)
-		return true
-	}
-	return false
-}
-
-//go:noescape
 func axpyAVX512(dst *float32, src *float32, n int, s float32)
 
 //go:noescape
@@ -285,22 +267,6 @@ func kDot(x *float32, y *float32, n int) (float32, bool) {
 		return dotAVX512(x, y, n), true
 	case AVX2:
 		return dotAVX2(x, y, n), true
-	}
-	return 0, false
-}
-
-//go:noescape
-func sumAVX512(x *float32, n int) float32
-
-//go:noescape
-func sumAVX2(x *float32, n int) float32
-
-func kSum(x *float32, n int) (float32, bool) {
-	switch active {
-	case AVX512:
-		return sumAVX512(x, n), true
-	case AVX2:
-		return sumAVX2(x, n), true
 	}
 	return 0, false
 }

@@ -160,18 +160,6 @@ func kAffine(dst *float32, src *float32, n int, scale float32, shift float32) bo
 }
 
 //go:noescape
-func mulAddNEON(dst *float32, x *float32, y *float32, z *float32, n int)
-
-func kMulAdd(dst *float32, x *float32, y *float32, z *float32, n int) bool {
-	switch active {
-	case NEON:
-		mulAddNEON(dst, x, y, z, n)
-		return true
-	}
-	return false
-}
-
-//go:noescape
 func axpyNEON(dst *float32, src *float32, n int, s float32)
 
 func kAxpy(dst *float32, src *float32, n int, s float32) bool {
@@ -190,17 +178,6 @@ func kDot(x *float32, y *float32, n int) (float32, bool) {
 	switch active {
 	case NEON:
 		return dotNEON(x, y, n), true
-	}
-	return 0, false
-}
-
-//go:noescape
-func sumNEON(x *float32, n int) float32
-
-func kSum(x *float32, n int) (float32, bool) {
-	switch active {
-	case NEON:
-		return sumNEON(x, n), true
 	}
 	return 0, false
 }

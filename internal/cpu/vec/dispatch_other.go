@@ -57,19 +57,11 @@ func kAffine(dst *float32, src *float32, n int, scale float32, shift float32) bo
 	return false
 }
 
-func kMulAdd(dst *float32, x *float32, y *float32, z *float32, n int) bool {
-	return false
-}
-
 func kAxpy(dst *float32, src *float32, n int, s float32) bool {
 	return false
 }
 
 func kDot(x *float32, y *float32, n int) (float32, bool) {
-	return 0, false
-}
-
-func kSum(x *float32, n int) (float32, bool) {
 	return 0, false
 }
 

@@ -32,9 +32,6 @@ func (i ISA) String() string {
 // active is written before main starts and by Force, which only tests call.
 var active = best()
 
-// Active is the instruction set in use.
-func Active() ISA { return active }
-
 // Supported lists what this machine can run, Portable first.
 func Supported() []ISA {
 	l := []ISA{Portable}

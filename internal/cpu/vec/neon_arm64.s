@@ -1681,99 +1681,6 @@ lanes81:
 done75:
 	RET
 
-// func mulAddNEON(dst *float32, x *float32, y *float32, z *float32, n int) 
-TEXT ·mulAddNEON(SB), NOSPLIT, $0-40
-	MOVD $·constsNEON<>(SB), R8
-	MOVD dst+0(FP), R0
-	MOVD x+8(FP), R1
-	MOVD y+16(FP), R2
-	MOVD z+24(FP), R3
-	MOVD n+32(FP), R7
-	CMP $8, R7
-	BLT next84
-loop83:
-	FMOVQ 0(R1), F0
-	FMOVQ 0(R2), F1
-	FMOVQ 0(R3), F2
-	WORD $0x4e21cc02 // fma V2, V0, V1
-	FMOVQ F2, 0(R0)
-	FMOVQ 16(R1), F0
-	FMOVQ 16(R2), F1
-	FMOVQ 16(R3), F2
-	WORD $0x4e21cc02 // fma V2, V0, V1
-	FMOVQ F2, 16(R0)
-	ADD $32, R0
-	ADD $32, R1
-	ADD $32, R2
-	ADD $32, R3
-	SUB $8, R7
-	CMP $8, R7
-	BGE loop83
-next84:
-	CMP $4, R7
-	BLT next86
-loop85:
-	FMOVQ 0(R1), F0
-	FMOVQ 0(R2), F1
-	FMOVQ 0(R3), F2
-	WORD $0x4e21cc02 // fma V2, V0, V1
-	FMOVQ F2, 0(R0)
-	ADD $16, R0
-	ADD $16, R1
-	ADD $16, R2
-	ADD $16, R3
-	SUB $4, R7
-	CMP $4, R7
-	BGE loop85
-next86:
-	CMP $1, R7
-	BLT done82
-	MOVD $·tailNEON<>+16(SB), R9
-	SUB R7<<2, R9
-	FMOVQ (R9), F31
-	WORD $0x6e201c00 // VEOR
-	MOVD R1, R9
-	VLD1.P 4(R9), V0.S[0]
-	CMP $2, R7
-	BLT lanes87
-	VLD1.P 4(R9), V0.S[1]
-	CMP $3, R7
-	BLT lanes87
-	VLD1.P 4(R9), V0.S[2]
-lanes87:
-	WORD $0x6e211c21 // VEOR
-	MOVD R2, R9
-	VLD1.P 4(R9), V1.S[0]
-	CMP $2, R7
-	BLT lanes88
-	VLD1.P 4(R9), V1.S[1]
-	CMP $3, R7
-	BLT lanes88
-	VLD1.P 4(R9), V1.S[2]
-lanes88:
-	WORD $0x6e221c42 // VEOR
-	MOVD R3, R9
-	VLD1.P 4(R9), V2.S[0]
-	CMP $2, R7
-	BLT lanes89
-	VLD1.P 4(R9), V2.S[1]
-	CMP $3, R7
-	BLT lanes89
-	VLD1.P 4(R9), V2.S[2]
-lanes89:
-	WORD $0x4e21cc02 // fma V2, V0, V1
-	MOVD R0, R9
-	VST1.P V2.S[0], 4(R9)
-	CMP $2, R7
-	BLT lanes90
-	VST1.P V2.S[1], 4(R9)
-	CMP $3, R7
-	BLT lanes90
-	VST1.P V2.S[2], 4(R9)
-lanes90:
-done82:
-	RET
-
 // func axpyNEON(dst *float32, src *float32, n int, s float32) 
 TEXT ·axpyNEON(SB), NOSPLIT, $0-28
 	MOVD $·constsNEON<>(SB), R8
@@ -1783,8 +1690,8 @@ TEXT ·axpyNEON(SB), NOSPLIT, $0-28
 	WORD $0x4e040400 // dup
 	MOVD n+16(FP), R7
 	CMP $8, R7
-	BLT next93
-loop92:
+	BLT next84
+loop83:
 	FMOVQ 0(R1), F1
 	FMOVQ 0(R0), F2
 	WORD $0x4e20cc22 // fma V2, V1, V0
@@ -1797,11 +1704,11 @@ loop92:
 	ADD $32, R1
 	SUB $8, R7
 	CMP $8, R7
-	BGE loop92
-next93:
+	BGE loop83
+next84:
 	CMP $4, R7
-	BLT next95
-loop94:
+	BLT next86
+loop85:
 	FMOVQ 0(R1), F1
 	FMOVQ 0(R0), F2
 	WORD $0x4e20cc22 // fma V2, V1, V0
@@ -1810,10 +1717,10 @@ loop94:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop94
-next95:
+	BGE loop85
+next86:
 	CMP $1, R7
-	BLT done91
+	BLT done82
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -1821,33 +1728,33 @@ next95:
 	MOVD R1, R9
 	VLD1.P 4(R9), V1.S[0]
 	CMP $2, R7
-	BLT lanes96
+	BLT lanes87
 	VLD1.P 4(R9), V1.S[1]
 	CMP $3, R7
-	BLT lanes96
+	BLT lanes87
 	VLD1.P 4(R9), V1.S[2]
-lanes96:
+lanes87:
 	WORD $0x6e221c42 // VEOR
 	MOVD R0, R9
 	VLD1.P 4(R9), V2.S[0]
 	CMP $2, R7
-	BLT lanes97
+	BLT lanes88
 	VLD1.P 4(R9), V2.S[1]
 	CMP $3, R7
-	BLT lanes97
+	BLT lanes88
 	VLD1.P 4(R9), V2.S[2]
-lanes97:
+lanes88:
 	WORD $0x4e20cc22 // fma V2, V1, V0
 	MOVD R0, R9
 	VST1.P V2.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes98
+	BLT lanes89
 	VST1.P V2.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes98
+	BLT lanes89
 	VST1.P V2.S[2], 4(R9)
-lanes98:
-done91:
+lanes89:
+done82:
 	RET
 
 // func dotNEON(x *float32, y *float32, n int) float32
@@ -1861,8 +1768,8 @@ TEXT ·dotNEON(SB), NOSPLIT, $0-28
 	WORD $0x6e231c63 // VEOR
 	MOVD n+16(FP), R7
 	CMP $16, R7
-	BLT next101
-loop100:
+	BLT next92
+loop91:
 	FMOVQ 0(R0), F4
 	FMOVQ 0(R1), F5
 	WORD $0x4e25cc80 // fma V0, V4, V5
@@ -1879,11 +1786,11 @@ loop100:
 	ADD $64, R1
 	SUB $16, R7
 	CMP $16, R7
-	BGE loop100
-next101:
+	BGE loop91
+next92:
 	CMP $4, R7
-	BLT next103
-loop102:
+	BLT next94
+loop93:
 	FMOVQ 0(R0), F4
 	FMOVQ 0(R1), F5
 	WORD $0x4e25cc80 // fma V0, V4, V5
@@ -1891,10 +1798,10 @@ loop102:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop102
-next103:
+	BGE loop93
+next94:
 	CMP $1, R7
-	BLT done99
+	BLT done90
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -1902,25 +1809,25 @@ next103:
 	MOVD R0, R9
 	VLD1.P 4(R9), V4.S[0]
 	CMP $2, R7
-	BLT lanes104
+	BLT lanes95
 	VLD1.P 4(R9), V4.S[1]
 	CMP $3, R7
-	BLT lanes104
+	BLT lanes95
 	VLD1.P 4(R9), V4.S[2]
-lanes104:
+lanes95:
 	WORD $0x6e251ca5 // VEOR
 	MOVD R1, R9
 	VLD1.P 4(R9), V5.S[0]
 	CMP $2, R7
-	BLT lanes105
+	BLT lanes96
 	VLD1.P 4(R9), V5.S[1]
 	CMP $3, R7
-	BLT lanes105
+	BLT lanes96
 	VLD1.P 4(R9), V5.S[2]
-lanes105:
+lanes96:
 	WORD $0x4e3f1c9d // and
 	WORD $0x4e25cfa0 // fma
-done99:
+done90:
 	WORD $0x4e22d400 // add V0, V0, V2
 	WORD $0x4e23d421 // add V1, V1, V3
 	WORD $0x4e21d400 // add V0, V0, V1
@@ -1928,68 +1835,6 @@ done99:
 	WORD $0x6e20d400 // faddp
 	WORD $0x4e040400 // dup
 	FMOVS F0, ret+24(FP)
-	RET
-
-// func sumNEON(x *float32, n int) float32
-TEXT ·sumNEON(SB), NOSPLIT, $0-20
-	MOVD $·constsNEON<>(SB), R8
-	MOVD x+0(FP), R0
-	WORD $0x6e201c00 // VEOR
-	WORD $0x6e211c21 // VEOR
-	WORD $0x6e221c42 // VEOR
-	WORD $0x6e231c63 // VEOR
-	MOVD n+8(FP), R7
-	CMP $16, R7
-	BLT next108
-loop107:
-	FMOVQ 0(R0), F4
-	WORD $0x4e24d400 // add V0, V0, V4
-	FMOVQ 16(R0), F4
-	WORD $0x4e24d421 // add V1, V1, V4
-	FMOVQ 32(R0), F4
-	WORD $0x4e24d442 // add V2, V2, V4
-	FMOVQ 48(R0), F4
-	WORD $0x4e24d463 // add V3, V3, V4
-	ADD $64, R0
-	SUB $16, R7
-	CMP $16, R7
-	BGE loop107
-next108:
-	CMP $4, R7
-	BLT next110
-loop109:
-	FMOVQ 0(R0), F4
-	WORD $0x4e24d400 // add V0, V0, V4
-	ADD $16, R0
-	SUB $4, R7
-	CMP $4, R7
-	BGE loop109
-next110:
-	CMP $1, R7
-	BLT done106
-	MOVD $·tailNEON<>+16(SB), R9
-	SUB R7<<2, R9
-	FMOVQ (R9), F31
-	WORD $0x6e241c84 // VEOR
-	MOVD R0, R9
-	VLD1.P 4(R9), V4.S[0]
-	CMP $2, R7
-	BLT lanes111
-	VLD1.P 4(R9), V4.S[1]
-	CMP $3, R7
-	BLT lanes111
-	VLD1.P 4(R9), V4.S[2]
-lanes111:
-	WORD $0x4e3f1c9d // and
-	WORD $0x4e3dd400 // add
-done106:
-	WORD $0x4e22d400 // add V0, V0, V2
-	WORD $0x4e23d421 // add V1, V1, V3
-	WORD $0x4e21d400 // add V0, V0, V1
-	WORD $0x6e20d400 // faddp
-	WORD $0x6e20d400 // faddp
-	WORD $0x4e040400 // dup
-	FMOVS F0, ret+16(FP)
 	RET
 
 // func softmaxNEON(dst *float32, src *float32, n int, scale float32) float32
@@ -2002,8 +1847,8 @@ TEXT ·softmaxNEON(SB), NOSPLIT, $0-36
 	FMOVQ 576(R8), F3
 	MOVD n+16(FP), R7
 	CMP $16, R7
-	BLT next114
-loop113:
+	BLT next99
+loop98:
 	FMOVQ 0(R1), F4
 	WORD $0x4e24f400 // max V0, V0, V4
 	FMOVQ 16(R1), F4
@@ -2015,20 +1860,20 @@ loop113:
 	ADD $64, R1
 	SUB $16, R7
 	CMP $16, R7
-	BGE loop113
-next114:
+	BGE loop98
+next99:
 	CMP $4, R7
-	BLT next116
-loop115:
+	BLT next101
+loop100:
 	FMOVQ 0(R1), F4
 	WORD $0x4e24f400 // max V0, V0, V4
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop115
-next116:
+	BGE loop100
+next101:
 	CMP $1, R7
-	BLT done112
+	BLT done97
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2036,15 +1881,15 @@ next116:
 	MOVD R1, R9
 	VLD1.P 4(R9), V4.S[0]
 	CMP $2, R7
-	BLT lanes117
+	BLT lanes102
 	VLD1.P 4(R9), V4.S[1]
 	CMP $3, R7
-	BLT lanes117
+	BLT lanes102
 	VLD1.P 4(R9), V4.S[2]
-lanes117:
+lanes102:
 	WORD $0x4e24f41d // max
 	WORD $0x6ebf1fa0 // bit
-done112:
+done97:
 	WORD $0x4e22f400 // max V0, V0, V2
 	WORD $0x4e23f421 // max V1, V1, V3
 	WORD $0x4e21f400 // max V0, V0, V1
@@ -2058,8 +1903,8 @@ done112:
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $8, R7
-	BLT next120
-loop119:
+	BLT next105
+loop104:
 	FMOVQ 0(R1), F4
 	WORD $0x4ea0d484 // sub V4, V4, V0
 	WORD $0x6e21dc84 // mul V4, V4, V1
@@ -2162,11 +2007,11 @@ loop119:
 	ADD $32, R1
 	SUB $8, R7
 	CMP $8, R7
-	BGE loop119
-next120:
+	BGE loop104
+next105:
 	CMP $4, R7
-	BLT next122
-loop121:
+	BLT next107
+loop106:
 	FMOVQ 0(R1), F4
 	WORD $0x4ea0d484 // sub V4, V4, V0
 	WORD $0x6e21dc84 // mul V4, V4, V1
@@ -2220,10 +2065,10 @@ loop121:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop121
-next122:
+	BGE loop106
+next107:
 	CMP $1, R7
-	BLT done118
+	BLT done103
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2231,12 +2076,12 @@ next122:
 	MOVD R1, R9
 	VLD1.P 4(R9), V4.S[0]
 	CMP $2, R7
-	BLT lanes123
+	BLT lanes108
 	VLD1.P 4(R9), V4.S[1]
 	CMP $3, R7
-	BLT lanes123
+	BLT lanes108
 	VLD1.P 4(R9), V4.S[2]
-lanes123:
+lanes108:
 	WORD $0x4ea0d484 // sub V4, V4, V0
 	WORD $0x6e21dc84 // mul V4, V4, V1
 	FMOVQ 0(R8), F6
@@ -2288,13 +2133,13 @@ lanes123:
 	MOVD R0, R9
 	VST1.P V4.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes124
+	BLT lanes109
 	VST1.P V4.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes124
+	BLT lanes109
 	VST1.P V4.S[2], 4(R9)
-lanes124:
-done118:
+lanes109:
+done103:
 	WORD $0x4e23d442 // add V2, V2, V3
 	WORD $0x6e22d442 // faddp
 	WORD $0x6e22d442 // faddp
@@ -2314,8 +2159,8 @@ TEXT ·layerNormNEON(SB), NOSPLIT, $0-48
 	WORD $0x6e241c84 // VEOR
 	MOVD n+32(FP), R7
 	CMP $16, R7
-	BLT next127
-loop126:
+	BLT next112
+loop111:
 	FMOVQ 0(R1), F5
 	WORD $0x4e25d421 // add V1, V1, V5
 	FMOVQ 16(R1), F5
@@ -2327,20 +2172,20 @@ loop126:
 	ADD $64, R1
 	SUB $16, R7
 	CMP $16, R7
-	BGE loop126
-next127:
+	BGE loop111
+next112:
 	CMP $4, R7
-	BLT next129
-loop128:
+	BLT next114
+loop113:
 	FMOVQ 0(R1), F5
 	WORD $0x4e25d421 // add V1, V1, V5
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop128
-next129:
+	BGE loop113
+next114:
 	CMP $1, R7
-	BLT done125
+	BLT done110
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2348,15 +2193,15 @@ next129:
 	MOVD R1, R9
 	VLD1.P 4(R9), V5.S[0]
 	CMP $2, R7
-	BLT lanes130
+	BLT lanes115
 	VLD1.P 4(R9), V5.S[1]
 	CMP $3, R7
-	BLT lanes130
+	BLT lanes115
 	VLD1.P 4(R9), V5.S[2]
-lanes130:
+lanes115:
 	WORD $0x4e3f1cbd // and
 	WORD $0x4e3dd421 // add
-done125:
+done110:
 	WORD $0x4e23d421 // add V1, V1, V3
 	WORD $0x4e24d442 // add V2, V2, V4
 	WORD $0x4e22d421 // add V1, V1, V2
@@ -2371,8 +2216,8 @@ done125:
 	MOVD src+8(FP), R1
 	MOVD n+32(FP), R7
 	CMP $8, R7
-	BLT next133
-loop132:
+	BLT next118
+loop117:
 	FMOVQ 0(R1), F6
 	WORD $0x4ea1d4c6 // sub V6, V6, V1
 	WORD $0x4e26d442 // add V2, V2, V6
@@ -2384,11 +2229,11 @@ loop132:
 	ADD $32, R1
 	SUB $8, R7
 	CMP $8, R7
-	BGE loop132
-next133:
+	BGE loop117
+next118:
 	CMP $4, R7
-	BLT next135
-loop134:
+	BLT next120
+loop119:
 	FMOVQ 0(R1), F6
 	WORD $0x4ea1d4c6 // sub V6, V6, V1
 	WORD $0x4e26d442 // add V2, V2, V6
@@ -2396,10 +2241,10 @@ loop134:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop134
-next135:
+	BGE loop119
+next120:
 	CMP $1, R7
-	BLT done131
+	BLT done116
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2407,18 +2252,18 @@ next135:
 	MOVD R1, R9
 	VLD1.P 4(R9), V6.S[0]
 	CMP $2, R7
-	BLT lanes136
+	BLT lanes121
 	VLD1.P 4(R9), V6.S[1]
 	CMP $3, R7
-	BLT lanes136
+	BLT lanes121
 	VLD1.P 4(R9), V6.S[2]
-lanes136:
+lanes121:
 	WORD $0x4ea1d4c6 // sub V6, V6, V1
 	WORD $0x4e3f1cdd // and
 	WORD $0x4e3dd442 // add
 	WORD $0x4e3f1cdd // and
 	WORD $0x4e26cfa4 // fma
-done131:
+done116:
 	WORD $0x4e23d442 // add V2, V2, V3
 	WORD $0x6e22d442 // faddp
 	WORD $0x6e22d442 // faddp
@@ -2444,8 +2289,8 @@ done131:
 	MOVD beta+24(FP), R3
 	MOVD n+32(FP), R7
 	CMP $8, R7
-	BLT next139
-loop138:
+	BLT next124
+loop123:
 	FMOVQ 0(R1), F3
 	FMOVQ 0(R2), F5
 	FMOVQ 0(R3), F6
@@ -2468,11 +2313,11 @@ loop138:
 	ADD $32, R3
 	SUB $8, R7
 	CMP $8, R7
-	BGE loop138
-next139:
+	BGE loop123
+next124:
 	CMP $4, R7
-	BLT next141
-loop140:
+	BLT next126
+loop125:
 	FMOVQ 0(R1), F3
 	FMOVQ 0(R2), F5
 	FMOVQ 0(R3), F6
@@ -2487,10 +2332,10 @@ loop140:
 	ADD $16, R3
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop140
-next141:
+	BGE loop125
+next126:
 	CMP $1, R7
-	BLT done137
+	BLT done122
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2498,32 +2343,32 @@ next141:
 	MOVD R1, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes142
+	BLT lanes127
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes142
+	BLT lanes127
 	VLD1.P 4(R9), V3.S[2]
-lanes142:
+lanes127:
 	WORD $0x6e251ca5 // VEOR
 	MOVD R2, R9
 	VLD1.P 4(R9), V5.S[0]
 	CMP $2, R7
-	BLT lanes143
+	BLT lanes128
 	VLD1.P 4(R9), V5.S[1]
 	CMP $3, R7
-	BLT lanes143
+	BLT lanes128
 	VLD1.P 4(R9), V5.S[2]
-lanes143:
+lanes128:
 	WORD $0x6e261cc6 // VEOR
 	MOVD R3, R9
 	VLD1.P 4(R9), V6.S[0]
 	CMP $2, R7
-	BLT lanes144
+	BLT lanes129
 	VLD1.P 4(R9), V6.S[1]
 	CMP $3, R7
-	BLT lanes144
+	BLT lanes129
 	VLD1.P 4(R9), V6.S[2]
-lanes144:
+lanes129:
 	WORD $0x4ea1d463 // sub V3, V3, V1
 	WORD $0x4ea2d463 // sub V3, V3, V2
 	WORD $0x6e24dc63 // mul V3, V3, V4
@@ -2531,13 +2376,13 @@ lanes144:
 	MOVD R0, R9
 	VST1.P V6.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes145
+	BLT lanes130
 	VST1.P V6.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes145
+	BLT lanes130
 	VST1.P V6.S[2], 4(R9)
-lanes145:
-done137:
+lanes130:
+done122:
 	RET
 
 // func rmsNormNEON(dst *float32, src *float32, gamma *float32, n int, nf float32, eps float32) 
@@ -2552,8 +2397,8 @@ TEXT ·rmsNormNEON(SB), NOSPLIT, $0-40
 	WORD $0x6e241c84 // VEOR
 	MOVD n+24(FP), R7
 	CMP $16, R7
-	BLT next148
-loop147:
+	BLT next133
+loop132:
 	FMOVQ 0(R1), F5
 	WORD $0x4e25cca1 // fma V1, V5, V5
 	FMOVQ 16(R1), F5
@@ -2565,20 +2410,20 @@ loop147:
 	ADD $64, R1
 	SUB $16, R7
 	CMP $16, R7
-	BGE loop147
-next148:
+	BGE loop132
+next133:
 	CMP $4, R7
-	BLT next150
-loop149:
+	BLT next135
+loop134:
 	FMOVQ 0(R1), F5
 	WORD $0x4e25cca1 // fma V1, V5, V5
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop149
-next150:
+	BGE loop134
+next135:
 	CMP $1, R7
-	BLT done146
+	BLT done131
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2586,15 +2431,15 @@ next150:
 	MOVD R1, R9
 	VLD1.P 4(R9), V5.S[0]
 	CMP $2, R7
-	BLT lanes151
+	BLT lanes136
 	VLD1.P 4(R9), V5.S[1]
 	CMP $3, R7
-	BLT lanes151
+	BLT lanes136
 	VLD1.P 4(R9), V5.S[2]
-lanes151:
+lanes136:
 	WORD $0x4e3f1cbd // and
 	WORD $0x4e25cfa1 // fma
-done146:
+done131:
 	WORD $0x4e23d421 // add V1, V1, V3
 	WORD $0x4e24d442 // add V2, V2, V4
 	WORD $0x4e22d421 // add V1, V1, V2
@@ -2615,8 +2460,8 @@ done146:
 	MOVD gamma+16(FP), R2
 	MOVD n+24(FP), R7
 	CMP $8, R7
-	BLT next154
-loop153:
+	BLT next139
+loop138:
 	FMOVQ 0(R1), F0
 	FMOVQ 0(R2), F2
 	WORD $0x6e21dc00 // mul V0, V0, V1
@@ -2632,11 +2477,11 @@ loop153:
 	ADD $32, R2
 	SUB $8, R7
 	CMP $8, R7
-	BGE loop153
-next154:
+	BGE loop138
+next139:
 	CMP $4, R7
-	BLT next156
-loop155:
+	BLT next141
+loop140:
 	FMOVQ 0(R1), F0
 	FMOVQ 0(R2), F2
 	WORD $0x6e21dc00 // mul V0, V0, V1
@@ -2647,10 +2492,10 @@ loop155:
 	ADD $16, R2
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop155
-next156:
+	BGE loop140
+next141:
 	CMP $1, R7
-	BLT done152
+	BLT done137
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2658,34 +2503,34 @@ next156:
 	MOVD R1, R9
 	VLD1.P 4(R9), V0.S[0]
 	CMP $2, R7
-	BLT lanes157
+	BLT lanes142
 	VLD1.P 4(R9), V0.S[1]
 	CMP $3, R7
-	BLT lanes157
+	BLT lanes142
 	VLD1.P 4(R9), V0.S[2]
-lanes157:
+lanes142:
 	WORD $0x6e221c42 // VEOR
 	MOVD R2, R9
 	VLD1.P 4(R9), V2.S[0]
 	CMP $2, R7
-	BLT lanes158
+	BLT lanes143
 	VLD1.P 4(R9), V2.S[1]
 	CMP $3, R7
-	BLT lanes158
+	BLT lanes143
 	VLD1.P 4(R9), V2.S[2]
-lanes158:
+lanes143:
 	WORD $0x6e21dc00 // mul V0, V0, V1
 	WORD $0x6e22dc00 // mul V0, V0, V2
 	MOVD R0, R9
 	VST1.P V0.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes159
+	BLT lanes144
 	VST1.P V0.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes159
+	BLT lanes144
 	VST1.P V0.S[2], 4(R9)
-lanes159:
-done152:
+lanes144:
+done137:
 	RET
 
 // func l2normNEON(dst *float32, src *float32, n int, floor float32) float32
@@ -2696,8 +2541,8 @@ TEXT ·l2normNEON(SB), NOSPLIT, $0-36
 	WORD $0x6e211c21 // VEOR
 	MOVD n+16(FP), R7
 	CMP $8, R7
-	BLT next162
-loop161:
+	BLT next147
+loop146:
 	FMOVQ 0(R1), F2
 	WORD $0x4e22cc40 // fma V0, V2, V2
 	FMOVQ 16(R1), F2
@@ -2705,20 +2550,20 @@ loop161:
 	ADD $32, R1
 	SUB $8, R7
 	CMP $8, R7
-	BGE loop161
-next162:
+	BGE loop146
+next147:
 	CMP $4, R7
-	BLT next164
-loop163:
+	BLT next149
+loop148:
 	FMOVQ 0(R1), F2
 	WORD $0x4e22cc40 // fma V0, V2, V2
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop163
-next164:
+	BGE loop148
+next149:
 	CMP $1, R7
-	BLT done160
+	BLT done145
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2726,15 +2571,15 @@ next164:
 	MOVD R1, R9
 	VLD1.P 4(R9), V2.S[0]
 	CMP $2, R7
-	BLT lanes165
+	BLT lanes150
 	VLD1.P 4(R9), V2.S[1]
 	CMP $3, R7
-	BLT lanes165
+	BLT lanes150
 	VLD1.P 4(R9), V2.S[2]
-lanes165:
+lanes150:
 	WORD $0x4e3f1c5d // and
 	WORD $0x4e22cfa0 // fma
-done160:
+done145:
 	WORD $0x4e21d400 // add V0, V0, V1
 	WORD $0x6e20d400 // faddp
 	WORD $0x6e20d400 // faddp
@@ -2748,8 +2593,8 @@ done160:
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $8, R7
-	BLT next168
-loop167:
+	BLT next153
+loop152:
 	FMOVQ 0(R1), F1
 	WORD $0x6e20fc21 // div V1, V1, V0
 	FMOVQ F1, 0(R0)
@@ -2760,11 +2605,11 @@ loop167:
 	ADD $32, R1
 	SUB $8, R7
 	CMP $8, R7
-	BGE loop167
-next168:
+	BGE loop152
+next153:
 	CMP $4, R7
-	BLT next170
-loop169:
+	BLT next155
+loop154:
 	FMOVQ 0(R1), F1
 	WORD $0x6e20fc21 // div V1, V1, V0
 	FMOVQ F1, 0(R0)
@@ -2772,10 +2617,10 @@ loop169:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop169
-next170:
+	BGE loop154
+next155:
 	CMP $1, R7
-	BLT done166
+	BLT done151
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2783,23 +2628,23 @@ next170:
 	MOVD R1, R9
 	VLD1.P 4(R9), V1.S[0]
 	CMP $2, R7
-	BLT lanes171
+	BLT lanes156
 	VLD1.P 4(R9), V1.S[1]
 	CMP $3, R7
-	BLT lanes171
+	BLT lanes156
 	VLD1.P 4(R9), V1.S[2]
-lanes171:
+lanes156:
 	WORD $0x6e20fc21 // div V1, V1, V0
 	MOVD R0, R9
 	VST1.P V1.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes172
+	BLT lanes157
 	VST1.P V1.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes172
+	BLT lanes157
 	VST1.P V1.S[2], 4(R9)
-lanes172:
-done166:
+lanes157:
+done151:
 	RET
 
 // func lerp4NEON(dst *float32, a *float32, b *float32, c *float32, d *float32, n int, wx float32, wy float32) 
@@ -2816,8 +2661,8 @@ TEXT ·lerp4NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e040421 // dup
 	MOVD n+40(FP), R7
 	CMP $8, R7
-	BLT next175
-loop174:
+	BLT next160
+loop159:
 	FMOVQ 0(R1), F2
 	FMOVQ 0(R2), F3
 	FMOVQ 0(R3), F4
@@ -2847,11 +2692,11 @@ loop174:
 	ADD $32, R4
 	SUB $8, R7
 	CMP $8, R7
-	BGE loop174
-next175:
+	BGE loop159
+next160:
 	CMP $4, R7
-	BLT next177
-loop176:
+	BLT next162
+loop161:
 	FMOVQ 0(R1), F2
 	FMOVQ 0(R2), F3
 	FMOVQ 0(R3), F4
@@ -2870,10 +2715,10 @@ loop176:
 	ADD $16, R4
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop176
-next177:
+	BGE loop161
+next162:
 	CMP $1, R7
-	BLT done173
+	BLT done158
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2881,42 +2726,42 @@ next177:
 	MOVD R1, R9
 	VLD1.P 4(R9), V2.S[0]
 	CMP $2, R7
-	BLT lanes178
+	BLT lanes163
 	VLD1.P 4(R9), V2.S[1]
 	CMP $3, R7
-	BLT lanes178
+	BLT lanes163
 	VLD1.P 4(R9), V2.S[2]
-lanes178:
+lanes163:
 	WORD $0x6e231c63 // VEOR
 	MOVD R2, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes179
+	BLT lanes164
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes179
+	BLT lanes164
 	VLD1.P 4(R9), V3.S[2]
-lanes179:
+lanes164:
 	WORD $0x6e241c84 // VEOR
 	MOVD R3, R9
 	VLD1.P 4(R9), V4.S[0]
 	CMP $2, R7
-	BLT lanes180
+	BLT lanes165
 	VLD1.P 4(R9), V4.S[1]
 	CMP $3, R7
-	BLT lanes180
+	BLT lanes165
 	VLD1.P 4(R9), V4.S[2]
-lanes180:
+lanes165:
 	WORD $0x6e251ca5 // VEOR
 	MOVD R4, R9
 	VLD1.P 4(R9), V5.S[0]
 	CMP $2, R7
-	BLT lanes181
+	BLT lanes166
 	VLD1.P 4(R9), V5.S[1]
 	CMP $3, R7
-	BLT lanes181
+	BLT lanes166
 	VLD1.P 4(R9), V5.S[2]
-lanes181:
+lanes166:
 	WORD $0x4ea2d463 // sub V3, V3, V2
 	WORD $0x4ea4d4a5 // sub V5, V5, V4
 	WORD $0x4e20cc62 // fma V2, V3, V0
@@ -2926,13 +2771,13 @@ lanes181:
 	MOVD R0, R9
 	VST1.P V2.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes182
+	BLT lanes167
 	VST1.P V2.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes182
+	BLT lanes167
 	VST1.P V2.S[2], 4(R9)
-lanes182:
-done173:
+lanes167:
+done158:
 	RET
 
 // func rotateNEON(du *float32, dv *float32, u *float32, v *float32, cos *float32, sin *float32, n int) 
@@ -2946,8 +2791,8 @@ TEXT ·rotateNEON(SB), NOSPLIT, $0-56
 	MOVD sin+40(FP), R5
 	MOVD n+48(FP), R7
 	CMP $4, R7
-	BLT next185
-loop184:
+	BLT next170
+loop169:
 	FMOVQ 0(R2), F0
 	FMOVQ 0(R3), F1
 	FMOVQ 0(R4), F2
@@ -2966,10 +2811,10 @@ loop184:
 	ADD $16, R5
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop184
-next185:
+	BGE loop169
+next170:
 	CMP $1, R7
-	BLT done183
+	BLT done168
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -2977,42 +2822,42 @@ next185:
 	MOVD R2, R9
 	VLD1.P 4(R9), V0.S[0]
 	CMP $2, R7
-	BLT lanes186
+	BLT lanes171
 	VLD1.P 4(R9), V0.S[1]
 	CMP $3, R7
-	BLT lanes186
+	BLT lanes171
 	VLD1.P 4(R9), V0.S[2]
-lanes186:
+lanes171:
 	WORD $0x6e211c21 // VEOR
 	MOVD R3, R9
 	VLD1.P 4(R9), V1.S[0]
 	CMP $2, R7
-	BLT lanes187
+	BLT lanes172
 	VLD1.P 4(R9), V1.S[1]
 	CMP $3, R7
-	BLT lanes187
+	BLT lanes172
 	VLD1.P 4(R9), V1.S[2]
-lanes187:
+lanes172:
 	WORD $0x6e221c42 // VEOR
 	MOVD R4, R9
 	VLD1.P 4(R9), V2.S[0]
 	CMP $2, R7
-	BLT lanes188
+	BLT lanes173
 	VLD1.P 4(R9), V2.S[1]
 	CMP $3, R7
-	BLT lanes188
+	BLT lanes173
 	VLD1.P 4(R9), V2.S[2]
-lanes188:
+lanes173:
 	WORD $0x6e231c63 // VEOR
 	MOVD R5, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes189
+	BLT lanes174
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes189
+	BLT lanes174
 	VLD1.P 4(R9), V3.S[2]
-lanes189:
+lanes174:
 	WORD $0x6e22dc04 // mul V4, V0, V2
 	WORD $0x4ea3cc24 // fnma V4, V1, V3
 	WORD $0x6e22dc25 // mul V5, V1, V2
@@ -3020,22 +2865,22 @@ lanes189:
 	MOVD R0, R9
 	VST1.P V4.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes190
+	BLT lanes175
 	VST1.P V4.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes190
+	BLT lanes175
 	VST1.P V4.S[2], 4(R9)
-lanes190:
+lanes175:
 	MOVD R1, R9
 	VST1.P V5.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes191
+	BLT lanes176
 	VST1.P V5.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes191
+	BLT lanes176
 	VST1.P V5.S[2], 4(R9)
-lanes191:
-done183:
+lanes176:
+done168:
 	RET
 
 // func winogradInNEON(t0 *float32, t1 *float32, t2 *float32, t3 *float32, r0 *float32, r1 *float32, r2 *float32, r3 *float32, n int, floor float32) 
@@ -3053,8 +2898,8 @@ TEXT ·winogradInNEON(SB), NOSPLIT, $0-76
 	WORD $0x4e040400 // dup
 	MOVD n+64(FP), R7
 	CMP $4, R7
-	BLT next194
-loop193:
+	BLT next179
+loop178:
 	FMOVQ 0(R4), F1
 	WORD $0x4e21f401 // max V1, V0, V1
 	FMOVQ 0(R5), F2
@@ -3081,10 +2926,10 @@ loop193:
 	ADD $16, R10
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop193
-next194:
+	BGE loop178
+next179:
 	CMP $1, R7
-	BLT done192
+	BLT done177
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -3092,87 +2937,87 @@ next194:
 	MOVD R4, R9
 	VLD1.P 4(R9), V1.S[0]
 	CMP $2, R7
-	BLT lanes195
+	BLT lanes180
 	VLD1.P 4(R9), V1.S[1]
 	CMP $3, R7
-	BLT lanes195
+	BLT lanes180
 	VLD1.P 4(R9), V1.S[2]
-lanes195:
+lanes180:
 	WORD $0x4e21f401 // max V1, V0, V1
 	WORD $0x6e221c42 // VEOR
 	MOVD R5, R9
 	VLD1.P 4(R9), V2.S[0]
 	CMP $2, R7
-	BLT lanes196
+	BLT lanes181
 	VLD1.P 4(R9), V2.S[1]
 	CMP $3, R7
-	BLT lanes196
+	BLT lanes181
 	VLD1.P 4(R9), V2.S[2]
-lanes196:
+lanes181:
 	WORD $0x4e22f402 // max V2, V0, V2
 	WORD $0x6e231c63 // VEOR
 	MOVD R6, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes197
+	BLT lanes182
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes197
+	BLT lanes182
 	VLD1.P 4(R9), V3.S[2]
-lanes197:
+lanes182:
 	WORD $0x4e23f403 // max V3, V0, V3
 	WORD $0x6e241c84 // VEOR
 	MOVD R10, R9
 	VLD1.P 4(R9), V4.S[0]
 	CMP $2, R7
-	BLT lanes198
+	BLT lanes183
 	VLD1.P 4(R9), V4.S[1]
 	CMP $3, R7
-	BLT lanes198
+	BLT lanes183
 	VLD1.P 4(R9), V4.S[2]
-lanes198:
+lanes183:
 	WORD $0x4e24f404 // max V4, V0, V4
 	WORD $0x4ea3d425 // sub V5, V1, V3
 	MOVD R0, R9
 	VST1.P V5.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes199
+	BLT lanes184
 	VST1.P V5.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes199
+	BLT lanes184
 	VST1.P V5.S[2], 4(R9)
-lanes199:
+lanes184:
 	WORD $0x4e23d445 // add V5, V2, V3
 	MOVD R1, R9
 	VST1.P V5.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes200
+	BLT lanes185
 	VST1.P V5.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes200
+	BLT lanes185
 	VST1.P V5.S[2], 4(R9)
-lanes200:
+lanes185:
 	WORD $0x4ea2d465 // sub V5, V3, V2
 	MOVD R2, R9
 	VST1.P V5.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes201
+	BLT lanes186
 	VST1.P V5.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes201
+	BLT lanes186
 	VST1.P V5.S[2], 4(R9)
-lanes201:
+lanes186:
 	WORD $0x4ea4d445 // sub V5, V2, V4
 	MOVD R3, R9
 	VST1.P V5.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes202
+	BLT lanes187
 	VST1.P V5.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes202
+	BLT lanes187
 	VST1.P V5.S[2], 4(R9)
-lanes202:
-done192:
+lanes187:
+done177:
 	RET
 
 // func winogradOutNEON(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, n int) 
@@ -3186,8 +3031,8 @@ TEXT ·winogradOutNEON(SB), NOSPLIT, $0-56
 	MOVD m3+40(FP), R5
 	MOVD n+48(FP), R7
 	CMP $4, R7
-	BLT next205
-loop204:
+	BLT next190
+loop189:
 	FMOVQ 0(R3), F2
 	FMOVQ 0(R4), F3
 	WORD $0x4ea3d441 // sub V1, V2, V3
@@ -3206,10 +3051,10 @@ loop204:
 	ADD $16, R5
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop204
-next205:
+	BGE loop189
+next190:
 	CMP $1, R7
-	BLT done203
+	BLT done188
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -3217,65 +3062,65 @@ next205:
 	MOVD R3, R9
 	VLD1.P 4(R9), V2.S[0]
 	CMP $2, R7
-	BLT lanes206
+	BLT lanes191
 	VLD1.P 4(R9), V2.S[1]
 	CMP $3, R7
-	BLT lanes206
+	BLT lanes191
 	VLD1.P 4(R9), V2.S[2]
-lanes206:
+lanes191:
 	WORD $0x6e231c63 // VEOR
 	MOVD R4, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes207
+	BLT lanes192
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes207
+	BLT lanes192
 	VLD1.P 4(R9), V3.S[2]
-lanes207:
+lanes192:
 	WORD $0x4ea3d441 // sub V1, V2, V3
 	WORD $0x4e23d442 // add V2, V2, V3
 	WORD $0x6e231c63 // VEOR
 	MOVD R2, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes208
+	BLT lanes193
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes208
+	BLT lanes193
 	VLD1.P 4(R9), V3.S[2]
-lanes208:
+lanes193:
 	WORD $0x4e22d460 // add V0, V3, V2
 	WORD $0x6e231c63 // VEOR
 	MOVD R5, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes209
+	BLT lanes194
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes209
+	BLT lanes194
 	VLD1.P 4(R9), V3.S[2]
-lanes209:
+lanes194:
 	WORD $0x4ea3d421 // sub V1, V1, V3
 	MOVD R0, R9
 	VST1.P V0.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes210
+	BLT lanes195
 	VST1.P V0.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes210
+	BLT lanes195
 	VST1.P V0.S[2], 4(R9)
-lanes210:
+lanes195:
 	MOVD R1, R9
 	VST1.P V1.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes211
+	BLT lanes196
 	VST1.P V1.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes211
+	BLT lanes196
 	VST1.P V1.S[2], 4(R9)
-lanes211:
-done203:
+lanes196:
+done188:
 	RET
 
 // func winogradBiasNEON(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, bias *float32, n int, floor float32) 
@@ -3292,8 +3137,8 @@ TEXT ·winogradBiasNEON(SB), NOSPLIT, $0-68
 	WORD $0x4e040400 // dup
 	MOVD n+56(FP), R7
 	CMP $4, R7
-	BLT next214
-loop213:
+	BLT next199
+loop198:
 	FMOVQ 0(R3), F3
 	FMOVQ 0(R4), F4
 	WORD $0x4ea4d462 // sub V2, V3, V4
@@ -3318,10 +3163,10 @@ loop213:
 	ADD $16, R6
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop213
-next214:
+	BGE loop198
+next199:
 	CMP $1, R7
-	BLT done212
+	BLT done197
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
@@ -3329,79 +3174,79 @@ next214:
 	MOVD R3, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes215
+	BLT lanes200
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes215
+	BLT lanes200
 	VLD1.P 4(R9), V3.S[2]
-lanes215:
+lanes200:
 	WORD $0x6e241c84 // VEOR
 	MOVD R4, R9
 	VLD1.P 4(R9), V4.S[0]
 	CMP $2, R7
-	BLT lanes216
+	BLT lanes201
 	VLD1.P 4(R9), V4.S[1]
 	CMP $3, R7
-	BLT lanes216
+	BLT lanes201
 	VLD1.P 4(R9), V4.S[2]
-lanes216:
+lanes201:
 	WORD $0x4ea4d462 // sub V2, V3, V4
 	WORD $0x4e24d463 // add V3, V3, V4
 	WORD $0x6e241c84 // VEOR
 	MOVD R2, R9
 	VLD1.P 4(R9), V4.S[0]
 	CMP $2, R7
-	BLT lanes217
+	BLT lanes202
 	VLD1.P 4(R9), V4.S[1]
 	CMP $3, R7
-	BLT lanes217
+	BLT lanes202
 	VLD1.P 4(R9), V4.S[2]
-lanes217:
+lanes202:
 	WORD $0x4e23d481 // add V1, V4, V3
 	WORD $0x6e241c84 // VEOR
 	MOVD R5, R9
 	VLD1.P 4(R9), V4.S[0]
 	CMP $2, R7
-	BLT lanes218
+	BLT lanes203
 	VLD1.P 4(R9), V4.S[1]
 	CMP $3, R7
-	BLT lanes218
+	BLT lanes203
 	VLD1.P 4(R9), V4.S[2]
-lanes218:
+lanes203:
 	WORD $0x4ea4d442 // sub V2, V2, V4
 	WORD $0x6e231c63 // VEOR
 	MOVD R6, R9
 	VLD1.P 4(R9), V3.S[0]
 	CMP $2, R7
-	BLT lanes219
+	BLT lanes204
 	VLD1.P 4(R9), V3.S[1]
 	CMP $3, R7
-	BLT lanes219
+	BLT lanes204
 	VLD1.P 4(R9), V3.S[2]
-lanes219:
+lanes204:
 	WORD $0x4e23d421 // add V1, V1, V3
 	WORD $0x4e21f401 // max V1, V0, V1
 	MOVD R0, R9
 	VST1.P V1.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes220
+	BLT lanes205
 	VST1.P V1.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes220
+	BLT lanes205
 	VST1.P V1.S[2], 4(R9)
-lanes220:
+lanes205:
 	WORD $0x4e23d442 // add V2, V2, V3
 	WORD $0x4e22f402 // max V2, V0, V2
 	MOVD R1, R9
 	VST1.P V2.S[0], 4(R9)
 	CMP $2, R7
-	BLT lanes221
+	BLT lanes206
 	VST1.P V2.S[1], 4(R9)
 	CMP $3, R7
-	BLT lanes221
+	BLT lanes206
 	VST1.P V2.S[2], 4(R9)
-lanes221:
-done212:
+lanes206:
+done197:
 	RET
 
 // func f16ToF32NEON(dst *float32, src *uint16, n int) 
@@ -3411,8 +3256,8 @@ TEXT ·f16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next223
-loop222:
+	BLT next208
+loop207:
 	FMOVD (R1), F0
 	WORD $0x0e217800 // fcvtl
 	FMOVQ F0, 0(R0)
@@ -3420,8 +3265,8 @@ loop222:
 	ADD $8, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop222
-next223:
+	BGE loop207
+next208:
 	RET
 
 // func f32ToF16NEON(dst *uint16, src *float32, n int) 
@@ -3431,8 +3276,8 @@ TEXT ·f32ToF16NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next225
-loop224:
+	BLT next210
+loop209:
 	FMOVQ 0(R1), F0
 	WORD $0x0e216800 // fcvtn
 	FMOVD F0, (R0)
@@ -3440,8 +3285,8 @@ loop224:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop224
-next225:
+	BGE loop209
+next210:
 	RET
 
 // func bf16ToF32NEON(dst *float32, src *uint16, n int) 
@@ -3451,8 +3296,8 @@ TEXT ·bf16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next227
-loop226:
+	BLT next212
+loop211:
 	FMOVD (R1), F0
 	WORD $0x2f10a400 // uxtl
 	WORD $0x4f305400 // shl
@@ -3461,8 +3306,8 @@ loop226:
 	ADD $8, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop226
-next227:
+	BGE loop211
+next212:
 	RET
 
 // func f32ToBF16NEON(dst *uint16, src *float32, n int) 
@@ -3472,8 +3317,8 @@ TEXT ·f32ToBF16NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next229
-loop228:
+	BLT next214
+loop213:
 	FMOVQ 0(R1), F0
 	WORD $0x6f300402 // ushr
 	FMOVQ 592(R8), F30
@@ -3492,8 +3337,8 @@ loop228:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop228
-next229:
+	BGE loop213
+next214:
 	RET
 
 // func u8ToF32NEON(dst *float32, src *uint8, n int) 
@@ -3503,8 +3348,8 @@ TEXT ·u8ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next231
-loop230:
+	BLT next216
+loop215:
 	FMOVS (R1), F0
 	WORD $0x2f08a400 // uxtl
 	WORD $0x2f10a400 // uxtl
@@ -3514,6 +3359,6 @@ loop230:
 	ADD $4, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop230
-next231:
+	BGE loop215
+next216:
 	RET

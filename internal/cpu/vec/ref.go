@@ -44,14 +44,6 @@ func dotGo(x, y []float32) float32 {
 	return float32(s)
 }
 
-func sumGo(x []float32) float32 {
-	var s float64
-	for _, v := range x {
-		s += float64(v)
-	}
-	return float32(s)
-}
-
 func softmaxGo(dst, src []float32, scale float32) float32 {
 	m := math.Inf(-1)
 	for _, v := range src {

@@ -106,17 +106,6 @@ func Div(dst, x, y []float32) {
 	}
 }
 
-// MulAdd writes x*y + z.
-func MulAdd(dst, x, y, z []float32) {
-	n := len(dst)
-	x, y, z = x[:n], y[:n], z[:n]
-	if n > 0 && !kMulAdd(&dst[0], &x[0], &y[0], &z[0], n) {
-		for i := range dst {
-			dst[i] = float32(float64(x[i])*float64(y[i]) + float64(z[i]))
-		}
-	}
-}
-
 // Scale writes s * src.
 func Scale(dst, src []float32, s float32) {
 	if n := check(dst, src); n > 0 && !kScale(&dst[0], &src[0], n, s) {
@@ -155,17 +144,6 @@ func Dot(x, y []float32) float32 {
 		return s
 	}
 	return dotGo(x, y)
-}
-
-// Sum returns the sum of x.
-func Sum(x []float32) float32 {
-	if len(x) == 0 {
-		return 0
-	}
-	if s, ok := kSum(&x[0], len(x)); ok {
-		return s
-	}
-	return sumGo(x)
 }
 
 // SoftmaxExp writes exp(scale (src - max src)) and returns the sum of what it
@@ -226,9 +204,9 @@ func Lerp4(dst, a, b, c, d []float32, wx, wy float32) {
 	}
 }
 
-// Rotate turns the pairs (u, v) by the given angles into (du, dv); in place
+// rotate turns the pairs (u, v) by the given angles into (du, dv); in place
 // means du is u and dv is v.
-func Rotate(du, dv, u, v, cos, sin []float32) {
+func rotate(du, dv, u, v, cos, sin []float32) {
 	n := len(du)
 	dv, u, v, cos, sin = dv[:n], u[:n], v[:n], cos[:n], sin[:n]
 	if n > 0 && !kRotate(&du[0], &dv[0], &u[0], &v[0], &cos[0], &sin[0], n) {
@@ -244,7 +222,7 @@ func RoPE2D(dst, src, cosY, sinY, cosX, sinX []float32) {
 	src = src[:len(dst)]
 	for i := 0; i+4*q <= len(dst); i += 4 * q {
 		d, s := dst[i:i+4*q], src[i:i+4*q]
-		Rotate(d[:q], d[q:2*q], s[:q], s[q:2*q], cosY, sinY)
-		Rotate(d[2*q:3*q], d[3*q:], s[2*q:3*q], s[3*q:], cosX, sinX)
+		rotate(d[:q], d[q:2*q], s[:q], s[q:2*q], cosY, sinY)
+		rotate(d[2*q:3*q], d[3*q:], s[2*q:3*q], s[3*q:], cosX, sinX)
 	}
 }

@@ -56,15 +56,19 @@ type asm struct {
 
 func newAsm(i *isa) *asm { return &asm{isa: i, used: make([]bool, i.regs)} }
 
+// p writes one instruction.
 func (a *asm) p(f string, v ...any) { fmt.Fprintf(&a.sb, "\t"+f+"\n", v...) }
 
 func (a *asm) label(l string) { fmt.Fprintf(&a.sb, "%s:\n", l) }
 
+// newLabel makes a name that is unique in the file.
 func (a *asm) newLabel(s string) string {
 	a.labels++
 	return fmt.Sprintf("%s%d", s, a.labels)
 }
 
+// reg takes a free vector register. There is no spilling: a kernel that needs
+// more than the smallest set has does not generate.
 func (a *asm) reg() reg {
 	for i := range a.used {
 		if !a.used[i] {
@@ -84,6 +88,7 @@ func (a *asm) free(rs ...reg) {
 	}
 }
 
+// r is the assembler's name of a register at full width.
 func (a *asm) r(x reg) string {
 	switch a.isa {
 	case avx512:
@@ -105,6 +110,7 @@ func (a *asm) pool(bits uint32) int {
 	return len(a.consts) - 1
 }
 
+// bitsOf is the bit pattern of an operand that is a constant.
 func bitsOf(k any) (uint32, bool) {
 	switch k := k.(type) {
 	case konst:
@@ -147,6 +153,7 @@ func (a *asm) set(d reg, k any) {
 	}
 }
 
+// kreg is a new register with a constant in every lane.
 func (a *asm) kreg(k any) reg {
 	r := a.reg()
 	a.set(r, k)
@@ -162,10 +169,14 @@ func (a *asm) word(op uint32, d, n, m reg, name string) {
 	a.p("WORD $0x%08x // %s", w, name)
 }
 
+// x86op are the instructions by operation; Go's operands are in reverse order,
+// source last to first, destination at the end.
 var x86op = map[string]string{"add": "VADDPS", "sub": "VSUBPS", "mul": "VMULPS", "div": "VDIVPS",
 	"max": "VMAXPS", "min": "VMINPS", "fma": "VFMADD231PS", "fnma": "VFNMADD231PS",
 	"and": "VANDPS", "or": "VORPS", "xor": "VXORPS", "addi": "VPADDD", "subi": "VPSUBD"}
 
+// neonop are the encodings of the form op Vd.4S, Vn.4S, Vm.4S (Arm Architecture
+// Reference Manual, C7.2).
 var neonop = map[string]uint32{"add": 0x4e20d400, "sub": 0x4ea0d400, "mul": 0x6e20dc00, "div": 0x6e20fc00,
 	"max": 0x4e20f400, "min": 0x4ea0f400, "fma": 0x4e20cc00, "fnma": 0x4ea0cc00,
 	"and": 0x4e201c00, "or": 0x4ea01c00, "xor": 0x6e201c00, "addi": 0x4ea08400, "subi": 0x6ea08400}

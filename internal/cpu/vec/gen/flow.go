@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// typeSize is the size of an argument, which is its alignment too.
 func typeSize(t string) int {
 	if t == "float32" {
 		return 4
@@ -67,6 +68,7 @@ func (a *asm) scalar(name string) reg {
 	return d
 }
 
+// ret stores the result: any lane, since reductions end with all of them equal.
 func (a *asm) ret(x reg) {
 	if a.x86 {
 		a.p("VMOVSS X%d, ret+%d(FP)", x, a.args["ret"])
@@ -75,6 +77,9 @@ func (a *asm) ret(x reg) {
 	}
 }
 
+// end returns. Upper halves of vector registers are zeroed first, because SSE
+// code of the Go runtime would run slowly beside them. Registers left taken are a
+// mistake of the kernel and stop the generator.
 func (a *asm) end() {
 	if a.x86 {
 		a.p("VZEROUPPER")
@@ -106,6 +111,7 @@ func (a *asm) load(d reg, ptr string) {
 	}
 }
 
+// store writes lanes; those after the end of the row stay as they are.
 func (a *asm) store(x reg, ptr string) {
 	at := fmt.Sprintf("%d(%s)", a.off*4, ptr)
 	switch {
@@ -136,7 +142,8 @@ func (a *asm) lanes4(f, ptr string, x reg) {
 }
 
 // loop writes body for a row of n elements: unrolled copies (u counts them),
-// then single vectors, then the tail under a mask. ptrs advance.
+// then single vectors, then the tail under a mask. ptrs advance. Single vectors
+// and the tail use the state of copy 0.
 func (a *asm) loop(unroll int, ptrs []string, body func(u int)) {
 	done := a.newLabel("done")
 	cnt := a.vectors(unroll, ptrs, nil, body)
@@ -191,6 +198,7 @@ func (a *asm) vectors(unroll int, ptrs []string, sizes []int, body func(u int)) 
 	return cnt
 }
 
+// less jumps when the count is below n.
 func (a *asm) less(cnt string, n int, to string) {
 	if a.x86 {
 		a.p("CMPQ %s, $%d", cnt, n)

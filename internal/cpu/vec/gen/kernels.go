@@ -7,7 +7,8 @@ import (
 	"math"
 )
 
-// kernel is one function, written once for every isa.
+// kernel is one function, written once for every isa: body emits it through the
+// methods of asm, which know the instruction set.
 type kernel struct {
 	name string
 	args []arg
@@ -17,6 +18,7 @@ type kernel struct {
 
 const f32p = "*float32"
 
+// args lists names and types by turns.
 func args(l ...string) []arg {
 	var r []arg
 	for i := 0; i < len(l); i += 2 {
@@ -114,6 +116,7 @@ func gelu(a *asm, x reg) {
 	a.free(z, d)
 }
 
+// erf replaces x by sign(x) (1 - erfc(|x|)), or near 0 by the power series.
 func erf(a *asm, x reg) {
 	z, d := a.reg(), a.reg()
 	absClamp(a, z, x, 1, 14)
@@ -142,6 +145,8 @@ func copySign(a *asm, d, x, t reg) {
 	a.op("or", d, d, t)
 }
 
+// sigmoid replaces x by 1/(1 + e^-x). Where e^-x overflows, below -88.7, the
+// result is 0 and not the subnormal it should be.
 func sigmoid(a *asm, x reg) {
 	o := a.reg()
 	a.op("xor", x, x, kbits(0x80000000))
@@ -164,13 +169,16 @@ func tanh(a *asm, x reg) {
 	a.free(m, t)
 }
 
+// relu replaces x by max(0, x), in the order that keeps NaN.
 func relu(a *asm, x reg) {
 	z := a.kreg(konst(0))
 	a.op("max", x, z, x)
 	a.free(z)
 }
 
-// unary is dst[i] = f(src[i]).
+// unary is dst[i] = f(src[i]). Elements are independent, so that the processor
+// overlaps the long dependency chains of several of them by itself and nothing
+// is gained by unrolling.
 func unary(name string, f func(a *asm, x reg)) kernel {
 	return kernel{name, args("dst", f32p, "src", f32p, "n", "int"), "", func(a *asm) {
 		d, s := a.ptr(0, "dst"), a.ptr(1, "src")
@@ -184,7 +192,8 @@ func unary(name string, f func(a *asm, x reg)) kernel {
 	}}
 }
 
-// binary is dst[i] = x[i] op y[i].
+// binary is dst[i] = x[i] op y[i]: bound by memory, unrolled by two to spread the
+// loop's own instructions.
 func binary(name, op string) kernel {
 	return kernel{name, args("dst", f32p, "x", f32p, "y", f32p, "n", "int"), "", func(a *asm) {
 		d, s, t := a.ptr(0, "dst"), a.ptr(1, "x"), a.ptr(2, "y")
@@ -214,6 +223,7 @@ var affine = kernel{"affine", args("dst", f32p, "src", f32p, "n", "int", "scale"
 	a.free(sc, sh)
 }}
 
+// scale is dst = s*src.
 var scale = kernel{"scale", args("dst", f32p, "src", f32p, "n", "int", "s", "float32"), "", func(a *asm) {
 	d, s := a.ptr(0, "dst"), a.ptr(1, "src")
 	sc := a.scalar("s")
@@ -225,20 +235,6 @@ var scale = kernel{"scale", args("dst", f32p, "src", f32p, "n", "int", "s", "flo
 		a.free(x)
 	})
 	a.free(sc)
-}}
-
-// mulAdd is dst = x*y + z, rounded once.
-var mulAdd = kernel{"mulAdd", args("dst", f32p, "x", f32p, "y", f32p, "z", f32p, "n", "int"), "", func(a *asm) {
-	d, p, q, r := a.ptr(0, "dst"), a.ptr(1, "x"), a.ptr(2, "y"), a.ptr(3, "z")
-	a.loop(2, []string{d, p, q, r}, func(int) {
-		x, y, z := a.reg(), a.reg(), a.reg()
-		a.load(x, p)
-		a.load(y, q)
-		a.load(z, r)
-		a.op("fma", z, x, y)
-		a.store(z, d)
-		a.free(x, y, z)
-	})
 }}
 
 // axpy is dst += s*src.
@@ -256,7 +252,9 @@ var axpy = kernel{"axpy", args("dst", f32p, "src", f32p, "n", "int", "s", "float
 	a.free(s)
 }}
 
-// accumulators hands out n zeroed registers.
+// accumulators hands out n registers that hold the neutral element k. Several
+// of them hide the latency of the sum; which element goes to which depends on
+// its position in the row alone.
 func accumulators(a *asm, n int, k any) []reg {
 	s := make([]reg, n)
 	for i := range s {
@@ -287,20 +285,6 @@ var dot = kernel{"dot", args("x", f32p, "y", f32p, "n", "int"), "float32", func(
 		a.load(y, q)
 		a.acc("fma", s[u], x, y)
 		a.free(x, y)
-	})
-	r := total(a, "add", s)
-	a.ret(r)
-	a.free(r)
-}}
-
-var sum = kernel{"sum", args("x", f32p, "n", "int"), "float32", func(a *asm) {
-	p := a.ptr(0, "x")
-	s := accumulators(a, 4, konst(0))
-	a.loop(4, []string{p}, func(u int) {
-		x := a.reg()
-		a.load(x, p)
-		a.acc("add", s[u], x, 0)
-		a.free(x)
 	})
 	r := total(a, "add", s)
 	a.ret(r)
@@ -395,6 +379,7 @@ func rstdOf(a *asm, v reg) {
 	a.free(t, e)
 }
 
+// rmsNorm is dst = src / sqrt(mean(src^2) + eps) * gamma.
 var rmsNorm = kernel{"rmsNorm", args("dst", f32p, "src", f32p, "gamma", f32p, "n", "int", "nf", "float32", "eps", "float32"), "", func(a *asm) {
 	p := a.ptr(1, "src")
 	nf := a.scalar("nf")
@@ -492,15 +477,17 @@ var rotate = kernel{"rotate", args("du", f32p, "dv", f32p, "u", f32p, "v", f32p,
 	})
 }}
 
+// kernels are all functions, in the order of the files.
 var kernels = []kernel{
 	unary("exp", exp), unary("expm1", expm1), unary("erf", erf), unary("gelu", gelu),
 	unary("sigmoid", sigmoid), unary("tanh", tanh), unary("relu", relu),
 	binary("add", "add"), binary("sub", "sub"), binary("mul", "mul"), binary("div", "div"),
-	scale, affine, mulAdd, axpy, dot, sum, softmax, layerNorm, rmsNorm, l2norm, lerp4, rotate,
+	scale, affine, axpy, dot, softmax, layerNorm, rmsNorm, l2norm, lerp4, rotate,
 	winogradIn, winogradOut, winogradBias,
 	f16ToF32, f32ToF16, bf16ToF32, f32ToBF16, u8ToF32,
 }
 
+// signature is the parameter list in Go.
 func (k kernel) signature() string {
 	s := ""
 	for i, g := range k.args {

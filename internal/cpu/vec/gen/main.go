@@ -64,6 +64,7 @@ func dispatch(isas ...*isa) []byte {
 	return out
 }
 
+// call is the body of one case of a dispatcher.
 func call(k kernel, i *isa) string {
 	s := k.name + i.name + "("
 	for j, g := range k.args {
