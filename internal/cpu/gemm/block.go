@@ -78,7 +78,9 @@ type block struct {
 	part []float32
 }
 
-// tiles are the two working tiles of a block, on its goroutine's stack.
+// tiles are the working tiles of a block, on its goroutine's stack: t takes the
+// kernels' sums when an epilogue follows, r the residual of the last panel, and
+// the vectors are padded copies of the last 32 values of bias and gamma.
 type tiles struct {
 	t, r        [maxMR * tileLD]float32
 	bias, gamma [panelN]float32
@@ -117,7 +119,9 @@ func (b *block) panel(ts *tiles, k kargs, p, k0 int) {
 		ini = unsafe.Pointer(&zeroRow)
 	}
 	e.gamma = ts.vector(b.ep.Gamma, &ts.gamma, n0, cols)
-	// Without an epilogue, kernels store whole kernel columns themselves.
+	// Without an epilogue the kernels store to C, where their 32 (or 16) columns all
+	// exist. Otherwise they store to a tile, which costs a pass through the
+	// first-level cache: below 1 % from K = 256 on.
 	direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols%b.im.nr == 0
 	for l := range b.lines {
 		for i := 0; i < b.rows; {

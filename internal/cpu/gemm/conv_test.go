@@ -190,7 +190,7 @@ func TestConvErrors(t *testing.T) {
 		"short input":  func(c *Conv) { c.X = c.X[:31] },
 		"short output": func(c *Conv) { c.Y = c.Y[:79] },
 		"negative":     func(c *Conv) { c.PadW = -1 },
-		"overflow":     func(c *Conv) { c.Batch, c.H, c.W = 1<<31, 1<<31, 1<<31 },
+		"overflow":     func(c *Conv) { c.Batch, c.H, c.W = math.MaxInt, math.MaxInt, math.MaxInt },
 		"bias":         func(c *Conv) { c.Bias = make([]float32, 4) },
 	} {
 		c := good()

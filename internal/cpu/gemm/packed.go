@@ -5,6 +5,7 @@ package gemm
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"unsafe"
 
@@ -93,7 +94,7 @@ func product(f ...int) (int, bool) {
 	r := uint64(1)
 	for _, x := range f {
 		hi, lo := bits.Mul64(r, uint64(x))
-		if x < 0 || hi != 0 || lo > 1<<62 {
+		if x < 0 || hi != 0 || lo > math.MaxInt {
 			return 0, false
 		}
 		r = lo

@@ -274,6 +274,13 @@ func (x x86) softmax() {
 	x.label("reduced")
 	x.p("VMAXPS %s, %s, %s", x.r(1), x.r(0), x.r(0))
 	x.reduce("VMAXPS")
+	x.weights(low)
+}
+
+// weights is the second half of the softmax: X0 holds the largest score, AX and CX
+// the row.
+func (x x86) weights(low float64) {
+	step := 2 * x.bytes
 	x.p("VBROADCASTSS X0, %s", x.r(15))
 	x.p("VBROADCASTSS %s, %s", x.f(low), x.r(14))
 	x.zero(12)
