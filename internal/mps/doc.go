@@ -22,7 +22,8 @@
 // the residual stream, erf, exp and everything after the last product of a
 // head, including a convolution that produces it (model.md section 18). Softmax
 // inside the native attention is Apple's; Config.ManualAttention computes it in
-// float32 from separate products.
+// float32 from separate products. BF16 rounds the factors of products and
+// computes in float32.
 //
 // # Scheduling
 //

@@ -25,6 +25,7 @@ type lowering struct {
 	src  *graph.Graph
 	out  *mpsgraph.Graph
 	half bool // Precision is FP16
+	bf16 bool // Precision is BF16: float32 with rounded factors
 
 	values []*mpsgraph.Tensor // by node
 	casts  map[castKey]*mpsgraph.Tensor
@@ -51,7 +52,7 @@ type paramKey struct {
 
 func newLowering(b *Backend, g *graph.Graph, opt backend.Options) *lowering {
 	l := &lowering{
-		b: b, src: g, out: mpsgraph.NewGraph(), half: opt.Precision == backend.FP16,
+		b: b, src: g, out: mpsgraph.NewGraph(), half: opt.Precision == backend.FP16, bf16: opt.Precision == backend.BF16,
 		values: make([]*mpsgraph.Tensor, len(g.Nodes)),
 		casts:  map[castKey]*mpsgraph.Tensor{}, params: map[paramKey]*mpsgraph.Tensor{},
 		ropes: map[ropeKey][2]*mpsgraph.Tensor{},
@@ -219,15 +220,15 @@ func (l *lowering) cast(t *mpsgraph.Tensor, d tensor.DType) *mpsgraph.Tensor {
 }
 
 // param is a Param in type d. It is stored as the file has it and cast in the
-// graph, except that matrices of a float32 file are rounded to float16 once, for
+// graph, except that matrices of a float32 file are rounded to 16 bits once, for
 // half the memory traffic of every run.
 func (l *lowering) param(n *graph.Node, p graph.Param, d tensor.DType) *mpsgraph.Tensor {
 	stored := p.DType
 	switch {
 	case stored == tensor.F64:
 		stored = tensor.F32
-	case stored == tensor.F32 && d == tensor.F16 && len(p.Shape) > 1:
-		stored = tensor.F16
+	case stored == tensor.F32 && (d == tensor.F16 || d == tensor.BF16) && len(p.Shape) > 1:
+		stored = d
 	}
 	if d == carried {
 		if d = stored; d == tensor.BF16 {
@@ -267,7 +268,21 @@ func scalarOf(p graph.Param) (float64, bool) {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(p.Data))), true
 }
 
-// product is the type of the factors of products.
+// factor is operand i of n as a factor of a product. With BF16 it is rounded to
+// bfloat16 and multiplied in float32, which is what a product of bfloat16 with
+// float32 sums is; MPSGraph's own would round the result too.
+func (l *lowering) factor(n *graph.Node, i int) *mpsgraph.Tensor {
+	if l.bf16 {
+		return l.rounded(l.in(n, i, tensor.BF16))
+	}
+	return l.in(n, i, l.product())
+}
+
+func (l *lowering) rounded(t *mpsgraph.Tensor) *mpsgraph.Tensor {
+	return l.cast(l.cast(t, tensor.BF16), tensor.F32)
+}
+
+// product is the type that products compute in.
 func (l *lowering) product() tensor.DType {
 	if l.half {
 		return tensor.F16

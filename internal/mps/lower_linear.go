@@ -14,7 +14,7 @@ import (
 
 // matMul multiplies in the product type.
 func (l *lowering) matMul(n *graph.Node, o graph.MatMul) *mpsgraph.Tensor {
-	a, b := l.in(n, 0, l.product()), l.in(n, 1, l.product())
+	a, b := l.factor(n, 0), l.factor(n, 1)
 	if o.TransB {
 		perm := make([]int, len(n.In[1].Shape))
 		for i := range perm {
@@ -32,12 +32,12 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) *mpsgraph.Tensor {
 // residual the result is float32: it is the residual stream.
 func (l *lowering) linear(n *graph.Node, o graph.Linear) *mpsgraph.Tensor {
 	g, d := l.out, l.product()
-	x := l.in(n, 0, d)
+	x := l.factor(n, 0)
 	k := n.In[1].Shape[1]
 	if k == 0 {
 		return g.Fail("linear", fmt.Errorf("%w: no input features", ErrUnsupported))
 	}
-	y := g.MatMul(g.Reshape(x, x.Shape().Numel()/k, k), g.Transpose(l.in(n, 1, d), 1, 0))
+	y := g.MatMul(g.Reshape(x, x.Shape().Numel()/k, k), g.Transpose(l.factor(n, 1), 1, 0))
 	rest := n.In[2:]
 	next := func(d tensor.DType) *mpsgraph.Tensor {
 		t := l.value(rest[0], d)
@@ -180,6 +180,9 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) (*mpsgraph.Tensor
 		}
 		if i == 0 && l.half {
 			x, scale = l.scale(x, float64(scale)), 1
+		}
+		if l.bf16 {
+			x = l.rounded(x)
 		}
 		qkv[i] = l.cast(x, d)
 	}

@@ -42,11 +42,14 @@ func (l *lowering) conv2D(n *graph.Node, o graph.Conv2D) *mpsgraph.Tensor {
 	if l.tail[n.ID] {
 		d = tensor.F32
 	}
-	x := l.in(n, 0, d)
+	x, w := l.in(n, 0, d), l.in(n, 1, d)
+	if l.bf16 {
+		x, w = l.factor(n, 0), l.factor(n, 1)
+	}
 	if o.PreRelu {
 		x = g.ReLU(x)
 	}
-	y := g.Conv2D(x, l.in(n, 1, d), mpsgraph.Conv{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups})
+	y := g.Conv2D(x, w, mpsgraph.Conv{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups})
 	rest := n.In[2:]
 	if o.Bias {
 		y = g.Add(y, l.value(rest[0], d))
@@ -64,7 +67,7 @@ func (l *lowering) conv2D(n *graph.Node, o graph.Conv2D) *mpsgraph.Tensor {
 // [C,O,k,k] are that matrix already. Other cases take MPSGraph's op.
 func (l *lowering) convTranspose2D(n *graph.Node, o graph.ConvTranspose2D) *mpsgraph.Tensor {
 	g, d := l.out, l.product()
-	x, w := l.in(n, 0, d), l.in(n, 1, d)
+	x, w := l.factor(n, 0), l.factor(n, 1)
 	xs, ws := n.In[0].Shape, n.In[1].Shape
 	var y *mpsgraph.Tensor
 	if k := ws[2]; k == o.Stride && ws[3] == k && o.Pad == 0 && o.OutputPad == 0 {

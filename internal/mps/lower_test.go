@@ -140,7 +140,7 @@ func TestEdges(t *testing.T) {
 		for _, c := range []struct {
 			opt   backend.Options
 			limit float64
-		}{{fp32, 2e-6}, {fp16, 6e-3}} {
+		}{{fp32, 2e-6}, {fp16, 6e-3}, {bf16, 2e-2}} {
 			t.Run(name+"/"+c.opt.Precision.String(), func(t *testing.T) {
 				g := graph.New(name)
 				build(g)

@@ -37,8 +37,8 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	if err := b.open(); err != nil {
 		return nil, err
 	}
-	if opt.Precision != backend.FP32 && opt.Precision != backend.FP16 {
-		return nil, fmt.Errorf("%w: precision %v on Metal, use fp16", ErrUnsupported, opt.Precision)
+	if opt.Precision > backend.BF16 {
+		return nil, fmt.Errorf("%w: %v", ErrUnsupported, opt.Precision)
 	}
 	simple, err := passes.Simplify(g)
 	if err != nil {

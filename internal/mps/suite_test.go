@@ -40,6 +40,7 @@ func open(t testing.TB, cfg mps.Config) (*mps.Backend, *metalsim.Sim) {
 var (
 	fp32 = backend.Options{Precision: backend.FP32}
 	fp16 = backend.Options{Precision: backend.FP16}
+	bf16 = backend.Options{Precision: backend.BF16}
 )
 
 func TestOperationsAgainstGolden(t *testing.T) {
@@ -55,6 +56,11 @@ func TestOperationsAgainstReference(t *testing.T) {
 func TestOperationsInHalfPrecision(t *testing.T) {
 	b, _ := open(t, mps.Config{})
 	optest.Random(t, optest.Backend(b, fp16), 8, 5e-3)
+}
+
+func TestOperationsInBfloat16(t *testing.T) {
+	b, _ := open(t, mps.Config{})
+	optest.Random(t, optest.Backend(b, bf16), 4, 2e-2)
 }
 
 func TestManualAttention(t *testing.T) {
@@ -89,6 +95,14 @@ func TestModelsInHalfPrecision(t *testing.T) {
 		}
 		modeltest.Micro(t, run, "dune_micro", golden.FP16)
 	})
+}
+
+func TestModelInBfloat16(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow on the simulator")
+	}
+	b, _ := open(t, mps.Config{})
+	modeltest.Tiny(t, optest.Backend(b, bf16), "mast3r_tiny", 3e-2)
 }
 
 // TestMiniModels are the published architecture at a quarter of the width: every

@@ -228,6 +228,10 @@ func convert(p graph.Param, dtype tensor.DType) ([]byte, error) {
 		for i := range n {
 			out = le.AppendUint16(out, tensor.F16FromFloat32(math.Float32frombits(le.Uint32(p.Data[4*i:]))))
 		}
+	case p.DType == tensor.F32 && dtype == tensor.BF16:
+		for i := range n {
+			out = le.AppendUint16(out, tensor.BF16FromFloat32(math.Float32frombits(le.Uint32(p.Data[4*i:]))))
+		}
 	case p.DType == tensor.F64 && dtype == tensor.F32:
 		for i := range n {
 			out = le.AppendUint32(out, math.Float32bits(float32(math.Float64frombits(le.Uint64(p.Data[8*i:])))))
