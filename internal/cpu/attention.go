@@ -9,6 +9,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/gemm"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // ropeKey is a grid and a head dimension. All blocks of a network share one
@@ -84,6 +85,9 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) (step, error) {
 	s.m = l.operands(n.In[3:], o.Mask)[0]
 	s.o = l.result(n)
 	s.at = gemm.Attention{Batch: q[0], Heads: o.Heads, HeadDim: hd, Nq: q[1], Nk: k[1], Scale: o.Scale}
+	if l.opt.bf16 {
+		s.at.Type = tensor.BF16
+	}
 	if o.QRope != nil {
 		s.at.RopeQ = l.b.ropes.get(*o.QRope, hd)
 	}
