@@ -73,6 +73,8 @@ func (s *attentionStep) run(e *exec) error {
 	return nil
 }
 
+// attention takes gemm's form for whole vectors of head elements and at most one
+// mask for all heads.
 func (l *lowering) attention(n *graph.Node, o graph.Attention) (step, error) {
 	q, k, v := n.In[0].Shape, n.In[1].Shape, n.In[2].Shape
 	hd := q[2] / o.Heads
@@ -144,6 +146,7 @@ func (s *plainAttention) run(e *exec) error {
 	return nil
 }
 
+// query computes one output row of one head.
 func (s *plainAttention) query(w, t int) {
 	heads, nq, nk := s.op.Heads, s.q.shape[1], s.k.shape[1]
 	h, r := t%heads, t/heads
@@ -184,28 +187,18 @@ func turn(dst, src []float32, r *gemm.Rope, token int) {
 
 // ropeStep is a rotation on its own, where a graph wants to see rotated values.
 type ropeStep struct {
-	src, dst view
-	tokens   int
-	table    *gemm.Rope
-	q        int
-	x, y     []float32
-	fn       func(w, t int)
-	t        tiling
+	overTiles
+	table     *gemm.Rope
+	tokens, q int // q is a quarter of a head
+	t         tiling
 }
 
 func (l *lowering) rope(n *graph.Node, o graph.RoPE) (step, error) {
 	hd := n.Shape[2] / o.Heads
-	s := &ropeStep{src: l.operand(n.In[0]), tokens: n.Shape[1], q: hd / 4, table: l.b.ropes.get(o.Rope, hd)}
-	s.dst = l.result(n)
+	s := &ropeStep{overTiles: l.from(n), tokens: n.Shape[1], q: hd / 4, table: l.b.ropes.get(o.Rope, hd)}
 	s.t = newTiling(s.src.rows, s.src.c)
-	s.fn = s.tile
+	s.tiles, s.fn = s.t.tiles, s.tile
 	return s, nil
-}
-
-func (s *ropeStep) run(e *exec) error {
-	s.x, s.y = e.f32(s.src), e.f32(s.dst)
-	e.pool.Run(s.t.tiles, s.fn)
-	return nil
 }
 
 func (s *ropeStep) tile(_, t int) {

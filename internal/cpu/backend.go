@@ -105,6 +105,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	return p, nil
 }
 
+// open reports a backend that was closed.
 func (b *Backend) open() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -61,18 +61,11 @@ func geluTanh(x float64) float64 {
 }
 
 // mapStep applies f to the elements of one value.
-//
-// Like every step it keeps what one run needs in fields (e, x, y), and the
-// method that does a tile as a ready function value (fn): a closure made in run
-// would be an allocation for every step of every run.
 type mapStep struct {
-	src, dst view
-	f        func(dst, src []float32)
-	t        tiling
-	flat     bool // no gaps on either side: rows do not matter
-	fn       func(w, t int)
-	e        *exec
-	x, y     []float32
+	overTiles
+	f    func(dst, src []float32)
+	t    tiling
+	flat bool // no gaps on either side: rows do not matter
 }
 
 // stripLen is the length of a worker's strip of gathered short rows. One channel
@@ -80,16 +73,16 @@ type mapStep struct {
 // times the arithmetic.
 const stripLen = 1024
 
+// mapRows makes the step of an elementwise function.
 func (l *lowering) mapRows(n *graph.Node, f func(dst, src []float32)) (step, error) {
-	s := &mapStep{src: l.operand(n.In[0]), f: f}
-	s.dst = l.result(n)
+	s := &mapStep{overTiles: l.from(n), f: f}
 	s.flat = s.src.dense() && s.dst.dense()
 	s.t = newTiling(s.src.rows, s.src.c)
 	if s.flat {
 		s.t = newTiling(s.src.numel(), 1)
 	}
 	l.needScratch(l.b.pool.Threads() * stripLen * 4)
-	s.fn = s.tile
+	s.tiles, s.fn = s.t.tiles, s.tile
 	return s, nil
 }
 
@@ -104,12 +97,6 @@ func (l *lowering) unary(n *graph.Node, o graph.Unary) (step, error) {
 // affine makes a closure over the two numbers, once, at compile time.
 func (l *lowering) affine(n *graph.Node, o graph.Affine) (step, error) {
 	return l.mapRows(n, func(dst, src []float32) { vec.Affine(dst, src, o.Scale, o.Shift) })
-}
-
-func (s *mapStep) run(e *exec) error {
-	s.e, s.x, s.y = e, e.f32(s.src), e.f32(s.dst)
-	e.pool.Run(s.t.tiles, s.fn)
-	return nil
 }
 
 func (s *mapStep) tile(w, t int) {
@@ -184,6 +171,7 @@ type side struct {
 // step along each of them is worth, 0 where it repeats.
 type rowMap struct{ dims, strides []int }
 
+// newRowMap aligns the shapes at their ends, as numpy does.
 func newRowMap(in, out tensor.Shape) rowMap {
 	lead := out[:len(out)-1]
 	m := rowMap{dims: lead, strides: make([]int, len(lead))}
@@ -198,6 +186,7 @@ func newRowMap(in, out tensor.Shape) rowMap {
 	return m
 }
 
+// at is the operand's row for row r of the result.
 func (m rowMap) at(r int) int {
 	row := 0
 	for i := len(m.dims) - 1; i >= 0; i-- {

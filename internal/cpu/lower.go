@@ -102,9 +102,37 @@ const grain = 16 << 10
 // the shapes alone and never on the number of threads.
 type tiling struct{ n, per, tiles int }
 
+// newTiling makes tiles of about grain elements, or of one unit that has more.
 func newTiling(n, elements int) tiling {
 	per := max(1, grain/max(1, elements))
 	return tiling{n: n, per: per, tiles: (n + per - 1) / per}
+}
+
+// overTiles is the common part of the steps that compute one float32 value from
+// another, tile by tile.
+//
+// Like every step it keeps what one run needs in fields (e, x, y), and the
+// method that does a tile as a ready function value (fn): a closure made in run
+// would be an allocation for every step of every run.
+type overTiles struct {
+	src, dst view
+	tiles    int
+	fn       func(w, t int) // w is the worker, whose scratch is its own
+	e        *exec
+	x, y     []float32 // the memory of src and dst
+}
+
+// from makes the operand and the result of node n.
+func (l *lowering) from(n *graph.Node) overTiles {
+	s := overTiles{src: l.operand(n.In[0])}
+	s.dst = l.result(n)
+	return s
+}
+
+func (s *overTiles) run(e *exec) error {
+	s.e, s.x, s.y = e, e.f32(s.src), e.f32(s.dst)
+	e.pool.Run(s.tiles, s.fn)
+	return nil
 }
 
 // span is the range of units in tile i.

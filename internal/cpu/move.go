@@ -42,6 +42,7 @@ func newBlock(src, dst view, shape, from, to []int, srcAt, dstAt int) block {
 	return b
 }
 
+// lines counts the innermost rows of the box, width their elements.
 func (b *block) lines() int {
 	n := 1
 	for _, d := range b.shape[:len(b.shape)-1] {
@@ -147,6 +148,7 @@ func (l *lowering) rawParam(n *graph.Node) view {
 	return view{st: l.newStorage(storage{kind: fromParam, size: len(data), data: data}), rows: rows, c: c, ld: c, dtype: p.DType, shape: n.Shape}
 }
 
+// alignedCopy copies bytes to memory aligned for any element.
 func alignedCopy(b []byte) []byte {
 	c := bytesOf(make([]uint64, len(b)/8+1))[:len(b)]
 	copy(c, b)
@@ -363,23 +365,14 @@ func castRow(dt, st tensor.DType, dst, src []byte, t, f, n int) {
 // with a stride of r*r and writes whole pixels; a row of 25 x 256 floats stays in
 // the first-level cache meanwhile.
 type shuffleStep struct {
-	src, dst view
-	r        int
-	x, y     []float32
-	fn       func(w, t int)
+	overTiles
+	r int
 }
 
 func (l *lowering) pixelShuffle(n *graph.Node, o graph.PixelShuffle) (step, error) {
-	s := &shuffleStep{src: l.operand(n.In[0]), r: o.R}
-	s.dst = l.result(n)
-	s.fn = s.pixels
+	s := &shuffleStep{overTiles: l.from(n), r: o.R}
+	s.tiles, s.fn = s.src.rows, s.pixels
 	return s, nil
-}
-
-func (s *shuffleStep) run(e *exec) error {
-	s.x, s.y = e.f32(s.src), e.f32(s.dst)
-	e.pool.Run(s.src.rows, s.fn)
-	return nil
 }
 
 func (s *shuffleStep) pixels(_, t int) {

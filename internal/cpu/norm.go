@@ -13,34 +13,30 @@ import (
 // all rows share. The statistics of a row stay within one kernel call, so that
 // they do not depend on what else the tile holds.
 type rowStep struct {
-	src, dst view
-	with     []view
-	f        func(dst, src []float32, with [][]float32)
-	t        tiling
-	x, y     []float32
-	w        [][]float32
-	fn       func(w, t int)
+	overTiles
+	with []view
+	w    [][]float32 // the memory of with
+	f    func(dst, src []float32, with [][]float32)
+	t    tiling
 }
 
+// rowsWith makes a rowStep whose vectors are the operands after the first.
 func (l *lowering) rowsWith(n *graph.Node, f func(dst, src []float32, with [][]float32)) (step, error) {
-	s := &rowStep{src: l.operand(n.In[0]), f: f}
+	s := &rowStep{overTiles: l.from(n), f: f}
 	for _, x := range n.In[1:] {
 		s.with = append(s.with, l.operand(x))
 	}
 	s.w = make([][]float32, len(s.with))
-	s.dst = l.result(n)
 	s.t = newTiling(s.src.rows, s.src.c)
-	s.fn = s.tile
+	s.tiles, s.fn = s.t.tiles, s.tile
 	return s, nil
 }
 
 func (s *rowStep) run(e *exec) error {
-	s.x, s.y = e.f32(s.src), e.f32(s.dst)
 	for i, v := range s.with {
 		s.w[i] = e.f32(v)
 	}
-	e.pool.Run(s.t.tiles, s.fn)
-	return nil
+	return s.overTiles.run(e)
 }
 
 func (s *rowStep) tile(_, t int) {
@@ -75,28 +71,16 @@ func (l *lowering) softmax(n *graph.Node, o graph.Softmax) (step, error) {
 			vec.Scale(dst, dst, 1/sum)
 		})
 	}
-	s := &columnSoftmax{src: l.operand(n.In[0]), n: n.Shape[axis], inner: 1}
-	for _, d := range n.Shape[axis+1 : last] {
-		s.inner *= d
-	}
-	s.dst = l.result(n)
-	s.fn = s.column
+	s := &columnSoftmax{overTiles: l.from(n), n: n.Shape[axis], inner: n.Shape[axis+1 : last].Numel()}
+	s.tiles, s.fn = s.src.rows/s.n, s.column
 	return s, nil
 }
 
 // columnSoftmax is a softmax over an axis that is not the last: the rows that
 // belong together lie inner rows apart, and a column of them is normalised.
 type columnSoftmax struct {
-	src, dst view
+	overTiles
 	n, inner int
-	x, y     []float32
-	fn       func(w, t int)
-}
-
-func (s *columnSoftmax) run(e *exec) error {
-	s.x, s.y = e.f32(s.src), e.f32(s.dst)
-	e.pool.Run(s.src.rows/s.n, s.fn)
-	return nil
 }
 
 func (s *columnSoftmax) column(_, t int) {
@@ -124,26 +108,16 @@ const pointStrip = 256
 // pointsStep is graph.ExpPoints. expm1 and not exp-1: for points close to the
 // camera the difference would be all rounding (model.md 18).
 type pointsStep struct {
-	src, dst view
-	t        tiling
-	x, y     []float32
-	e        *exec
-	fn       func(w, t int)
+	overTiles
+	t tiling
 }
 
 func (l *lowering) expPoints(n *graph.Node) (step, error) {
-	s := &pointsStep{src: l.operand(n.In[0])}
-	s.dst = l.result(n)
+	s := &pointsStep{overTiles: l.from(n)}
 	s.t = newTiling(s.src.rows, s.src.c)
 	l.needScratch(l.b.pool.Threads() * 2 * pointStrip * 4)
-	s.fn = s.tile
+	s.tiles, s.fn = s.t.tiles, s.tile
 	return s, nil
-}
-
-func (s *pointsStep) run(e *exec) error {
-	s.e, s.x, s.y = e, e.f32(s.src), e.f32(s.dst)
-	e.pool.Run(s.t.tiles, s.fn)
-	return nil
 }
 
 // tile writes p/max(d, 1e-8) * (e^d - 1) with d = |p| (model.md 8). The

@@ -174,6 +174,7 @@ func (l *lowering) result(n *graph.Node) view { return l.newResult(n, l.padded(n
 // denseResult is result without gaps between the rows.
 func (l *lowering) denseResult(n *graph.Node) view { return l.newResult(n, false) }
 
+// newResult allocates the memory of a result and notes its view.
 func (l *lowering) newResult(n *graph.Node, pad bool) view {
 	if i, ok := l.output[n.ID]; ok {
 		l.outputStorage[i] = l.newStorage(storage{kind: toOutput, size: n.Bytes(), io: i})
@@ -215,6 +216,7 @@ func (l *lowering) padded(n *graph.Node) bool {
 	return true
 }
 
+// setView notes that a node's value fills a storage.
 func (l *lowering) setView(n *graph.Node, st int, pad bool) view {
 	rows, c := rowsOf(n.Shape)
 	v := view{st: st, rows: rows, c: c, ld: c, dtype: n.DType, shape: n.Shape}

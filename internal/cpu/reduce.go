@@ -13,25 +13,23 @@ import (
 // reduceStep folds axes. Each element of the result is a tile's job of its own:
 // its terms are summed in order, in float64.
 type reduceStep struct {
-	o        graph.Reduce
-	src, dst view
-	kept     block // strides of the axes that stay, of the result and the operand
-	gone     []int // sizes of the folded axes
-	strides  []int
-	count    int
-	t        tiling
-	x, y     []float32
-	fn       func(w, t int)
+	overTiles
+	o       graph.Reduce
+	shape   []int // sizes of the axes that stay,
+	from    []int // and their strides in the operand
+	gone    []int // sizes of the folded axes,
+	strides []int // and theirs
+	count   int   // terms of one result
+	t       tiling
 }
 
 func (l *lowering) reduce(n *graph.Node, o graph.Reduce) (step, error) {
 	if o.Fn > graph.ReduceMin {
 		return nil, fmt.Errorf("reduction %v: %w", o.Fn, ErrUnsupported)
 	}
-	in := l.operand(n.In[0])
-	s := &reduceStep{o: o, src: in, count: 1}
+	s := &reduceStep{overTiles: l.from(n), o: o, count: 1}
+	in := s.src
 	st := in.strides()
-	var shape, from []int
 	for i, d := range in.shape {
 		folded := slices.ContainsFunc(o.Axes, func(a int) bool { return a == i || a+len(in.shape) == i })
 		if folded {
@@ -39,28 +37,20 @@ func (l *lowering) reduce(n *graph.Node, o graph.Reduce) (step, error) {
 			s.count *= d
 			continue
 		}
-		shape, from = append(shape, d), append(from, st[i])
+		s.shape, s.from = append(s.shape, d), append(s.from, st[i])
 	}
-	s.dst = l.result(n)
-	s.kept = block{shape: shape, from: from}
 	s.t = newTiling(s.dst.numel(), s.count)
-	s.fn = s.tile
+	s.tiles, s.fn = s.t.tiles, s.tile
 	return s, nil
-}
-
-func (s *reduceStep) run(e *exec) error {
-	s.x, s.y = e.f32(s.src), e.f32(s.dst)
-	e.pool.Run(s.t.tiles, s.fn)
-	return nil
 }
 
 func (s *reduceStep) tile(_, t int) {
 	first, end := s.t.span(t)
 	for i := first; i < end; i++ {
 		at, r := 0, i
-		for d := len(s.kept.shape) - 1; d >= 0; d-- {
-			at += r % s.kept.shape[d] * s.kept.from[d]
-			r /= s.kept.shape[d]
+		for d := len(s.shape) - 1; d >= 0; d-- {
+			at += r % s.shape[d] * s.from[d]
+			r /= s.shape[d]
 		}
 		s.dst.row(s.y, i/s.dst.c)[i%s.dst.c] = s.fold(at)
 	}

@@ -73,11 +73,9 @@ func cubicFar(x float64) float64  { return ((cubicA*x-5*cubicA)*x+8*cubicA)*x - 
 // both axes are tables, made once: what remains for a pixel is one kernel call
 // over its channels.
 type resizeStep struct {
-	mode     graph.ResizeMode
-	src, dst view
-	ty, tx   taps
-	x, y     []float32
-	fn       func(w, t int)
+	overTiles
+	mode   graph.ResizeMode
+	ty, tx taps
 }
 
 func (l *lowering) resize2d(n *graph.Node, o graph.Resize2D) (step, error) {
@@ -85,16 +83,9 @@ func (l *lowering) resize2d(n *graph.Node, o graph.Resize2D) (step, error) {
 	if o.Mode > graph.Bicubic {
 		return nil, fmt.Errorf("interpolation %v: %w", o.Mode, ErrUnsupported)
 	}
-	s := &resizeStep{mode: o.Mode, src: l.operand(n.In[0]), ty: newTaps(o, in[1], o.H, o.ScaleH), tx: newTaps(o, in[2], o.W, o.ScaleW)}
-	s.dst = l.result(n)
-	s.fn = s.line
+	s := &resizeStep{overTiles: l.from(n), mode: o.Mode, ty: newTaps(o, in[1], o.H, o.ScaleH), tx: newTaps(o, in[2], o.W, o.ScaleW)}
+	s.tiles, s.fn = n.Shape[0]*n.Shape[1], s.line
 	return s, nil
-}
-
-func (s *resizeStep) run(e *exec) error {
-	s.x, s.y = e.f32(s.src), e.f32(s.dst)
-	e.pool.Run(s.dst.shape[0]*s.dst.shape[1], s.fn)
-	return nil
 }
 
 func (s *resizeStep) line(_, t int) {
@@ -126,23 +117,14 @@ func (s *resizeStep) line(_, t int) {
 // poolStep is max or average pooling; a tile is one output line. A maximum keeps
 // NaN, as the reference does.
 type poolStep struct {
-	o        graph.Pool2D
-	src, dst view
-	x, y     []float32
-	fn       func(w, t int)
+	overTiles
+	o graph.Pool2D
 }
 
 func (l *lowering) pool2d(n *graph.Node, o graph.Pool2D) (step, error) {
-	s := &poolStep{o: o, src: l.operand(n.In[0])}
-	s.dst = l.result(n)
-	s.fn = s.line
+	s := &poolStep{overTiles: l.from(n), o: o}
+	s.tiles, s.fn = n.Shape[0]*n.Shape[1], s.line
 	return s, nil
-}
-
-func (s *poolStep) run(e *exec) error {
-	s.x, s.y = e.f32(s.src), e.f32(s.dst)
-	e.pool.Run(s.dst.shape[0]*s.dst.shape[1], s.fn)
-	return nil
 }
 
 func (s *poolStep) line(_, t int) {

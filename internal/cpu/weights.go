@@ -111,6 +111,7 @@ func (c *weightCache) sample(data []byte) uint64 {
 	return h.Sum64()
 }
 
+// pack fills a new packed matrix from the source.
 func (w *weight) pack(pool *par.Pool, s gemm.Source) error {
 	size, err := gemm.PackedSize(w.key.as, w.key.n, w.key.k)
 	if err != nil {
@@ -148,6 +149,7 @@ func (c *weightCache) trim() {
 	}
 }
 
+// close frees all weights; no program may run any more.
 func (c *weightCache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
