@@ -25,6 +25,7 @@ type Program struct {
 	feeds   []*mpsgraph.Data
 	weights []*weight
 	cost    graph.Cost
+	ops     map[string]int
 
 	mu      sync.Mutex
 	idle    *sync.Cond // of flights
@@ -55,7 +56,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 		if err != nil {
 			return err
 		}
-		p.feeds = l.data
+		p.feeds, p.ops = l.data, l.out.Ops()
 		p.exe, err = l.out.Compile(b.dev, l.feeds, results)
 		return err
 	})
@@ -76,6 +77,9 @@ func recovered(err *error) {
 
 // Graph is the graph that was compiled.
 func (p *Program) Graph() *graph.Graph { return p.g }
+
+// Ops counts the MPSGraph operations of the program, for cost reports.
+func (p *Program) Ops() map[string]int { return p.ops }
 
 // Close waits until the device is done with the program and frees it: memory
 // under no-copy weights may be unmapped when it returns.

@@ -5,6 +5,7 @@ package mpsgraph
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/objc"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -15,6 +16,7 @@ type Graph struct {
 	id      objc.ID
 	err     error
 	scalars map[scalar]*Tensor
+	ops     map[string]int
 }
 
 type scalar struct {
@@ -90,7 +92,7 @@ func Supported() error {
 
 // NewGraph starts an empty graph.
 func NewGraph() *Graph {
-	return &Graph{id: objc.New(graphClass), scalars: map[scalar]*Tensor{}}
+	return &Graph{id: objc.New(graphClass), scalars: map[scalar]*Tensor{}, ops: map[string]int{}}
 }
 
 // Release drops the graph and its tensors. It may be called again.
@@ -101,6 +103,10 @@ func (g *Graph) Release() {
 
 // Err is the first error met while building.
 func (g *Graph) Err() error { return g.err }
+
+// Ops counts the values made so far by the operation that made them: what a
+// run dispatches, before MPSGraph fuses any of it.
+func (g *Graph) Ops() map[string]int { return maps.Clone(g.ops) }
 
 // ready reports whether an op may look at its operands: the graph is sound and
 // all operands are its own.
@@ -182,6 +188,7 @@ func (g *Graph) done(op string, in []*Tensor, id objc.ID, shape tensor.Shape, d 
 			return g.failf(op, in, "MPSGraph made a value of shape %v, want %v", got, shape)
 		}
 	}
+	g.ops[op]++
 	return &Tensor{g: g, id: id, shape: shape.Clone(), dtype: d}
 }
 

@@ -71,13 +71,20 @@ func encodeType(t reflect.Type) string {
 }
 
 // Normalize removes from an @encode string what does not change the calling
-// convention: frame offsets, struct names, and the qualifiers const (r), in
-// (n), inout (N), out (o), bycopy (O), byref (R) and oneway (V).
+// convention: frame offsets, struct names, the qualifiers const (r), in (n),
+// inout (N), out (o), bycopy (O), byref (R) and oneway (V), and the class names
+// and block signatures of extended encodings (@"NSArray", @?<v@?>).
 func Normalize(enc string) string {
 	var b strings.Builder
 	for i := 0; i < len(enc); i++ {
 		switch c := enc[i]; {
 		case c >= '0' && c <= '9', strings.IndexByte("rnNoORV", c) >= 0:
+		case c == '"':
+			if n := strings.IndexByte(enc[i+1:], '"'); n >= 0 {
+				i += n + 1
+			}
+		case c == '<':
+			i = closing(enc, i)
 		case c == '{':
 			b.WriteByte(c)
 			// "{CGSize=dd}" keeps the fields; "{OpaqueThing}" has none.
@@ -91,6 +98,22 @@ func Normalize(enc string) string {
 		}
 	}
 	return b.String()
+}
+
+// closing is the position of the '>' that ends the '<' at i.
+func closing(s string, i int) int {
+	for depth := 0; i < len(s); i++ {
+		switch s[i] {
+		case '<':
+			depth++
+		case '>':
+			depth--
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return i
 }
 
 // sameABI compares two normalized encodings up to signedness: NSUInteger and
