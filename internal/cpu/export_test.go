@@ -22,3 +22,14 @@ func setWinogradMin(v int) (restore func()) {
 	winogradMin = v
 	return func() { winogradMin = old }
 }
+
+// Poison fills the arena and the scratch with NaN.
+func (b *Backend) Poison() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range [][]byte{b.arena.b, b.scratch.b} {
+		for i := range m {
+			m[i] = 0xff
+		}
+	}
+}
