@@ -23,6 +23,9 @@ from ._specs import MODEL_SPECS, CheckpointFile, ModelSpec
 from ._tensor import GPUTensor
 from ._version import __version__
 from .config import (
+    PRESET_DESKTOP_PRECISION,
+    PRESET_DRONE_FAST,
+    PRESET_DRONE_QUALITY,
     BackendType,
     MASt3RRuntimeConfig,
     MatchingConfig,
@@ -66,6 +69,9 @@ __all__ = [
     "ModelSpec",
     "ModelStatus",
     "ModelVariant",
+    "PRESET_DESKTOP_PRECISION",
+    "PRESET_DRONE_FAST",
+    "PRESET_DRONE_QUALITY",
     "Precision",
     "Runtime",
     "RuntimeConfig",

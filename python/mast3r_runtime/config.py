@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration of :func:`mast3r_runtime.get_runtime`.
 
-Frozen dataclasses that check themselves: a value out of range is a ValueError that names
-it and the range, and an unknown name is a TypeError, as for any Python constructor.
+Frozen dataclasses that check themselves: a value of the wrong type or out of range is an
+ArgumentError that names it and the range. An unknown name is an error too, a TypeError as
+for any Python constructor, or an ArgumentError with the line of names when it comes from a
+YAML file.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Any, TypeVar
 
 from . import _models
+from .errors import ArgumentError, FileError
 
 __all__ = [
+    "PRESET_DESKTOP_PRECISION",
+    "PRESET_DRONE_FAST",
+    "PRESET_DRONE_QUALITY",
     "BackendType",
     "MASt3RRuntimeConfig",
     "MatchingConfig",
@@ -34,6 +45,8 @@ class _Text(str, Enum):
 
 
 class ModelVariant(_Text):
+    """The models that have a name. Any other file loads by its path."""
+
     MAST3R_TINY = "mast3r_tiny"
     MAST3R_VIT_LARGE = "mast3r_vit_large"
     DUNE_VIT_SMALL_336 = "dune_vit_small_336"
@@ -53,74 +66,307 @@ class ModelVariant(_Text):
 
 
 class BackendType(_Text):
+    """Where the network runs."""
+
     AUTO = "auto"
     METAL = "metal"
     CPU = "cpu"
 
 
 class Precision(_Text):
+    """Of weights and activations; sums are always float32."""
+
     FP32 = "fp32"
     FP16 = "fp16"
     BF16 = "bf16"
 
 
-def _between(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # NaN fails as well
-        raise ValueError(f"{name}={value}, want {low} to {high}")
+_EnumT = TypeVar("_EnumT", bound=_Text)
+
+
+def _check_enum(owner: object, name: str, kind: type[_EnumT]) -> None:
+    value = getattr(owner, name)
+    try:
+        object.__setattr__(owner, name, kind(value))
+    except ValueError:
+        aliases = list(_models.ALIASES) if kind is ModelVariant else []
+        valid = ", ".join([*map(str, kind), *aliases])
+        raise ArgumentError(f"{name}={value!r}, want one of {valid}") from None
+
+
+def _check_bool(owner: object, name: str) -> None:
+    value = getattr(owner, name)
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name}={value!r}, want true or false")
+
+
+def _check_int(owner: object, name: str, low: int, high: int) -> None:
+    value = getattr(owner, name)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ArgumentError(f"{name}={value!r}, want an integer from {low} to {high}")
+
+
+def _check_path(owner: object, name: str) -> None:
+    value = getattr(owner, name)
+    if value is None:
+        return
+    if not isinstance(value, (str, os.PathLike)) or not str(value):
+        raise ArgumentError(f"{name}={value!r}, want a path")
+    object.__setattr__(owner, name, Path(value).expanduser())
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Which model. ``resolution`` None is the model's native long side."""
+    """Which model.
+
+    Attributes
+    ----------
+    variant : ModelVariant
+        Its name; aliases are accepted.
+    resolution : int or None
+        Long side in pixels, 224 to 560 and a multiple of the patch. None: the model's own.
+    precision : Precision
+        Of weights and activations.
+    """
 
     variant: ModelVariant = ModelVariant.DUNE_VIT_SMALL_336
     resolution: int | None = None
     precision: Precision = Precision.FP16
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variant", ModelVariant(self.variant))
-        object.__setattr__(self, "precision", Precision(self.precision))
+        _check_enum(self, "variant", ModelVariant)
+        _check_enum(self, "precision", Precision)
         if self.resolution is not None:
-            _between("resolution", self.resolution, 224, 560)
+            _check_int(self, "resolution", 224, 560)
             patch = self.variant.patch
             if self.resolution % patch:
-                raise ValueError(f"resolution={self.resolution}, want a multiple of the patch, {patch}")
+                raise ArgumentError(f"resolution={self.resolution}, want a multiple of the patch, {patch}")
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
-    """Where it runs. ``num_threads`` 0 is every core."""
+    """Where it runs, and at which sizes a camera is followed.
+
+    Attributes
+    ----------
+    backend : BackendType
+        ``metal`` is an error where there is none; ``auto`` then takes the CPU.
+    num_threads : int
+        1 to 16; 0 is every core.
+    use_dual_resolution : bool
+        Allow ``infer_tracking`` and ``infer_keyframe``, at the two resolutions below.
+    tracking_resolution, keyframe_resolution : int
+        Long sides in pixels, 64 to 1024, the first at most the second. Pictures are cut to
+        whole patches.
+    use_gpu_preprocessing : bool
+        Pictures are resized inside the engine; False: by Pillow in Python, to the same bytes.
+    """
 
     backend: BackendType = BackendType.AUTO
     num_threads: int = 4
+    use_dual_resolution: bool = True
+    tracking_resolution: int = 256
+    keyframe_resolution: int = 336
+    use_gpu_preprocessing: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", BackendType(self.backend))
-        _between("num_threads", self.num_threads, 0, 16)
+        _check_enum(self, "backend", BackendType)
+        _check_int(self, "num_threads", 0, 16)
+        _check_bool(self, "use_dual_resolution")
+        _check_bool(self, "use_gpu_preprocessing")
+        for name in ("tracking_resolution", "keyframe_resolution"):
+            _check_int(self, name, 64, 1024)
+        if self.tracking_resolution > self.keyframe_resolution:
+            raise ArgumentError(
+                f"tracking_resolution={self.tracking_resolution}, "
+                f"want at most keyframe_resolution={self.keyframe_resolution}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class MatchingConfig:
-    """How pairs are matched."""
+    """How pairs are matched.
+
+    Attributes
+    ----------
+    top_k : int
+        Keep the best so many, 64 to 2048.
+    reciprocal : bool
+        Keep only pairs that choose each other.
+    spatial_filter : bool
+        Leave out matches within 3 pixels of a side of either picture, where descriptors see
+        half of what they describe.
+    confidence_threshold : float
+        Leave out matches of less confidence, 0 to 1.
+    """
 
     top_k: int = 512
     reciprocal: bool = True
+    spatial_filter: bool = True
     confidence_threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        _between("top_k", self.top_k, 64, 2048)
-        _between("confidence_threshold", self.confidence_threshold, 0, 1)
+        _check_int(self, "top_k", 64, 2048)
+        _check_bool(self, "reciprocal")
+        _check_bool(self, "spatial_filter")
+        value = self.confidence_threshold
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 <= value <= 1:  # NaN fails as well
+            raise ArgumentError(f"confidence_threshold={value!r}, want a number from 0 to 1")
+
+    @property
+    def border(self) -> int:
+        """Pixels at the sides that are left out."""
+        return 3 if self.spatial_filter else 0
 
 
 @dataclass(frozen=True, slots=True)
 class MASt3RRuntimeConfig:
-    """Everything :func:`mast3r_runtime.get_runtime` needs. ``cache_dir`` None: the default."""
+    """Everything :func:`mast3r_runtime.get_runtime` needs.
+
+    Attributes
+    ----------
+    model : ModelConfig
+    runtime : RuntimeConfig
+    matching : MatchingConfig
+    cache_dir : Path or None
+        Where downloaded models are. None: MAST3R_CACHE_DIR, else ``~/.cache/mast3r_runtime``.
+    checkpoint_dir : Path or None
+        Where official files are looked for. None: ``checkpoints`` in the cache.
+    export_dir : Path or None
+        Where :meth:`Runtime.export` writes. None: ``exports`` in the cache.
+    """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     matching: MatchingConfig = field(default_factory=MatchingConfig)
     cache_dir: Path | None = None
+    checkpoint_dir: Path | None = None
+    export_dir: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.cache_dir is not None:
-            object.__setattr__(self, "cache_dir", Path(self.cache_dir))
+        for name, kind in _PARTS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise ArgumentError(f"{name}={value!r}, want a {kind.__name__}")
+        for name in ("cache_dir", "checkpoint_dir", "export_dir"):
+            _check_path(self, name)
+
+    def directories(self) -> dict[str, Path]:
+        """Return the three folders with their defaults filled in; the environment is read now."""
+        cache = self.cache_dir or _models.cache_dir()
+        return {
+            "cache_dir": cache,
+            "checkpoint_dir": self.checkpoint_dir or _models.checkpoint_dir(cache),
+            "export_dir": self.export_dir or cache / "exports",
+        }
+
+    def ensure_dirs(self) -> None:
+        """Make the three folders, with those above them."""
+        for name, path in self.directories().items():
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise FileError(f"{name} {path}: {error.strerror or error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, with nothing left out."""
+        return {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> MASt3RRuntimeConfig:
+        """Build a configuration from what :meth:`to_dict` returns, or a part of it."""
+        return _build(cls, values, "")
+
+    def to_yaml(self, path: str | os.PathLike[str]) -> None:
+        """Write the configuration to a file that :meth:`from_yaml` reads."""
+        import yaml
+
+        try:
+            Path(path).write_text(yaml.safe_dump(self.to_dict(), sort_keys=False), encoding="utf-8")
+        except OSError as error:
+            raise FileError(f"{os.fspath(path)}: {error.strerror or error}") from error
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str]) -> MASt3RRuntimeConfig:
+        """Read a configuration. What the file leaves out has its default.
+
+        Parameters
+        ----------
+        path : path
+            A YAML file with any of the fields of this class; those of ``model``, ``runtime``
+            and ``matching`` are indented below them.
+
+        Raises
+        ------
+        ArgumentError
+            The file is no YAML, a key is unknown, or a value out of range. The text has the
+            file and the key.
+        FileError
+            The file cannot be read.
+        """
+        import yaml
+
+        name = os.fspath(path)
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FileError(f"{name}: {error.strerror or error}") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ArgumentError(f"{name}: no YAML: {error}") from error
+        try:
+            return cls.from_dict({} if values is None else values)
+        except ArgumentError as error:
+            raise ArgumentError(f"{name}: {error}") from error
+
+
+_PARTS: dict[str, type[Any]] = {"model": ModelConfig, "runtime": RuntimeConfig, "matching": MatchingConfig}
+_ConfigT = TypeVar("_ConfigT")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return str(value) if isinstance(value, (Enum, Path)) else value
+
+
+def _build(kind: type[_ConfigT], values: Any, where: str) -> _ConfigT:
+    """Build a dataclass from a mapping; ``where`` is the key that leads to it."""
+    if not isinstance(values, Mapping):
+        raise ArgumentError(f"{where or 'configuration'}: a {type(values).__name__}, want keys and values")
+    names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    built = {}
+    for key, value in values.items():
+        full = f"{where}.{key}" if where else str(key)
+        if key not in names:
+            close = difflib.get_close_matches(str(key), names, 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ArgumentError(f"unknown key {full}, want one of {', '.join(names)}{hint}")
+        part = _PARTS.get(str(key)) if not where else None
+        built[key] = _build(part, value, full) if part else value
+    try:
+        return kind(**built)
+    except ArgumentError as error:
+        raise ArgumentError(f"{where}.{error}" if where else str(error)) from None
+
+
+PRESET_DRONE_FAST = MASt3RRuntimeConfig(
+    ModelConfig(ModelVariant.DUNE_VIT_SMALL_336),
+    RuntimeConfig(tracking_resolution=252, keyframe_resolution=336),
+    MatchingConfig(top_k=256),
+)
+"""The smallest published model at its own size, half the usual matches."""
+
+PRESET_DRONE_QUALITY = MASt3RRuntimeConfig(
+    ModelConfig(ModelVariant.DUNE_VIT_BASE_448),
+    RuntimeConfig(tracking_resolution=336, keyframe_resolution=448),
+    MatchingConfig(top_k=1024),
+)
+"""The larger DUNE encoder at 448 pixels."""
+
+PRESET_DESKTOP_PRECISION = MASt3RRuntimeConfig(
+    ModelConfig(ModelVariant.MAST3R_VIT_LARGE, 512, Precision.FP32),
+    RuntimeConfig(num_threads=0, tracking_resolution=512, keyframe_resolution=512),
+    MatchingConfig(top_k=2048, confidence_threshold=0.0),
+)
+"""The reference's model, size and arithmetic, on every core."""

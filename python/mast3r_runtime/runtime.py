@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from pathlib import Path
 from typing import Any
 
 from . import _models
@@ -11,8 +13,8 @@ from ._engine import DescLike, Engine
 from ._timing import benchmark
 from .backends import _cpu, _mps
 from .config import BackendType, MASt3RRuntimeConfig
-from .errors import DeviceError
-from .images import ImageLike
+from .errors import ArgumentError, DeviceError, NotLoadedError
+from .images import ImageLike, read_image
 from .results import InferenceResult, MatchResult
 
 __all__ = [
@@ -55,14 +57,43 @@ class Runtime:
     def load(self, path: str | os.PathLike[str] | None = None) -> None:
         """Load the model: ``path``, else the wheel's or the cache's file of the variant."""
         config = self.config
-        self._engine.load(path or _models.find(str(config.model.variant), config.cache_dir))
+        if path is None:
+            folders = config.directories()
+            path = _models.find(config.model.variant, folders["cache_dir"], folders["checkpoint_dir"])
+        self._engine.load(path)
 
     def warmup(self, num_iterations: int = 3) -> None:
         self._engine.warmup(num_iterations)
 
     def infer(self, img1: ImageLike, img2: ImageLike) -> InferenceResult:
-        """Run a pair and bring everything to numpy."""
-        return self._engine.infer_gpu(img1, img2).numpy()
+        """Run a pair at the model's resolution and bring everything to numpy."""
+        return self._infer(img1, img2, None)
+
+    def infer_tracking(self, img1: ImageLike, img2: ImageLike) -> InferenceResult:
+        """Run a pair at ``tracking_resolution``: less to see, sooner done."""
+        return self._infer(img1, img2, self._dual("tracking_resolution"))
+
+    def infer_keyframe(self, img1: ImageLike, img2: ImageLike) -> InferenceResult:
+        """Run a pair at ``keyframe_resolution``."""
+        return self._infer(img1, img2, self._dual("keyframe_resolution"))
+
+    def _dual(self, name: str) -> int:
+        if not self.config.runtime.use_dual_resolution:
+            raise ArgumentError(f"{name} with use_dual_resolution=False, want True, or infer()")
+        return int(getattr(self.config.runtime, name))
+
+    def _infer(self, img1: ImageLike, img2: ImageLike, resolution: int | None) -> InferenceResult:
+        if self.config.runtime.use_gpu_preprocessing:
+            return self._engine.infer_gpu(img1, img2, resolution=resolution).numpy()
+        from ._pillow import prepare
+
+        info = self._engine.info()
+        if not info["ready"]:
+            raise NotLoadedError("runtime: no model is loaded, call load() first")
+        size, patch = resolution or int(info["resolution"]), int(info["patch"])
+        (left, way_1), (right, way_2) = (prepare(read_image(img), size, patch) for img in (img1, img2))
+        result = self._engine.infer_gpu(left, right, preprocess=False).numpy()
+        return dataclasses.replace(result, transform_1=way_1, transform_2=way_2)
 
     def match(
         self,
@@ -88,6 +119,7 @@ class Runtime:
             conf_2=conf_2,
             pts3d_1=pts3d_1,
             pts3d_2=pts3d_2,
+            border=rule.border,
             weighted=conf_1 is not None and conf_2 is not None,
         )
 
@@ -95,8 +127,43 @@ class Runtime:
         """Run a pair and match it; the matches know the way back to original pixels."""
         result = self.infer(img1, img2)
         rule = self.config.matching
-        matches = self._engine.match(result, None, rule.top_k, rule.reciprocal, rule.confidence_threshold)
+        matches = self._engine.match(
+            result, None, rule.top_k, rule.reciprocal, rule.confidence_threshold, border=rule.border
+        )
         return result, matches
+
+    def export(
+        self,
+        name: str,
+        result: InferenceResult,
+        matches: MatchResult,
+        img1: ImageLike,
+        img2: ImageLike,
+    ) -> Path:
+        """Write a pair's npz, point clouds and pictures to a folder in ``export_dir``.
+
+        Parameters
+        ----------
+        name : str
+            Name of the new folder.
+        result, matches
+            What :meth:`infer_and_match` returned for the two pictures.
+        img1, img2
+            The pictures, which give the points their colours.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
+        from . import demo
+
+        if name in ("", ".", "..") or Path(name).name != name:
+            raise ArgumentError(f"name {name!r}, want the name of a folder")
+        folder = self.config.directories()["export_dir"] / name
+        folder.mkdir(parents=True, exist_ok=True)
+        demo.write_result(folder, result, matches, read_image(img1), read_image(img2))
+        return folder
 
     def benchmark(
         self, num_iterations: int = 100, warmup_iterations: int = 10, resolution: int | None = None
