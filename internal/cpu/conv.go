@@ -35,6 +35,10 @@ func (s *convStep) run(e *exec) error {
 
 // conv2d chooses among four forms: loops for what no network has, Winograd's for
 // large 3x3 kernels, a plain product for 1x1, and the implicit product.
+//
+// Convolutions are never computed in bfloat16. They make the points, whose
+// accuracy that format cannot hold (model.md 18), and Winograd's form in float32
+// takes no longer than the direct one in bfloat16.
 func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	out, in, kh, kw := w[0], w[1], w[2], w[3]
@@ -49,7 +53,7 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 		return s, err
 	}
 	taps := kh * kw
-	f, err := l.factorOf(n.In[1], gemm.Source{StrideN: in * taps, StrideC: taps, Taps: taps, StrideTap: 1}, out, in*taps, 0)
+	f, err := l.factorOf(n.In[1], gemm.Source{StrideN: in * taps, StrideC: taps, Taps: taps, StrideTap: 1}, out, in*taps, 0, lowerOptions{f16: l.opt.f16})
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +217,7 @@ func (l *lowering) convTranspose2d(n *graph.Node, o graph.ConvTranspose2D) (step
 	for i := range k {
 		for j := range k {
 			src := gemm.Source{StrideN: kh * kw, StrideC: out * kh * kw}
-			f, err := l.factorOf(n.In[1], src, out, in, i*kw+j)
+			f, err := l.factorOf(n.In[1], src, out, in, i*kw+j, lowerOptions{f16: l.opt.f16})
 			if err != nil {
 				return nil, err
 			}

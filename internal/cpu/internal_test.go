@@ -171,3 +171,40 @@ func TestBuffersAreReused(t *testing.T) {
 		t.Error("an empty buffer has bytes")
 	}
 }
+
+func TestSlabs(t *testing.T) {
+	var a slabs
+	x, s1, err := a.alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, s2, err := a.alloc(slabBytes - 128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s1 != s2 || !aligned(y, align) {
+		t.Error("what fits did not go into the first slab, aligned")
+	}
+	z, s3, err := a.alloc(slabBytes + 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s3 == s1 || len(z) != slabBytes+1 {
+		t.Error("a large block needs a slab of its own")
+	}
+	x[99], y[0], z[slabBytes] = 1, 2, 3
+	s1.free()
+	if s1.region.b == nil {
+		t.Error("freed with a block in use")
+	}
+	s2.free()
+	s3.free()
+	if s1.region.b != nil || s3.region.b != nil {
+		t.Error("not freed with the last block")
+	}
+	if _, s, err := a.alloc(1); err != nil || s == s3 {
+		t.Errorf("a freed slab was used again (%v)", err)
+	} else {
+		s.free()
+	}
+}

@@ -58,12 +58,10 @@ type factor struct {
 
 // factorOf prepares w as n rows of k. src describes the layout of its elements,
 // seen from element offset on.
-func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int) (factor, error) {
+func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int, opt lowerOptions) (factor, error) {
 	if p, ok := w.Op.(graph.Param); ok {
 		src.Data, src.Type = p.Data[offset*p.DType.Size():], p.DType
-		// A kernel step of bfloat16 is a pair that lies in one tap.
-		as := l.opt.stored(p.DType, k/max(src.Taps, 1))
-		pw, err := l.b.weights.get(l.b.pool, p, src, n, k, as, offset)
+		pw, err := l.b.weights.get(l.b.pool, p, src, n, k, opt.stored(p.DType), offset)
 		if err != nil {
 			return factor{}, err
 		}
@@ -141,7 +139,7 @@ func (l *lowering) linear(n *graph.Node, o graph.Linear) (step, error) {
 	if in == 0 {
 		return l.reference(n)
 	}
-	f, err := l.factorOf(w, gemm.Source{StrideN: in, StrideC: 1}, out, in, 0)
+	f, err := l.factorOf(w, gemm.Source{StrideN: in, StrideC: 1}, out, in, 0, l.opt)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +171,7 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) (step, error) {
 	var err error
 	switch {
 	case batchB == 1 && batchA == n.Shape[:len(n.Shape)-2].Numel():
-		s.w, err = l.factorOf(b, src, cols, k, 0)
+		s.w, err = l.factorOf(b, src, cols, k, 0, l.opt)
 		s.mm.M = batchA * m
 	case a.Shape[:ra-2].Equal(b.Shape[:rb-2]) && !isParam(b) && l.operand(b).dense():
 		src.Type = tensor.F32

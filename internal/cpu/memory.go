@@ -41,6 +41,48 @@ func (r *region) release() {
 	}
 }
 
+// slabBytes is the size of a slab. Untouched memory of it costs nothing.
+const slabBytes = 64 << 20
+
+// slab is a region that several blocks share, so that even those of a few
+// hundred kilobytes lie in large pages. It is freed with its last block.
+type slab struct {
+	region *region
+	used   int // bytes
+	blocks int
+}
+
+// slabs hands out blocks. Its user serialises the calls.
+type slabs struct{ last *slab }
+
+// alloc returns n bytes on a cache-line boundary and the slab to free them by.
+func (a *slabs) alloc(n int) ([]byte, *slab, error) {
+	s := a.last
+	if s == nil || s.region.b == nil || len(s.region.b)-s.used < n {
+		r, err := newRegion(max(n, slabBytes))
+		if err != nil {
+			return nil, nil, err
+		}
+		s = &slab{region: r}
+		a.last = s
+	}
+	b := s.region.b[s.used:][:n:n]
+	s.used += roundUp(n, align)
+	s.used = min(s.used, len(s.region.b))
+	s.blocks++
+	return b, s, nil
+}
+
+// free gives one block back; nil is left alone.
+func (s *slab) free() {
+	if s == nil {
+		return
+	}
+	if s.blocks--; s.blocks == 0 {
+		s.region.release()
+	}
+}
+
 // floats views bytes, which begin on a 4-byte boundary, as float32.
 func floats(b []byte) []float32 { return viewAs[float32](b) }
 

@@ -77,7 +77,7 @@ func TestPrecisions(t *testing.T) {
 			}
 			run := optest.Backend(b, backend.Options{Precision: p})
 			modeltest.Tiny(t, run, "dunemast3r_tiny", 3e-2)
-			// Three channels do not pair up; such a convolution stays float32.
+			// Bfloat16 comes in pairs, and three channels do not pair up.
 			g := graph.New("odd")
 			x := g.Input("x", tensor.F32, 1, 8, 8, 3)
 			w := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{4, 3, 2, 2}, DType: tensor.F32, Data: make([]byte, 4*3*4*4)})

@@ -30,7 +30,7 @@ type weightKey struct {
 type weight struct {
 	key    weightKey
 	packed *gemm.Packed
-	mem    *region
+	mem    *slab
 	source []byte // keeps memory of the Go heap alive, so that its address stays its name
 	sum    uint64
 	users  int
@@ -44,6 +44,7 @@ type weightCache struct {
 	mu   sync.Mutex
 	all  map[weightKey]*weight
 	seed maphash.Seed
+	mem  slabs
 	// packed counts the packings, for tests.
 	packed int
 }
@@ -57,7 +58,7 @@ func keyOf(p graph.Param, n, k int, as tensor.DType) weightKey {
 func (c *weightCache) get(pool *par.Pool, p graph.Param, s gemm.Source, n, k int, as tensor.DType, offset int) (*weight, error) {
 	key := keyOf(p, n, k, as)
 	key.arrange = [5]int{offset, s.StrideN, s.StrideC, s.Taps, s.StrideTap}
-	return c.entry(key, p, func(w *weight) error { return w.pack(pool, s) })
+	return c.entry(key, p, func(w *weight) error { return c.pack(w, pool, s) })
 }
 
 // entry returns the weight of a key, made by fill at the first call.
@@ -70,7 +71,7 @@ func (c *weightCache) entry(key weightKey, p graph.Param, fill func(w *weight) e
 	w := c.all[key]
 	if w != nil && w.sum != sum && w.users == 0 {
 		// Another file was mapped where an unmapped one had been.
-		w.mem.release()
+		w.mem.free()
 		w = nil
 	}
 	if w != nil {
@@ -112,18 +113,28 @@ func (c *weightCache) sample(data []byte) uint64 {
 }
 
 // pack fills a new packed matrix from the source.
-func (w *weight) pack(pool *par.Pool, s gemm.Source) error {
+func (c *weightCache) pack(w *weight, pool *par.Pool, s gemm.Source) error {
 	size, err := gemm.PackedSize(w.key.as, w.key.n, w.key.k)
 	if err != nil {
 		return err
 	}
-	if w.mem, err = newRegion(size); err != nil {
-		return err
-	}
-	if w.packed, err = gemm.NewPacked(w.key.as, w.key.n, w.key.k, 1, w.mem.b); err != nil {
+	if err := c.reserve(w, size, 1); err != nil {
 		return err
 	}
 	return w.packed.Pack(pool, s)
+}
+
+// reserve gives a weight memory for a batch of matrices of the given size.
+func (c *weightCache) reserve(w *weight, size, batch int) error {
+	c.mu.Lock()
+	mem, slab, err := c.mem.alloc(size * batch)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	w.mem = slab
+	w.packed, err = gemm.NewPacked(w.key.as, w.key.n, w.key.k, batch, mem)
+	return err
 }
 
 // drop ends one use. A weight that could not be packed is forgotten.
@@ -133,7 +144,7 @@ func (c *weightCache) drop(w *weight) {
 	w.users--
 	if w.users == 0 && w.err != nil && c.all[w.key] == w {
 		delete(c.all, w.key)
-		w.mem.release()
+		w.mem.free()
 	}
 }
 
@@ -143,7 +154,7 @@ func (c *weightCache) trim() {
 	defer c.mu.Unlock()
 	for k, w := range c.all {
 		if w.users == 0 {
-			w.mem.release()
+			w.mem.free()
 			delete(c.all, k)
 		}
 	}
@@ -154,17 +165,16 @@ func (c *weightCache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, w := range c.all {
-		w.mem.release()
+		w.mem.free()
 		delete(c.all, k)
 	}
 }
 
-// stored is the type a weight is kept in, whose rows come in runs of k elements.
-// float16 weights stay float16: the kernels widen them for free (spec/cpu.md 2),
+// stored is the type a weight is kept in. float16 weights stay float16: the kernels widen them for free (spec/cpu.md 2),
 // and nothing is lost.
-func (o lowerOptions) stored(src tensor.DType, k int) tensor.DType {
+func (o lowerOptions) stored(src tensor.DType) tensor.DType {
 	switch {
-	case o.bf16 && k%2 == 0:
+	case o.bf16:
 		return tensor.BF16
 	case o.f16 || src == tensor.F16:
 		return tensor.F16

@@ -65,7 +65,7 @@ func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 	p, ok := n.In[1].Op.(graph.Param)
 	rows, cols := (x[1]+1)/2, (x[2]+1)/2
 	work := float64(rows) * float64(cols) * float64(w[0]) * float64(w[1])
-	if !ok || l.opt.bf16 || w[2] != 3 || w[3] != 3 || o.Stride != 1 || o.Pad != 1 || o.Dilation != 1 || o.Groups != 1 ||
+	if !ok || w[2] != 3 || w[3] != 3 || o.Stride != 1 || o.Pad != 1 || o.Dilation != 1 || o.Groups != 1 ||
 		o.Act == graph.ActGelu || work < float64(winogradMin) || min(w[0], w[1]) < 16 && winogradMin > 0 {
 		return nil, nil
 	}
@@ -237,21 +237,18 @@ func (c *weightCache) winograd(pool *par.Pool, p graph.Param, out, in int, opt l
 	}
 	key := keyOf(p, out, in, as)
 	key.arrange[0] = -1 // no offset: this is not a part of the data, but made of it
-	return c.entry(key, p, func(w *weight) error { return w.packWinograd(pool, p) })
+	return c.entry(key, p, func(w *weight) error { return c.packWinograd(w, pool, p) })
 }
 
 // packWinograd computes U = G g G^T per pair of channels, in float64, with
 // G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1].
-func (w *weight) packWinograd(pool *par.Pool, p graph.Param) error {
+func (c *weightCache) packWinograd(w *weight, pool *par.Pool, p graph.Param) error {
 	out, in := w.key.n, w.key.k
 	size, err := gemm.PackedSize(w.key.as, out, in)
 	if err != nil {
 		return err
 	}
-	if w.mem, err = newRegion(16 * size); err != nil {
-		return err
-	}
-	if w.packed, err = gemm.NewPacked(w.key.as, out, in, 16, w.mem.b); err != nil {
+	if err := c.reserve(w, size, 16); err != nil {
 		return err
 	}
 	temp, err := newRegion(16 * out * in * 4)
