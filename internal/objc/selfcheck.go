@@ -29,7 +29,7 @@ type Report struct {
 // encoding. Metal's interfaces are protocols whose implementing classes are
 // private: samples gives an object for each protocol that is at hand, the rest
 // is read from the protocol's metadata where the runtime keeps it. Methods
-// newer than the running system are skipped. Needs no GPU for classes.
+// newer than the running system are skipped. Needs no GPU.
 func SelfCheck(system Version, samples map[string]ID) (Report, error) {
 	if err := Load(); err != nil {
 		return Report{}, err
@@ -80,5 +80,5 @@ func runtimeEncoding(d *Decl, sample ID) (enc string, known bool) {
 			return e, true
 		}
 	}
-	return "", false
+	return "", true
 }
