@@ -70,6 +70,8 @@ static void half_precision(void)
 	id x = feed(&g, F16, INTS(2), h, 4), one = M(id, (id, SEL, double, uint32_t), g.graph, "constantWithScalar:dataType:", 1.0, F16);
 	const uint16_t *r = eval(&g, binary(&g, "addition", x, one));
 	CHECK(r[0] == 0x4000 && r[1] == 0x3c00); // 1 + 2^-11 rounds to even
+	r = eval(&g, binary(&g, "subtraction", binary(&g, "addition", x, one), one));
+	CHECK(r[0] == 0x3c00 && r[1] == 0); // the sum was rounded before the difference
 	id y = FEED(&g, INTS(2), 1, 1);
 	CHECK(!binary(&g, "addition", x, y));
 	EXPECT("mpsgraph-dtype");
@@ -172,7 +174,7 @@ static void commits_underneath(void)
 	Graph g = graph_begin();
 	metalsim_set("commit_continue", "1");
 	id x = FEED(&g, INTS(2), 1, 2), y = unary(&g, "squareWithTensor:name:", unary(&g, "negativeWithTensor:name:", x)), e = compile(&g, 1, &y);
-	id cb = mps(&g), root = M(id, (id, SEL), cb, "rootCommandBuffer");
+	id cb = mps(&g), root = objc_retain(M(id, (id, SEL), cb, "rootCommandBuffer"));
 	id out = buffer_of(&g, NULL, 8);
 	encode(e, cb, array(1, tensor_data(buffer_of(&g, g.data[0], 8), INTS(2), F32)), array(1, tensor_data(out, INTS(2), F32)));
 	CHECK(M(id, (id, SEL), cb, "rootCommandBuffer") != root);
@@ -181,6 +183,7 @@ static void commits_underneath(void)
 	M(void, (id, SEL), cb, "commit");
 	M(void, (id, SEL), cb, "waitUntilCompleted");
 	WANT(M(float *, (id, SEL), out, "contents"), 0, 1, 4);
+	objc_release(root);
 	graph_end(&g);
 }
 

@@ -108,6 +108,7 @@ static void shape_ops(void)
 	CHECK(!T("sliceTensor:dimension:start:length:name:", (id, SEL, id, uint64_t, int64_t, int64_t, id), x, (uint64_t)1, (int64_t)2, (int64_t)2));
 	EXPECT("mpsgraph-shape");
 	WANT(EVALF(&g, T("sliceTensor:starts:ends:strides:name:", (id, SEL, id, id, id, id, id), x, INTS(0, 0), INTS(2, 3), INTS(1, 2))), 0, 0, 2, 3, 5);
+	WANT(EVALF(&g, T("sliceTensor:starts:ends:strides:name:", (id, SEL, id, id, id, id, id), x, INTS(-1, 0), INTS(2, -1), INTS(1, 1))), 0, 3, 4);
 	WANT(EVALF(&g, T("concatTensors:dimension:name:", (id, SEL, id, int64_t, id), array(2, x, x), (int64_t)1)), 0, 0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5);
 	id st = T("stackTensors:axis:name:", (id, SEL, id, int64_t, id), array(2, x, x), (int64_t)-1);
 	SHAPE(st, 2, 3, 2);
@@ -161,6 +162,8 @@ static void index_ops(void)
 	id ti = M(id, (id, SEL, uint64_t), top, "objectAtIndex:", (uint64_t)1);
 	CHECK(type_of(ti) == I32 && EVALI(&g, ti)[0] == 2 && EVALI(&g, ti)[2] == 1);
 	WANT(EVALF(&g, T("sortWithTensor:axis:descending:name:", (id, SEL, id, int64_t, bool, id), x, (int64_t)0, true)), 0, 5, 6, 3, 4, 1, 2);
+	id mixed = T("sortWithTensor:axis:descending:name:", (id, SEL, id, int64_t, bool, id), FEED(&g, INTS(5), 2, 9, -1, 9, 4), (int64_t)0, true);
+	WANT(EVALF(&g, mixed), 0, 9, 9, 4, 2, -1);
 	id oh = T("oneHotWithIndicesTensor:depth:dataType:name:", (id, SEL, id, uint64_t, uint32_t, id), ix, (uint64_t)3, F32);
 	WANT(EVALF(&g, oh), 0, 0, 0, 1, 1, 0, 0);
 	int32_t bad[] = {3, 0};
@@ -321,6 +324,14 @@ static void pooling(void)
 		 (uint64_t)2, (uint64_t)2, (uint64_t)1, (uint64_t)1, (uint64_t)1, (uint64_t)0);
 	WANT(EVALF(&g, T("maxPooling2DWithSourceTensor:descriptor:name:", (id, SEL, id, id, id), x, d)), 0, 9, 9, 9, 9);
 	WANT(EVALF(&g, T("avgPooling2DWithSourceTensor:descriptor:name:", (id, SEL, id, id, id), x, d)), 0, 4, 5, 7, 7);
+	id padded = M(id, (id, SEL), d, "copy");
+	M(void, (id, SEL, uint64_t), padded, "setPaddingStyle:", (uint64_t)0);
+	M(void, (id, SEL, uint64_t, uint64_t, uint64_t, uint64_t), padded, "setExplicitPaddingWithPaddingLeft:paddingRight:paddingTop:paddingBottom:", (uint64_t)1, (uint64_t)0, (uint64_t)1, (uint64_t)0);
+	WANT(EVALF(&g, T("avgPooling2DWithSourceTensor:descriptor:name:", (id, SEL, id, id, id), x, padded)), 1e-6, 1, 1.5f, 2.5f, 2.5f, 4, 5, 5.5f, 7, 7);
+	M(void, (id, SEL, bool), padded, "setIncludeZeroPadToAverage:", true);
+	WANT(EVALF(&g, T("avgPooling2DWithSourceTensor:descriptor:name:", (id, SEL, id, id, id), x, padded)), 1e-6, 0.25f, 0.75f, 1.25f, 1.25f, 4, 5, 2.75f, 7, 7);
+	CHECK(M(uint64_t, (id, SEL), d, "paddingStyle") == 1); // copy is a copy
+	objc_release(padded);
 	id gr = FEED(&g, INTS(1, 1, 2, 2), 1, 2, 3, 4);
 	WANT(EVALF(&g, T("maxPooling2DGradientWithGradientTensor:sourceTensor:descriptor:name:", (id, SEL, id, id, id, id), gr, x, d)), 0, 0, 0, 0, 0, 10, 0, 0, 0, 0);
 	WANT(EVALF(&g, T("avgPooling2DGradientWithGradientTensor:sourceTensor:descriptor:name:", (id, SEL, id, id, id, id), gr, x, d)), 0, 0.25f, 0.75f, 0.5f, 1, 2.5f, 1.5f, 0.75f, 1.75f, 1);
