@@ -9,10 +9,10 @@
 // independent of the others (internal/cpu/gemm does: the partition into tiles
 // never touches the order of a sum).
 //
-// The design follows three measurements on shared machines. Waking goroutines
-// per region costs well under a microsecond, so nothing spins. The caller takes
-// part and never waits for a worker that has not started, so a worker delayed by
-// another process costs nothing when the remaining workers finish without it.
-// And dynamic tiles of 0.2 to 1 ms lose less to such neighbours than equal
-// static shares.
+// Three choices matter on machines shared with other work. Nothing spins: a region
+// costs well under a microsecond when workers are awake, and idle ones sleep. The
+// caller takes part and waits for unfinished tiles, not for workers: one that the
+// operating system has not scheduled yet delays nobody. And tiles are handed out
+// one by one (0.2 to 1 ms each is a good size), so a worker that lost its core to a
+// neighbour ends up with fewer of them.
 package par

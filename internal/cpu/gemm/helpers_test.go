@@ -126,8 +126,8 @@ func mustPack(t testing.TB, d tensor.DType, n, k, batch int, s Source) *Packed {
 }
 
 // closeTo fails unless |got-want| <= tol*scale, where scale bounds the terms that
-// were added up to make want. The name of the case is formatted on failure only:
-// that was half of the time of these tests.
+// were added up to make want. The name of the case is formatted on failure only,
+// since formatting would take longer than the computation.
 func closeTo(t *testing.T, got float32, want, scale, tol float64, format string, args ...any) {
 	if d := math.Abs(float64(got) - want); !(d <= tol*scale) {
 		t.Helper()
