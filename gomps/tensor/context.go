@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -77,6 +80,9 @@ type Context struct {
 const (
 	defaultBatch = 100
 	defaultCache = 512
+	// maxFlying batches are with the device at most: one runs, one waits, and one
+	// more covers the time that the host needs to fill the next.
+	maxFlying = 3
 )
 
 // Open starts a context.
@@ -152,6 +158,20 @@ func (c *Context) commit() error {
 	}
 	c.stats.Commits++
 	c.flying = append(c.flying, p)
+	if len(c.flying) <= maxFlying {
+		return nil
+	}
+	// A loop that never reads would run ever further ahead of the device, and
+	// with it the memory of all that is not done yet.
+	first := c.flying[0]
+	c.flying = slices.Delete(c.flying, 0, 1)
+	return wait(first)
+}
+
+func wait(p backend.Pending) error {
+	if _, err := p.Wait(context.Background()); err != nil {
+		return fmt.Errorf("tensor: wait for the device: %w", err)
+	}
 	return nil
 }
 
@@ -165,10 +185,9 @@ func (c *Context) Sync() error {
 func (c *Context) sync() error {
 	err := c.commit()
 	for _, p := range c.flying {
-		if _, e := p.Wait(context.Background()); e != nil {
-			err = errors.Join(err, fmt.Errorf("tensor: wait for the device: %w", e))
-		}
+		err = errors.Join(err, wait(p))
 	}
+	clear(c.flying)
 	c.flying = c.flying[:0]
 	return err
 }
@@ -252,8 +271,13 @@ func (c *Context) encode(p backend.Program, in []*Tensor, out []backend.Buffer) 
 		c.work = w
 	}
 	bufs := make([]backend.Buffer, len(in))
+	defer runtime.KeepAlive(in)
 	for i, t := range in {
-		bufs[i] = t.buffer()
+		b := t.mem.buf.Load()
+		if b == nil { // released by another goroutine just now
+			return fmt.Errorf("%w: operand %d", ErrReleased, i)
+		}
+		bufs[i] = *b
 	}
 	// From here on the backend keeps the buffers until its device has run this,
 	// also those of tensors that are released meanwhile.
@@ -270,10 +294,14 @@ func (c *Context) encode(p backend.Program, in []*Tensor, out []backend.Buffer) 
 
 // program finds or compiles an operation.
 func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in []*Tensor) (backend.Program, error) {
-	full := key
+	name := append(make([]byte, 0, 128), key...)
 	for _, t := range in {
-		full += fmt.Sprintf(" %v%v", t.dtype, t.shape)
+		name = append(append(name, ' '), t.dtype.String()...)
+		for _, d := range t.shape {
+			name = strconv.AppendInt(append(name, ','), int64(d), 10)
+		}
 	}
+	full := string(name)
 	if p := c.cache.get(full); p != nil {
 		c.stats.CacheHits++
 		return p, nil

@@ -129,8 +129,11 @@ func checkPatches(what string, h, w, kernel, stride, pad int) error {
 // Im2Col lays out the patches of x [B,C,H,W] as columns:
 // [B, C*kernel*kernel, OH*OW].
 func (c *Context) Im2Col(x *Tensor, kernel, stride, pad int) (*Tensor, error) {
-	if x == nil || len(x.shape) != 4 {
-		return nil, fmt.Errorf("%w: im2col wants [B,C,H,W]", ErrShape)
+	if err := ready("im2col", x); err != nil {
+		return nil, err
+	}
+	if len(x.shape) != 4 {
+		return nil, fmt.Errorf("%w: im2col of %v, want [B,C,H,W]", ErrShape, x.shape)
 	}
 	b, ch, h, w := x.shape[0], x.shape[1], x.shape[2], x.shape[3]
 	if err := checkPatches("im2col", h, w, kernel, stride, pad); err != nil {
@@ -154,8 +157,11 @@ func (c *Context) Col2Im(cols *Tensor, channels, h, w, kernel, stride, pad int) 
 	}
 	idx, oh, ow := patches(h, w, kernel, stride, pad)
 	k := kernel * kernel
-	if cols == nil || len(cols.shape) != 3 || channels < 1 || cols.shape[1] != channels*k || cols.shape[2] != oh*ow {
-		return nil, fmt.Errorf("%w: col2im wants [B,%d,%d]", ErrShape, channels*k, oh*ow)
+	if err := ready("col2im", cols); err != nil {
+		return nil, err
+	}
+	if len(cols.shape) != 3 || channels < 1 || cols.shape[1] != channels*k || cols.shape[2] != oh*ow {
+		return nil, fmt.Errorf("%w: col2im of %v, want [B,%d,%d]", ErrShape, cols.shape, channels*k, oh*ow)
 	}
 	b := cols.shape[0]
 	key := fmt.Sprintf("col2im%d/%dx%d/%d/%d/%d", channels, h, w, kernel, stride, pad)

@@ -22,17 +22,20 @@ func (c *Context) compute(key string, build func(g *graph.Graph, in []*graph.Nod
 
 // computeAll is compute for several results.
 func (c *Context) computeAll(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in ...*Tensor) ([]*Tensor, error) {
+	if err := ready(key, in...); err != nil {
+		return nil, err
+	}
 	store := F32
-	first := true
+	var first *Tensor
 	for _, t := range in {
-		if t == nil || !t.dtype.Float() {
+		if !t.dtype.Float() {
 			continue
 		}
-		if first {
-			store, first = t.dtype, false
+		if first == nil {
+			first, store = t, t.dtype
 		}
 		if t.dtype != store {
-			return nil, fmt.Errorf("%w: %s of %v%v and %v%v", ErrDType, key, in[0].dtype, in[0].shape, t.dtype, t.shape)
+			return nil, fmt.Errorf("%w: %s of %v%v and %v%v", ErrDType, key, store, first.shape, t.dtype, t.shape)
 		}
 	}
 	return c.run(key, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
@@ -104,7 +107,10 @@ func (c *Context) DivRelu(a, b *Tensor) (*Tensor, error) { return c.binary(graph
 
 // AddBias adds a vector [n] to the rows of x [...,n].
 func (c *Context) AddBias(x, bias *Tensor) (*Tensor, error) {
-	if x != nil && bias != nil && (len(bias.shape) != 1 || len(x.shape) < 1 || bias.shape[0] != x.Dim(-1)) {
+	if err := ready("add_bias", x, bias); err != nil {
+		return nil, err
+	}
+	if len(bias.shape) != 1 || len(x.shape) < 1 || bias.shape[0] != x.Dim(-1) {
 		return nil, fmt.Errorf("%w: add_bias of %v to the rows of %v", ErrShape, bias.shape, x.shape)
 	}
 	return c.binary(graph.Add, false, x, bias)
@@ -163,8 +169,32 @@ func (t *Tensor) become(y *Tensor, err error) error {
 	return nil
 }
 
-// AddInPlace, SubInPlace, MulInPlace and ReluInPlace replace the elements of t.
-func (t *Tensor) AddInPlace(u *Tensor) error { return t.become(t.c.Add(t, u)) }
-func (t *Tensor) SubInPlace(u *Tensor) error { return t.become(t.c.Sub(t, u)) }
-func (t *Tensor) MulInPlace(u *Tensor) error { return t.become(t.c.Mul(t, u)) }
-func (t *Tensor) ReluInPlace() error         { return t.become(t.c.Relu(t)) }
+// AddInPlace, SubInPlace, MulInPlace and DivInPlace replace the elements of t by
+// those of t op u; u broadcasts to the shape of t.
+func (t *Tensor) AddInPlace(u *Tensor) error { return t.inPlace(graph.Add, u) }
+func (t *Tensor) SubInPlace(u *Tensor) error { return t.inPlace(graph.Sub, u) }
+func (t *Tensor) MulInPlace(u *Tensor) error { return t.inPlace(graph.Mul, u) }
+func (t *Tensor) DivInPlace(u *Tensor) error { return t.inPlace(graph.Div, u) }
+
+func (t *Tensor) inPlace(fn graph.BinaryFn, u *Tensor) error {
+	if err := ready(fn.String()+" in place", t, u); err != nil {
+		return err
+	}
+	return t.become(t.c.binary(fn, false, t, u))
+}
+
+// ReluInPlace replaces the elements of t that are less than 0 by 0.
+func (t *Tensor) ReluInPlace() error {
+	if err := ready("relu in place", t); err != nil {
+		return err
+	}
+	return t.become(t.c.Relu(t))
+}
+
+// Zero replaces the elements of t by zeros, as between two steps of training.
+func (t *Tensor) Zero() error {
+	if err := ready("zero", t); err != nil {
+		return err
+	}
+	return t.become(t.c.Zeros(t.dtype, t.shape...))
+}

@@ -13,18 +13,21 @@ type Activation string
 
 // The activations. Gelu is the erf form.
 const (
-	None    Activation = "none"
-	Relu    Activation = "relu"
-	Gelu    Activation = "gelu"
-	Tanh    Activation = "tanh"
-	Sigmoid Activation = "sigmoid"
+	None     Activation = "none"
+	Relu     Activation = "relu"
+	Gelu     Activation = "gelu"
+	GeluTanh Activation = "gelu_tanh"
+	Tanh     Activation = "tanh"
+	Sigmoid  Activation = "sigmoid"
 )
 
-var activations = map[Activation]graph.UnaryFn{Relu: graph.Relu, Gelu: graph.Gelu, Tanh: graph.Tanh, Sigmoid: graph.Sigmoid}
+var activations = map[Activation]graph.UnaryFn{
+	Relu: graph.Relu, Gelu: graph.Gelu, GeluTanh: graph.GeluTanh, Tanh: graph.Tanh, Sigmoid: graph.Sigmoid,
+}
 
 func (a Activation) check() error {
 	if _, ok := activations[a]; !ok && a != None {
-		return fmt.Errorf("%w: activation %q, want none, relu, gelu, tanh or sigmoid", ErrOption, string(a))
+		return fmt.Errorf("%w: activation %q, want none, relu, gelu, gelu_tanh, tanh or sigmoid", ErrOption, string(a))
 	}
 	return nil
 }
@@ -148,7 +151,8 @@ func (c *Context) LinearBatchNormRelu(x, w, b, gamma, beta, mean, variance *Tens
 // LinearBackward computes the gradients of y = act(x W^T + b): it adds the
 // weight's to gw and the bias' to gb, in place, and returns the input's. y is
 // the layer's output, from which the derivative of the activation is taken
-// (relu, tanh, sigmoid, none); for gelu give the pre-activation x W^T + b.
+// (relu, tanh, sigmoid, none); for the gelu forms give the pre-activation
+// x W^T + b.
 func (c *Context) LinearBackward(gy, y, x, w, gw, gb *Tensor, act Activation) (*Tensor, error) {
 	if err := act.check(); err != nil {
 		return nil, err
@@ -182,7 +186,7 @@ func (c *Context) LinearBackward(gy, y, x, w, gw, gb *Tensor, act Activation) (*
 }
 
 // derivative of an activation: from its output for relu, tanh and sigmoid, from
-// its input for gelu.
+// its input for the gelu forms.
 func derivative(g *graph.Graph, act Activation, v *graph.Node) *graph.Node {
 	switch act {
 	case Relu:
@@ -191,8 +195,21 @@ func derivative(g *graph.Graph, act Activation, v *graph.Node) *graph.Node {
 		return g.Affine(g.Unary(graph.Square, v), -1, 1)
 	case Sigmoid:
 		return g.Binary(graph.Mul, v, g.Affine(v, -1, 1))
+	case GeluTanh:
+		return geluTanhDerivative(g, v)
 	}
 	return geluDerivative(g, v)
+}
+
+// geluTanhDerivative is that of x (1+t)/2 with t = tanh(u), u = k (x + a x^3):
+// (1+t)/2 + x (1-t^2)/2 k (1 + 3 a x^2).
+func geluTanhDerivative(g *graph.Graph, x *graph.Node) *graph.Node {
+	const k, a = 0.79788456080286536, 0.044715 // k is sqrt(2/pi)
+	mul := func(p, q *graph.Node) *graph.Node { return g.Binary(graph.Mul, p, q) }
+	sq := g.Unary(graph.Square, x)
+	t := g.Unary(graph.Tanh, mul(x, g.Affine(sq, k*a, k)))
+	slope := mul(g.Affine(g.Unary(graph.Square, t), -0.5, 0.5), g.Affine(sq, 3*k*a, k))
+	return g.AddTo(g.Affine(t, 0.5, 0.5), mul(x, slope))
 }
 
 // geluDerivative is Phi(x) + x phi(x) with the standard normal distribution and

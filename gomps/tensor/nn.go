@@ -16,6 +16,16 @@ func (c *Context) Softmax(x *Tensor, axis int) (*Tensor, error) {
 	}, x)
 }
 
+// SoftmaxBackward is the gradient of Softmax along axis for the gradient gy of
+// its result: with s = softmax(x), s (gy - sum(gy s)).
+func (c *Context) SoftmaxBackward(gy, x *Tensor, axis int) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("softmax_backward%d", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		s := g.Add(graph.Softmax{Axis: axis}, in[1])
+		along := g.Add(graph.Reduce{Axes: []int{axis}, Keep: true}, g.Binary(graph.Mul, in[0], s))
+		return g.Binary(graph.Mul, s, g.Binary(graph.Sub, in[0], along))
+	}, gy, x)
+}
+
 // LayerNorm normalises the last dimension with the biased variance.
 func (c *Context) LayerNorm(x, gamma, beta *Tensor, eps float32) (*Tensor, error) {
 	return c.compute(fmt.Sprintf("layer_norm%x", eps), func(g *graph.Graph, in []*graph.Node) *graph.Node {
@@ -83,8 +93,8 @@ func batchNorm(g *graph.Graph, x, gamma, beta, mean, variance *graph.Node, eps f
 // 1/(1-p). The choice follows from seed alone. The mask, of zeros and 1/(1-p), is
 // returned for the gradient, which is gy times it.
 func (c *Context) Dropout(x *Tensor, p float32, seed uint64) (y, mask *Tensor, err error) {
-	if x == nil {
-		return nil, nil, ErrReleased
+	if err := ready("dropout", x); err != nil {
+		return nil, nil, err
 	}
 	if mask, err = c.dropoutMask(x.shape, p, seed); err != nil {
 		return nil, nil, err
@@ -99,8 +109,8 @@ func (c *Context) Dropout(x *Tensor, p float32, seed uint64) (y, mask *Tensor, e
 
 // DropoutLinear is dropout(x) W^T + b in one dispatch.
 func (c *Context) DropoutLinear(x *Tensor, p float32, seed uint64, w, b *Tensor) (y, mask *Tensor, err error) {
-	if x == nil {
-		return nil, nil, ErrReleased
+	if err := ready("dropout_linear", x, w, b); err != nil {
+		return nil, nil, err
 	}
 	if mask, err = c.dropoutMask(x.shape, p, seed); err != nil {
 		return nil, nil, err
@@ -154,10 +164,11 @@ func (c *Context) RoPE(x *Tensor, heads, rows, cols int, base float32) (*Tensor,
 // Attention is softmax(scale q k^T + mask) v for q [B,H,N,d], k and v [B,H,M,d];
 // mask, additive, broadcasts to [B,H,N,M] and may be nil.
 func (c *Context) Attention(q, k, v, mask *Tensor, scale float32) (*Tensor, error) {
-	for i, t := range []*Tensor{q, k, v} {
-		if t == nil || len(t.shape) != 4 {
-			return nil, fmt.Errorf("%w: attention operand %d, want [B,H,N,d]", ErrShape, i)
-		}
+	if err := ready("attention", q, k, v); err != nil {
+		return nil, err
+	}
+	if len(q.shape) != 4 || len(k.shape) != 4 || len(v.shape) != 4 {
+		return nil, fmt.Errorf("%w: attention of %v, %v and %v, want [B,H,N,d]", ErrShape, q.shape, k.shape, v.shape)
 	}
 	in := []*Tensor{q, k, v}
 	if mask != nil {

@@ -69,10 +69,14 @@ func (c *Context) TopK(x *Tensor, k int) (values, index *Tensor, err error) {
 
 // UpdateConfusionMatrix counts, for scores preds [N,K] and targets [N] (int32) or
 // [N,K], the pairs (target, argmax of a row) into cm [K,K], in place: row is the
-// truth, column the prediction.
+// truth, column the prediction. cm may be float32 or int32; float32 counts to
+// 2^24, and Cast makes one of the other.
 func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
-	if preds == nil || targets == nil || cm == nil || len(preds.shape) != 2 {
-		return fmt.Errorf("%w: confusion matrix of scores [N,K]", ErrShape)
+	if err := ready("confusion matrix", preds, targets, cm); err != nil {
+		return err
+	}
+	if len(preds.shape) != 2 || len(cm.shape) != 2 || cm.shape[0] != preds.shape[1] || cm.shape[1] != preds.shape[1] {
+		return fmt.Errorf("%w: confusion matrix %v for scores %v, want [K,K] and [N,K]", ErrShape, cm.shape, preds.shape)
 	}
 	k := preds.shape[1]
 	return cm.become(c.move("confusion", func(g *graph.Graph, in []*graph.Node) *graph.Node {
@@ -83,6 +87,7 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 			return g.Add(graph.OneHot{Depth: k}, n)
 		}
 		truth, guess := hot(in[1]), hot(in[0])
-		return g.AddTo(in[2], g.Add(graph.MatMul{}, g.Transpose(truth, 1, 0), guess))
+		counts := g.Add(graph.MatMul{}, g.Transpose(truth, 1, 0), guess)
+		return g.Cast(g.AddTo(g.Cast(in[2], F32), counts), in[2].DType)
 	}, preds, targets, cm))
 }

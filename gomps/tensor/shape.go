@@ -23,8 +23,8 @@ func (c *Context) move(key string, build func(g *graph.Graph, in []*graph.Node) 
 
 // Reshape gives the elements, in their order, new dimensions; one may be -1.
 func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
-	if x == nil {
-		return nil, ErrReleased
+	if err := ready("reshape", x); err != nil {
+		return nil, err
 	}
 	s := dt.Shape(shape).Clone()
 	known, free := 1, -1
@@ -51,8 +51,11 @@ func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
 
 // Transpose exchanges the last two dimensions.
 func (c *Context) Transpose(x *Tensor) (*Tensor, error) {
-	if x == nil || len(x.shape) < 2 {
-		return nil, fmt.Errorf("%w: transpose needs at least 2 dimensions", ErrShape)
+	if err := ready("transpose", x); err != nil {
+		return nil, err
+	}
+	if len(x.shape) < 2 {
+		return nil, fmt.Errorf("%w: transpose of %v, want at least 2 dimensions", ErrShape, x.shape)
 	}
 	perm := make([]int, len(x.shape))
 	for i := range perm {
@@ -84,8 +87,8 @@ func (c *Context) Concat(axis int, in ...*Tensor) (*Tensor, error) {
 // Slice takes begin, begin+step, ... up to but without end, on every axis. A
 // negative step walks down; there end may be -1 to include index 0.
 func (c *Context) Slice(x *Tensor, begin, end, step []int) (*Tensor, error) {
-	if x == nil {
-		return nil, ErrReleased
+	if err := ready("slice", x); err != nil {
+		return nil, err
 	}
 	if len(begin) != len(x.shape) || len(end) != len(x.shape) || len(step) != len(x.shape) {
 		return nil, fmt.Errorf("%w: slice of %v by begin %v, end %v, step %v", ErrShape, x.shape, begin, end, step)
@@ -125,8 +128,8 @@ func indices(g *graph.Graph, v []int) *graph.Node {
 
 // Split cuts x along axis into parts of the given sizes, which must add up.
 func (c *Context) Split(x *Tensor, axis int, sizes ...int) ([]*Tensor, error) {
-	if x == nil {
-		return nil, ErrReleased
+	if err := ready("split", x); err != nil {
+		return nil, err
 	}
 	if axis < 0 {
 		axis += len(x.shape)
@@ -151,8 +154,8 @@ func (c *Context) Split(x *Tensor, axis int, sizes ...int) ([]*Tensor, error) {
 
 // Chunk cuts x along axis into n equal parts.
 func (c *Context) Chunk(x *Tensor, axis, n int) ([]*Tensor, error) {
-	if x == nil {
-		return nil, ErrReleased
+	if err := ready("chunk", x); err != nil {
+		return nil, err
 	}
 	a := axis
 	if a < 0 {
@@ -200,4 +203,46 @@ func (c *Context) ScatterAdd(x, idx *Tensor, rows int) (*Tensor, error) {
 	return c.compute(fmt.Sprintf("scatter_add%d", rows), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.ScatterAdd{Rows: rows}, in[0], in[1])
 	}, x, idx)
+}
+
+// Scatter is x [rows,...] with the rows at idx [n] replaced by those of src
+// [n,...]. Where several rows go to one place, it gets their mean.
+func (c *Context) Scatter(x, idx, src *Tensor) (*Tensor, error) {
+	if err := ready("scatter", x, idx, src); err != nil {
+		return nil, err
+	}
+	if len(x.shape) < 1 || len(src.shape) < 1 || !x.shape[1:].Equal(src.shape[1:]) {
+		return nil, fmt.Errorf("%w: scatter rows of %v into %v", ErrShape, src.shape, x.shape)
+	}
+	return c.compute("scatter", func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		x, idx, src := in[0], in[1], in[2]
+		rows, n := x.Shape[0], src.Shape[0]
+		ones := make([]float32, n)
+		for i := range ones {
+			ones[i] = 1
+		}
+		count := g.Add(graph.ScatterAdd{Rows: rows}, floats(g, ones, n), idx)
+		per := make([]int, len(x.Shape))
+		for i := range per {
+			per[i] = 1
+		}
+		per[0] = rows
+		sum := g.Add(graph.ScatterAdd{Rows: rows}, src, idx)
+		mean := g.Binary(graph.Div, sum, g.Reshape(g.Binary(graph.Maximum, count, floats(g, []float32{1}, 1)), per...))
+		// Rows are chosen by index and not by a product with 0, which would keep
+		// the NaN of a row that is to be replaced.
+		from := make([]float32, rows)
+		for i := range from {
+			from[i] = float32(i)
+		}
+		at := g.AddTo(floats(g, from, rows), g.Affine(g.Unary(graph.Step, count), float32(rows), 0))
+		return g.Add(graph.Gather{Axis: 0}, g.Concat(0, x, mean), g.Cast(at, I32))
+	}, x, idx, src)
+}
+
+// floats is a constant float32 tensor.
+func floats(g *graph.Graph, v []float32, shape ...int) *graph.Node {
+	data := make([]byte, 4*len(v))
+	copy(view[float32](data), v)
+	return g.Add(graph.Param{Shape: shape, DType: F32, Data: data})
 }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -74,6 +75,17 @@ func (t *Tensor) usable(c *Context) error {
 // buffer is the memory of a usable tensor.
 func (t *Tensor) buffer() backend.Buffer { return *t.mem.buf.Load() }
 
+// ready says which operand of an operation has no memory. What looks at shapes
+// before it runs asks this first, so that nil is an error and not a panic.
+func ready(op string, in ...*Tensor) error {
+	for i, t := range in {
+		if !t.Valid() {
+			return fmt.Errorf("%w: operand %d of %s", ErrReleased, i, op)
+		}
+	}
+	return nil
+}
+
 // Shape is a copy of the dimensions, slowest first.
 func (t *Tensor) Shape() []int { return t.shape.Clone() }
 
@@ -95,8 +107,12 @@ func (t *Tensor) Numel() int { return t.shape.Numel() }
 func (t *Tensor) Valid() bool { return t != nil && t.mem.buf.Load() != nil }
 
 // Release gives the memory back once the device is done with it. Calling it
-// again does nothing.
-func (t *Tensor) Release() { t.mem.release() }
+// again, or for nil, does nothing.
+func (t *Tensor) Release() {
+	if t != nil {
+		t.mem.release()
+	}
+}
 
 // host makes a tensor whose bytes fill writes.
 func (c *Context) host(d DType, shape []int, fill func(dst []byte)) (*Tensor, error) {
@@ -172,6 +188,7 @@ func view[T any](b []byte) []T {
 
 // read waits for the device and shows the tensor's bytes to f.
 func (t *Tensor) read(f func(src []byte)) error {
+	defer runtime.KeepAlive(t)
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
 	b := t.mem.buf.Load()
@@ -189,12 +206,18 @@ func (t *Tensor) read(f func(src []byte)) error {
 
 // Float32s copies the elements to the host, as float32 whatever their type.
 func (t *Tensor) Float32s() ([]float32, error) {
+	if err := ready("float32s", t); err != nil {
+		return nil, err
+	}
 	out := make([]float32, t.Numel())
 	return out, t.CopyTo(out)
 }
 
 // CopyTo copies the elements to dst, which has exactly Numel elements.
 func (t *Tensor) CopyTo(dst []float32) error {
+	if err := ready("copy_to", t); err != nil {
+		return err
+	}
 	if len(dst) != t.Numel() {
 		return fmt.Errorf("%w: room for %d elements, want %d for %v", ErrShape, len(dst), t.Numel(), t.shape)
 	}
@@ -216,6 +239,9 @@ func (t *Tensor) CopyTo(dst []float32) error {
 
 // Int32s copies the elements of an index tensor to the host.
 func (t *Tensor) Int32s() ([]int32, error) {
+	if err := ready("int32s", t); err != nil {
+		return nil, err
+	}
 	if t.dtype != I32 {
 		return nil, fmt.Errorf("%w: %v, want i32", ErrDType, t.dtype)
 	}
@@ -223,19 +249,48 @@ func (t *Tensor) Int32s() ([]int32, error) {
 	return out, t.read(func(src []byte) { copy(out, view[int32](src)) })
 }
 
+// CopyBytes copies the elements as they are stored, in the byte order of the
+// machine, to dst, which has exactly their size.
+func (t *Tensor) CopyBytes(dst []byte) error {
+	if err := ready("copy_bytes", t); err != nil {
+		return err
+	}
+	if want := t.Numel() * t.dtype.Size(); len(dst) != want {
+		return fmt.Errorf("%w: room for %d bytes, want %d for %v%v", ErrShape, len(dst), want, t.dtype, t.shape)
+	}
+	return t.read(func(src []byte) { copy(dst, src) })
+}
+
+// FromBytes is the inverse of CopyBytes.
+func (c *Context) FromBytes(d DType, src []byte, shape ...int) (*Tensor, error) {
+	if d != F32 && d != F16 && d != I32 {
+		return nil, fmt.Errorf("%w: %v, want f32, f16 or i32", ErrDType, d)
+	}
+	s := dt.Shape(shape)
+	if err := s.Check(d.Size()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrShape, err)
+	}
+	if want := s.Numel() * d.Size(); len(src) != want {
+		return nil, fmt.Errorf("%w: %d bytes, want %d for %v%v", ErrShape, len(src), want, d, s)
+	}
+	return c.host(d, shape, func(dst []byte) { copy(dst, src) })
+}
+
 // Copy is a new tensor with the same elements.
 func (t *Tensor) Copy() (*Tensor, error) {
-	var out *Tensor
-	var err error
-	if e := t.read(func(src []byte) {
-		if out, err = t.c.newTensor(t.shape, t.dtype); err == nil {
-			copy(out.buffer().Bytes(), src)
-		}
-	}); e != nil {
-		return nil, e
+	if err := ready("copy", t); err != nil {
+		return nil, err
 	}
-	if t.Numel() == 0 { // read shows nothing of an empty tensor
-		return t.c.Zeros(t.dtype, t.shape...)
+	return t.c.move("copy", func(g *graph.Graph, in []*graph.Node) *graph.Node { return in[0] }, t)
+}
+
+// Cast converts the elements: floats round to nearest even, a float becomes an
+// index without its fraction.
+func (c *Context) Cast(x *Tensor, to DType) (*Tensor, error) {
+	if to != F32 && to != F16 && to != I32 {
+		return nil, fmt.Errorf("%w: cast to %v, want f32, f16 or i32", ErrDType, to)
 	}
-	return out, err
+	return c.move("cast "+to.String(), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Cast(in[0], to)
+	}, x)
 }

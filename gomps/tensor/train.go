@@ -19,8 +19,11 @@ func (c *Context) MSEGrad(p, t *Tensor, scale float32) (*Tensor, error) {
 // SoftmaxCrossEntropy is the mean of -log softmax(x)[label] over rows x [N,K]
 // with int32 labels [N], and its gradient with respect to x.
 func (c *Context) SoftmaxCrossEntropy(x, label *Tensor) (loss, gx *Tensor, err error) {
-	if x == nil || len(x.shape) != 2 {
-		return nil, nil, fmt.Errorf("%w: softmax_cross_entropy wants scores [N,K]", ErrShape)
+	if err := ready("softmax_cross_entropy", x, label); err != nil {
+		return nil, nil, err
+	}
+	if len(x.shape) != 2 {
+		return nil, nil, fmt.Errorf("%w: softmax_cross_entropy of %v and labels %v, want scores [N,K]", ErrShape, x.shape, label.shape)
 	}
 	out, err := c.computeAll("softmax_cross_entropy", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		n, k := in[0].Shape[0], in[0].Shape[1]
