@@ -86,6 +86,7 @@ type directConv struct {
 	batch, lines int
 }
 
+// directConv makes the step of the loops.
 func (l *lowering) directConv(n *graph.Node, o graph.Conv2D) (step, error) {
 	s := &directConv{o: o, x: l.operand(n.In[0]), w: l.operand(n.In[1])}
 	v := l.operands(n.In[2:], o.Bias, o.Residual)
@@ -105,6 +106,7 @@ func (s *directConv) run(e *exec) error {
 	return nil
 }
 
+// line computes one output row.
 func (s *directConv) line(_, t int) {
 	oh, ow, oc := s.y.shape[1], s.y.shape[2], s.y.shape[3]
 	b, oy := t/oh, t%oh
@@ -243,6 +245,7 @@ type gatherConv struct {
 	fn         func(w, t int)
 }
 
+// gatherConv makes the step of the loops.
 func (l *lowering) gatherConv(n *graph.Node, o graph.ConvTranspose2D) (step, error) {
 	s := &gatherConv{o: o, x: l.operand(n.In[0]), w: l.operand(n.In[1])}
 	s.b = l.operands(n.In[2:], o.Bias)[0]
@@ -260,6 +263,7 @@ func (s *gatherConv) run(e *exec) error {
 	return nil
 }
 
+// line computes one output row.
 func (s *gatherConv) line(_, t int) {
 	oh, ow, oc := s.y.shape[1], s.y.shape[2], s.y.shape[3]
 	for ox := range ow {

@@ -99,6 +99,7 @@ func (l *lowering) affine(n *graph.Node, o graph.Affine) (step, error) {
 	return l.mapRows(n, func(dst, src []float32) { vec.Affine(dst, src, o.Scale, o.Shift) })
 }
 
+// tile computes a range of elements, of rows, or of short rows in strips.
 func (s *mapStep) tile(w, t int) {
 	from, to := s.t.span(t)
 	switch {
@@ -249,6 +250,7 @@ func (s *binaryStep) run(e *exec) error {
 	return nil
 }
 
+// tile computes a range of elements, or of rows.
 func (s *binaryStep) tile(w, t int) {
 	from, to := s.t.span(t)
 	strips := floats(s.e.scratch)[w*2*s.strp:][:2*s.strp]

@@ -17,6 +17,12 @@ import (
 type lowerOptions struct{ f16, bf16 bool }
 
 // lowering turns one graph into the steps of a program.
+//
+// A value gets its memory (result) when its step is made, and every step that
+// reads it (operand) prolongs the life of that memory to itself. Views of a value
+// share its storage, so that reading a view keeps the whole alive. Since steps
+// run in the order in which they are made, a storage's life is an interval of
+// steps, and placing intervals in one arena is all there is to memory planning.
 type lowering struct {
 	*Program
 	opt     lowerOptions
@@ -168,7 +174,8 @@ func (l *lowering) fail(err error) {
 }
 
 // result gives a node memory for its value: the caller's buffer when the value
-// is an output, else a part of the arena.
+// is an output, else a part of the arena. A step must ask for its operands first:
+// both then live at the step's time, and no result is placed over an operand.
 func (l *lowering) result(n *graph.Node) view { return l.newResult(n, l.padded(n)) }
 
 // denseResult is result without gaps between the rows.
@@ -198,22 +205,30 @@ const rowPad = 16
 var padFrom, padMultiple = 512, 256
 
 // padded decides whether a value's rows get a gap. Any step reads and writes rows
-// with gaps; only a Reshape to another last dimension would have to copy them, so
-// that a value somebody reads in that way stays dense.
+// with gaps; only a Reshape to another last dimension would have to copy them, and
+// the second factor of a product is packed from dense memory, so that a value
+// somebody reads in one of those ways stays dense.
 func (l *lowering) padded(n *graph.Node) bool {
 	_, c := rowsOf(n.Shape)
-	if n.DType != tensor.F32 || c < padFrom || c%padMultiple != 0 {
-		return false
-	}
+	return n.DType == tensor.F32 && c >= padFrom && c%padMultiple == 0 && !l.readDense(n, c)
+}
+
+// readDense says that somebody reads n, or a view of it, without gaps between its
+// rows of c.
+func (l *lowering) readDense(n *graph.Node, c int) bool {
 	for _, r := range l.readers[n.ID] {
-		if _, ok := r.Op.(graph.Reshape); !ok {
-			continue
-		}
-		if _, rc := rowsOf(r.Shape); rc != c {
-			return false
+		switch r.Op.(type) {
+		case graph.Reshape:
+			if _, rc := rowsOf(r.Shape); rc != c || l.readDense(r, c) {
+				return true
+			}
+		case graph.MatMul, graph.Linear:
+			if r.In[1] == n {
+				return true
+			}
 		}
 	}
-	return true
+	return false
 }
 
 // setView notes that a node's value fills a storage.
@@ -242,7 +257,8 @@ func (l *lowering) touch(v view) {
 func (l *lowering) needScratch(n int) { l.scratchSize = max(l.scratchSize, roundUp(n, align)) }
 
 // copyOutputs adds copies for the outputs that no step writes directly: views of
-// other values, inputs, constants, and one value under two names.
+// other values, inputs, constants, and one value under two names. Results never
+// alias, whatever the graph looks like.
 func (l *lowering) copyOutputs() {
 	for i, n := range l.outputs {
 		if l.outputStorage[i] >= 0 {

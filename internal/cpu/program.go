@@ -64,7 +64,8 @@ func (p *Program) dropWeights() {
 	p.weights = nil
 }
 
-// exec is what steps see of a run.
+// exec is what steps see of a run. scratch is memory that only the running step
+// uses; what it holds before and after is nobody's business.
 type exec struct {
 	p       *Program
 	pool    *par.Pool

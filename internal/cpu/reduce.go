@@ -23,6 +23,7 @@ type reduceStep struct {
 	t       tiling
 }
 
+// reduce splits the axes into those that stay and those that are folded.
 func (l *lowering) reduce(n *graph.Node, o graph.Reduce) (step, error) {
 	if o.Fn > graph.ReduceMin {
 		return nil, fmt.Errorf("reduction %v: %w", o.Fn, ErrUnsupported)
@@ -168,6 +169,7 @@ func (s *topStep) run(e *exec) error {
 	return nil
 }
 
+// row keeps the positions of the largest elements so far, best first.
 func (s *topStep) row(w, r int) {
 	x := s.src.row(s.x, r)
 	best := s.at[w*s.k:][:0:s.k]

@@ -88,6 +88,8 @@ func (l *lowering) resize2d(n *graph.Node, o graph.Resize2D) (step, error) {
 	return s, nil
 }
 
+// line computes one output line. Nearest copies; bilinear weights of 0 are exact,
+// so that a map resampled to its own size comes back bit for bit.
 func (s *resizeStep) line(_, t int) {
 	h, w := s.src.shape[1], s.src.shape[2]
 	m := s.dst.shape[2]

@@ -74,7 +74,8 @@ type storage struct {
 	data        []byte
 }
 
-// reshaped is v with another shape, if the rows allow it without a copy.
+// reshaped is v with another shape, if the rows allow it without a copy: always
+// when the last dimension stays, else when the rows have no gaps.
 func (v view) reshaped(s tensor.Shape) (view, bool) {
 	rows, c := rowsOf(s)
 	if c == v.c {
@@ -87,6 +88,10 @@ func (v view) reshaped(s tensor.Shape) (view, bool) {
 	v.rows, v.c, v.ld, v.shape = rows, c, c, s
 	return v, true
 }
+
+// reshaped and sliced decide what costs nothing. The networks live on it: the
+// third of a projection that is q, a map that was tokens, one picture of a batch,
+// one channel of a map are all rows at a constant stride.
 
 // sliced is v cut by o, if what remains is rows at one stride: a cut of the last
 // axis alone, or of the first axis that is not of size 1.

@@ -40,6 +40,11 @@ type weight struct {
 
 // weightCache holds the packed weights of a backend. Weights that no program
 // uses stay until Trim: pictures of another size come with the same weights.
+//
+// Packing copies: gigabytes are read from a mapped file and written to fresh
+// memory. Each source is given back as soon as it is packed, so that the peak is
+// one set of weights and not two; and packing uses all threads on one weight,
+// rather than one thread on each, for the same reason.
 type weightCache struct {
 	mu   sync.Mutex
 	all  map[weightKey]*weight
@@ -61,7 +66,8 @@ func (c *weightCache) get(pool *par.Pool, p graph.Param, s gemm.Source, n, k int
 	return c.entry(key, p, func(w *weight) error { return c.pack(w, pool, s) })
 }
 
-// entry returns the weight of a key, made by fill at the first call.
+// entry returns the weight of a key, made by fill at the first call. Programs
+// compiled at the same time meet here: the second waits for the first's packing.
 func (c *weightCache) entry(key weightKey, p graph.Param, fill func(w *weight) error) (*weight, error) {
 	c.mu.Lock()
 	if c.all == nil {
@@ -100,7 +106,8 @@ func (c *weightCache) entry(key weightKey, p graph.Param, fill func(w *weight) e
 	return w, nil
 }
 
-// sample hashes a few hundred bytes spread over the data.
+// sample hashes a few hundred bytes spread over the data: enough to tell one
+// tensor from another at the same address, and no more than a few page faults.
 func (c *weightCache) sample(data []byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)

@@ -119,6 +119,8 @@ func (s *winogradConv) plan(l *lowering) {
 	s.in, s.out = s.inputTask, s.outputTask
 }
 
+// run works off the strips. Each is three regions of the pool: nothing of the
+// output transform may start before the products of its tiles are done.
 func (s *winogradConv) run(e *exec) error {
 	s.e, s.xd, s.yd = e, e.f32(s.x), e.f32(s.y)
 	if s.ep.bias.c > 0 {
