@@ -111,8 +111,9 @@ func (l *lowering) ropeTables(r graph.Rope, hd int) ([2]*mpsgraph.Tensor, error)
 	return out, nil
 }
 
-// rotate turns float32 heads x [B,H,N,hd]: with the pairs (a, b) of each
-// direction, (a c - b s, b c + a s) = (a, b) c + (b, a) (-s, s).
+// rotate turns heads x [B,H,N,hd] into float32: with the pairs (a, b) of each
+// direction, (a c - b s, b c + a s) = (a, b) c + (b, a) (-s, s). The pairs are
+// swapped before the cast, where they are half as wide.
 func (l *lowering) rotate(x *mpsgraph.Tensor, r graph.Rope) (*mpsgraph.Tensor, error) {
 	g, s := l.out, x.Shape()
 	if err := g.Err(); err != nil {
@@ -125,8 +126,8 @@ func (l *lowering) rotate(x *mpsgraph.Tensor, r graph.Rope) (*mpsgraph.Tensor, e
 	}
 	const pair = 3
 	y := g.Reshape(x, s[0]*s[1], s[2], 2, 2, hd/4)
-	ab := g.Split(y, pair, 1, 1)
-	y = g.Add(g.Mul(y, t[0]), g.Mul(g.Concat(pair, ab[1], ab[0]), t[1]))
+	swapped := g.Reverse(y, pair)
+	y = g.Add(g.Mul(l.cast(y, tensor.F32), t[0]), g.Mul(l.cast(swapped, tensor.F32), t[1]))
 	return g.Reshape(y, s...), nil
 }
 
@@ -151,7 +152,7 @@ func (l *lowering) join(x *mpsgraph.Tensor) *mpsgraph.Tensor {
 
 func (l *lowering) ropeOp(n *graph.Node, o graph.RoPE) (*mpsgraph.Tensor, error) {
 	x := l.in(n, 0, carried)
-	y, err := l.rotate(l.heads(l.cast(x, tensor.F32), o.Heads), o.Rope)
+	y, err := l.rotate(l.heads(x, o.Heads), o.Rope)
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +167,11 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) (*mpsgraph.Tensor
 	scale := o.Scale
 	var qkv [3]*mpsgraph.Tensor
 	for i, rope := range []*graph.Rope{o.QRope, o.KRope, nil} {
-		wide := rope != nil || i == 0 && l.half
 		want := d
-		if wide {
+		switch {
+		case rope != nil:
+			want = carried
+		case i == 0 && l.half:
 			want = tensor.F32
 		}
 		x := l.heads(l.in(n, i, want), o.Heads)

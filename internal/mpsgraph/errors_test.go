@@ -43,6 +43,7 @@ func TestRefusals(t *testing.T) {
 		"empty slice":             func(m *graph, p func(tensor.DType, ...int) *value) { m.Slice(p(f, 4), []int{2}, []int{2}, []int{1}) },
 		"slice step":              func(m *graph, p func(tensor.DType, ...int) *value) { m.Slice(p(f, 4), []int{0}, []int{4}, []int{0}) },
 		"slice rank":              func(m *graph, p func(tensor.DType, ...int) *value) { m.Slice(p(f, 4), nil, nil, nil) },
+		"reverse axis":            func(m *graph, p func(tensor.DType, ...int) *value) { m.Reverse(p(f, 2), 1) },
 		"concat nothing":          func(m *graph, p func(tensor.DType, ...int) *value) { m.Concat(0) },
 		"concat shapes":           func(m *graph, p func(tensor.DType, ...int) *value) { m.Concat(0, p(f, 2, 3), p(f, 2, 4)) },
 		"concat ranks":            func(m *graph, p func(tensor.DType, ...int) *value) { m.Concat(0, p(f, 2, 3), p(f, 2)) },

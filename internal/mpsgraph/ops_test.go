@@ -115,6 +115,7 @@ func TestShapesOps(t *testing.T) {
 			m.Pad(a, []int{1, 0}, []int{0, 1}, -1), m.Broadcast(m.Reshape(a, 2, 1, 3), 2, 2, 3), m.Gather(a, in[1], 1),
 			m.ScatterAdd(a, m.Gather(a, m.Reshape(m.Slice(in[1], []int{1, 0}, []int{2, 2}, []int{1, 1}), 2), -1),
 				m.Reshape(m.Slice(in[1], []int{1, 0}, []int{2, 2}, []int{1, 1}), 2), 1),
+			m.Reverse(a, -1),
 		}
 	})
 	if err != nil {
@@ -133,6 +134,7 @@ func TestShapesOps(t *testing.T) {
 		{"broadcast", []float64{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6}},
 		{"gather", []float64{3, 1, 2, 2, 6, 4, 5, 5}},
 		{"scatter", []float64{1, 6, 3, 4, 15, 6}},
+		{"reverse", []float64{3, 2, 1, 6, 5, 4}},
 	} {
 		want(t, c.name, out[i], 0, c.want...)
 	}

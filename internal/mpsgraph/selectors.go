@@ -66,6 +66,7 @@ var (
 var (
 	reshape    = objc.Instance[func(o, tensor, shape, name objc.ID) objc.ID]("MPSGraph", "reshapeTensor:withShape:name:", objc.V(11, 0))
 	transpose  = objc.Instance[func(o, tensor, permutation, name objc.ID) objc.ID]("MPSGraph", "transposeTensor:permutation:name:", objc.V(13, 0))
+	reverse    = objc.Instance[func(o, tensor, axes, name objc.ID) objc.ID]("MPSGraph", "reverseTensor:axes:name:", objc.V(12, 0))
 	slice      = objc.Instance[func(o, tensor, starts, ends, strides, name objc.ID) objc.ID]("MPSGraph", "sliceTensor:starts:ends:strides:name:", objc.V(11, 0))
 	concat     = objc.Instance[func(o, tensors objc.ID, dimensionIndex int64, name objc.ID) objc.ID]("MPSGraph", "concatTensors:dimension:name:", objc.V(11, 0))
 	splitSizes = objc.Instance[func(o, tensor, splitSizes objc.ID, axis int64, name objc.ID) objc.ID]("MPSGraph", "splitTensor:splitSizes:axis:name:", objc.V(12, 3))

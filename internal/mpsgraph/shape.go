@@ -72,6 +72,20 @@ func (g *Graph) Slice(x *Tensor, begin, end, step []int) *Tensor {
 	return g.done(op, in, id, out, x.dtype)
 }
 
+// Reverse turns the elements along the axes around.
+func (g *Graph) Reverse(x *Tensor, axes ...int) *Tensor {
+	const op = "reverse"
+	if !g.ready(op, x) {
+		return g.dead()
+	}
+	in := []*Tensor{x}
+	_, at, ok := reduced(x, axes)
+	if !ok {
+		return g.failf(op, in, "axes %v", axes)
+	}
+	return g.done(op, in, reverse.Send(g.id, x.id, objc.Integers(at), 0), x.shape, x.dtype)
+}
+
 // axisOf resolves a possibly negative axis, -1 when it is out of range.
 func axisOf(x *Tensor, axis int) int {
 	if axis < 0 {
