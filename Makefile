@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 GO_SOURCES := $(shell find capi gomps internal -name '*.go' -o -name '*.s' -o -name '*.c' -o -name '*.h' -o -name '*.map' 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test bench wheel check lint golden clean go-test c-test py-test
+.PHONY: demo test bench bench-go wheel check lint golden clean go-test c-test py-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -43,8 +43,15 @@ lint: $(VENV)/.test
 golden: ## every golden case, where ../shared is there
 	$(GO) test ./... -run 'Golden' -count=1
 
-bench: ## Go benchmarks
+bench: .venv-bench/.ready ## this project beside PyTorch and ONNX Runtime, in one run; table, JSON and plot in build/bench/
+	.venv-bench/bin/python benchmarks/bench.py --memory
+
+bench-go: ## Go benchmarks of the kernels
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
+
+.venv-bench/.ready: $(LIBRARY)
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet --editable . torch onnxruntime matplotlib safetensors && touch $@
 
 clean:
 	rm -rf build dist out $(VENV) *.egg-info python/*.egg-info $(LIBRARY)
