@@ -25,7 +25,8 @@ func resizeShape(x *Tensor, h, w int) (tensor.Shape, bool) {
 
 // Bilinear resamples x [B,h,w,C] to H x W. With alignCorners output i reads
 // coordinate i*(n-1)/(m-1); otherwise pixel centres are halves ("centerResult"),
-// as in PyTorch's align_corners=False.
+// as in PyTorch's align_corners=False. centerResult has no effect beside
+// alignCorners; PyTorch sets it always.
 func (g *Graph) Bilinear(x *Tensor, h, w int, alignCorners bool) *Tensor {
 	const op = "bilinear"
 	if !g.ready(op, x) {
@@ -39,7 +40,7 @@ func (g *Graph) Bilinear(x *Tensor, h, w int, alignCorners bool) *Tensor {
 	if !g.mayMake(op, in, out, x.dtype) {
 		return g.dead()
 	}
-	id := resize.Send(g.id, x.id, objc.Integers([]int{h, w}), resizeBilinear, !alignCorners, alignCorners, layoutNHWC, 0)
+	id := resize.Send(g.id, x.id, objc.Integers([]int{h, w}), resizeBilinear, true, alignCorners, layoutNHWC, 0)
 	return g.done(op, in, id, out, x.dtype)
 }
 
@@ -69,7 +70,8 @@ func (g *Graph) Nearest(x *Tensor, h, w int) *Tensor {
 
 // PixelShuffle turns [B,h,w,C*r*r] into [B,h*r,w*r,C]; the input channel of
 // (c,i,j) is c*r*r + i*r + j. usePixelShuffleOrder keeps each r x r block
-// contiguous in the channels; the other order would put C innermost.
+// contiguous in the channels, as PyTorch's nn.PixelShuffle does by the same op;
+// the other order would put C innermost.
 func (g *Graph) PixelShuffle(x *Tensor, r int) *Tensor {
 	const op = "pixel shuffle"
 	if !g.ready(op, x) {
