@@ -152,6 +152,18 @@ func TestWeightsCopied(t *testing.T) {
 	if st := b.Stats(); st.CopiedBytes != 812 || released != 1 {
 		t.Errorf("%+v, released %d times", st, released)
 	}
+	// A file may place elements at any byte; a GPU reads aligned ones only.
+	mem := mapped(t, make([]byte, 5000))
+	odd := compile(t, b, affine(t, 100, func(name string, _ float32) graph.Param {
+		at := map[string]int{"a": 51, "b": 1002}[name]
+		return graph.Param{Name: name, Shape: tensor.Shape{100}, DType: tensor.F32, Region: mem, Data: mem[at : at+400]}
+	}), fp32)
+	if st := b.Stats(); st.CopiedBytes != 812+800 || st.MappedBytes != 0 {
+		t.Errorf("misaligned weights: %+v", st)
+	}
+	if err := odd.Close(); err != nil {
+		t.Error(err)
+	}
 	// Data that lies outside its region is refused.
 	bad := affine(t, 4, func(name string, v float32) graph.Param {
 		p := vectorParam(4)(name, v)

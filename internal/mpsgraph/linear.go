@@ -99,11 +99,10 @@ func (g *Graph) Attention(q, k, v, mask *Tensor, scale float32) *Tensor {
 	if !g.mayMake(op, in, out, q.dtype) {
 		return g.dead()
 	}
-	m := in[len(in)-1].id
 	if mask == nil {
-		m = 0
+		return g.done(op, in, attentionUnmasked.Send(g.id, q.id, k.id, v.id, scale, 0), out, q.dtype)
 	}
-	return g.done(op, in, attention.Send(g.id, q.id, k.id, v.id, m, scale, 0), out, q.dtype)
+	return g.done(op, in, attention.Send(g.id, q.id, k.id, v.id, mask.id, scale, 0), out, q.dtype)
 }
 
 // AttentionByHand is Attention from products and a softmax in float32, for

@@ -78,8 +78,9 @@ var (
 
 // MPSGraph: products and attention.
 var (
-	matmul    = objc.Instance[func(o, primaryTensor, secondaryTensor, name objc.ID) objc.ID]("MPSGraph", "matrixMultiplicationWithPrimaryTensor:secondaryTensor:name:", objc.V(11, 0))
-	attention = objc.Instance[func(o, query, key, value, mask objc.ID, scale float32, name objc.ID) objc.ID]("MPSGraph", "scaledDotProductAttentionWithQueryTensor:keyTensor:valueTensor:maskTensor:scale:name:", objc.V(15, 0))
+	matmul            = objc.Instance[func(o, primaryTensor, secondaryTensor, name objc.ID) objc.ID]("MPSGraph", "matrixMultiplicationWithPrimaryTensor:secondaryTensor:name:", objc.V(11, 0))
+	attentionUnmasked = objc.Instance[func(o, query, key, value objc.ID, scale float32, name objc.ID) objc.ID]("MPSGraph", "scaledDotProductAttentionWithQueryTensor:keyTensor:valueTensor:scale:name:", objc.V(15, 0))
+	attention         = objc.Instance[func(o, query, key, value, mask objc.ID, scale float32, name objc.ID) objc.ID]("MPSGraph", "scaledDotProductAttentionWithQueryTensor:keyTensor:valueTensor:maskTensor:scale:name:", objc.V(15, 0))
 )
 
 // MPSGraph: reductions and normalisation.
