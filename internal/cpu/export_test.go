@@ -33,3 +33,11 @@ func (b *Backend) Poison() {
 		}
 	}
 }
+
+// SmallPatches makes the gradients of convolutions work in chunks of one row of
+// pixels until the returned function is called.
+func SmallPatches() (restore func()) {
+	old := patchBytes
+	patchBytes = 1
+	return func() { patchBytes = old }
+}

@@ -24,7 +24,7 @@ func (l *lowering) step(n *graph.Node) (step, error) {
 	case graph.Gather:
 		return l.gather(n, o)
 	case graph.ScatterAdd, graph.OneHot, graph.PoolIndex, graph.PoolGrad, graph.ConvGradInput, graph.ConvGradWeight:
-		return l.reference(n)
+		return l.train(n)
 	}
 	if !l.allF32(n) {
 		return l.reference(n)

@@ -282,16 +282,8 @@ func (l *lowering) gather(n *graph.Node, o graph.Gather) (step, error) {
 }
 
 func (s *gatherStep) run(e *exec) error {
-	raw := e.raw(s.idx)
-	for i := range s.at {
-		if s.idx.dtype == tensor.I32 {
-			s.at[i] = int(viewAs[int32](raw)[i])
-		} else {
-			s.at[i] = int(viewAs[int64](raw)[i])
-		}
-		if s.at[i] < 0 || s.at[i] >= s.axis {
-			return fmt.Errorf("index %d of an axis of %d: %w", s.at[i], s.axis, ErrIndex)
-		}
+	if err := readIndices(s.at, e.raw(s.idx), s.idx.dtype, s.axis); err != nil {
+		return err
 	}
 	s.from, s.to = e.raw(s.x), e.raw(s.dst)
 	e.pool.Run(s.outer*s.count, s.fn)

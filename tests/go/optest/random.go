@@ -43,6 +43,17 @@ func (d *draw) weight(shape ...int) *graph.Node {
 	return d.Param(graph.Param{Name: name, Shape: s, DType: tensor.F32, Data: bytesOf(v)})
 }
 
+// indices declares an input of int32 numbers from 0 to n-1.
+func (d *draw) indices(n int, shape ...int) *graph.Node {
+	x := d.Input(fmt.Sprintf("x%d", len(d.data)), tensor.I32, shape...)
+	v := make([]int, x.Numel())
+	for i := range v {
+		v[i] = d.r.IntN(n)
+	}
+	d.data = append(d.data, int32s(v))
+	return x
+}
+
 func (d *draw) upTo(n int) int { return 1 + d.r.IntN(n) }
 
 // Random runs each operation, and the fused forms that passes.Simplify makes of
@@ -223,5 +234,38 @@ var randomOps = map[string]func(d *draw){
 		}
 		d.Output("arg", d.Add(graph.ArgReduce{Axis: d.r.IntN(3), Min: d.r.IntN(2) == 0}, x))
 		d.Output("top", d.Add(graph.TopK{K: d.upTo(x.Shape[2])}, x))
+	},
+	"scatter_add": func(d *draw) {
+		n, rows := d.upTo(20), d.upTo(12)
+		d.Output("rows", d.Add(graph.ScatterAdd{Rows: rows}, d.input(n, d.upTo(300)), d.indices(rows, n)))
+		d.Output("numbers", d.Add(graph.ScatterAdd{Rows: rows}, d.input(n), d.indices(rows, n)))
+		d.Output("maps", d.Add(graph.ScatterAdd{Rows: rows}, d.input(n, d.upTo(3), d.upTo(9)), d.indices(rows, n)))
+	},
+	"one_hot": func(d *draw) {
+		depth := d.upTo(20)
+		d.Output("y", d.Add(graph.OneHot{Depth: depth}, d.indices(depth+2, d.upTo(3), d.upTo(30))))
+	},
+	"pool_grad": func(d *draw) {
+		k, s := d.upTo(3), d.upTo(3)
+		// Few values, so that windows have ties.
+		x := d.Binary(graph.Maximum, d.input(d.upTo(2), k+d.r.IntN(7), k+d.r.IntN(7), d.upTo(40)), d.Affine(d.input(1), 0, 0.5))
+		at := d.Add(graph.PoolIndex{Kernel: k, Stride: s}, x)
+		d.Output("at", at)
+		d.Output("gx", d.Add(graph.PoolGrad{Kernel: k, Stride: s}, x, d.input(at.Shape...)))
+	},
+	"conv_grad": func(d *draw) {
+		for i := range 2 {
+			g, s, k, dil := 1+i*d.r.IntN(3), d.upTo(3), d.upTo(3), d.upTo(2)
+			o := graph.Conv2D{Stride: s, Pad: d.r.IntN(k + 1), Dilation: dil, Groups: g}
+			span := (k-1)*dil + 1
+			x := d.input(d.upTo(3), span+d.r.IntN(9), span+d.r.IntN(9), g*d.upTo(9))
+			w := d.input(g*d.upTo(9), x.Shape[3]/g, k, k)
+			if i == 0 {
+				w = d.weight(w.Shape...) // a constant
+			}
+			gy := d.input(d.Add(o, x, w).Shape...)
+			d.Output(fmt.Sprint("gx", i), d.Add(graph.ConvGradInput{Stride: s, Pad: o.Pad, Dilation: dil, Groups: g, H: x.Shape[1], W: x.Shape[2]}, gy, w))
+			d.Output(fmt.Sprint("gw", i), d.Add(graph.ConvGradWeight{Stride: s, Pad: o.Pad, Dilation: dil, Groups: g, KH: k, KW: k}, x, gy))
+		}
 	},
 }
