@@ -1,0 +1,3 @@
+#pragma once
+#include "_types_min.h"
+int nanosleep(const struct timespec*,struct timespec*); int clock_gettime(clockid_t,struct timespec*);
