@@ -3,114 +3,46 @@
 package weights_test
 
 import (
-	"archive/zip"
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/torchfile"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
-// torchSave writes an archive as torch.save lays it out, tensor after tensor, each
-// the same block of numbers again and again.
+// torchSave writes a checkpoint of float32 tensors, each the same block of numbers
+// again and again.
 func torchSave(tb testing.TB, path string, specs []weights.Spec, args string) {
 	tb.Helper()
-	file, err := os.Create(path)
+	values := make([]float32, 1<<18)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range values {
+		values[i] = float32(rng.NormFloat64()) * 0.02
+	}
+	block := weights.FromFloat32s("", tensor.Shape{len(values)}, values).Data
+	err := torchfile.Save(path, specs, torchfile.Content{Args: map[string]any{"model": args}}, func(i int, write func([]byte) error) error {
+		for left := 4 * specs[i].Shape.Numel(); left > 0; {
+			n := min(left, len(block))
+			if err := write(block[:n]); err != nil {
+				return err
+			}
+			left -= n
+		}
+		return nil
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer file.Close()
-	z := zip.NewWriter(file)
-	entry := func(name string, size int64) (write func([]byte)) {
-		// As torch does, sizes stand before the data: no descriptor follows it.
-		w, err := z.CreateRaw(&zip.FileHeader{Name: "archive/" + name, Method: zip.Store,
-			UncompressedSize64: uint64(size), CompressedSize64: uint64(size)})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return func(b []byte) {
-			if _, err := w.Write(b); err != nil {
-				tb.Fatal(err)
-			}
-		}
-	}
-	p := torchPickle(specs, args)
-	entry("data.pkl", int64(len(p)))(p)
-	block := make([]byte, 1<<20)
-	rng := rand.New(rand.NewPCG(1, 2))
-	for i := 0; i < len(block); i += 4 {
-		v := float32(rng.NormFloat64()) * 0.02
-		copy(block[i:], weights.FromFloat32s("", tensor.Shape{1}, []float32{v}).Data)
-	}
-	for i, s := range specs {
-		left := 4 * s.Shape.Numel()
-		write := entry("data/"+strconv.Itoa(i), int64(left))
-		for left > 0 {
-			n := min(left, len(block))
-			write(block[:n])
-			left -= n
-		}
-	}
-	if err := z.Close(); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// torchPickle is {"args": {"model": args}, "model": {name: tensor, ...}}.
-func torchPickle(specs []weights.Spec, args string) []byte {
-	var b bytes.Buffer
-	text := func(s string) {
-		b.WriteByte('X')
-		b.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(s))))
-		b.WriteString(s)
-	}
-	number := func(n int) {
-		b.WriteString("\x8a\x08")
-		b.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
-	}
-	tuple := func(v []int) {
-		b.WriteByte('(')
-		for _, n := range v {
-			number(n)
-		}
-		b.WriteByte('t')
-	}
-	b.WriteString("\x80\x02}(")
-	text("args")
-	b.WriteString("cargparse\nNamespace\n)\x81}")
-	text("model")
-	text(args)
-	b.WriteString("sb")
-	text("model")
-	b.WriteString("ccollections\nOrderedDict\n)R(")
-	for i, s := range specs {
-		text(s.Name)
-		b.WriteString("ctorch._utils\n_rebuild_tensor_v2\n((")
-		text("storage")
-		b.WriteString("ctorch\nFloatStorage\n")
-		text(strconv.Itoa(i))
-		text("cpu")
-		number(s.Shape.Numel())
-		b.WriteString("tQ")
-		number(0)
-		tuple(s.Shape)
-		tuple(s.Shape.Strides())
-		b.WriteString("\x89ccollections\nOrderedDict\n)RtR")
-	}
-	b.WriteString("uu.")
-	return b.Bytes()
 }
 
 // memory samples the process while f runs and returns the most that was resident

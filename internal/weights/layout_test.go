@@ -19,7 +19,7 @@ func decoderFile(t *testing.T, backbone string) []byte {
 	return torchZip(t, "d/", map[string][]byte{
 		"data.pkl": pkl(pDict(
 			pStr("dune_backbone_name"), pStr(backbone),
-			pStr("mast3r_model_str"), pStr("M(img_size=(512, 512), conf_mode=('exp', 1, inf))"),
+			pStr("mast3r_model_str"), pStr("M(img_size=(512, 512), enc_num_heads=16, conf_mode=('exp', 1, inf))"),
 			pStr("model"), pDict(pStr("mast3r.x"), pTensor("0", 1, 0, pTuple(1), pTuple(1))))),
 		"data/0": make([]byte, 4),
 	}, zip.Store)
@@ -145,6 +145,9 @@ func TestDuneMetadata(t *testing.T) {
 	}
 	defer s.Close()
 	meta := s.Metadata()
+	if _, ok := meta["enc_heads"]; ok {
+		t.Error("the heads of the encoder that DUNE replaces were taken for DUNE's")
+	}
 	if meta["resolution"] != "336" || meta["conf_mode"] != "exp,1,inf" || meta["dune_backbone"] != "dune_vitsmall_14_336_encoder" {
 		t.Errorf("metadata %v", meta)
 	}

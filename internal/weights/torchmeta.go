@@ -31,9 +31,10 @@ func torchMetadata(top, model *pickle.Dict) (map[string]string, error) {
 	}
 	if s, ok := text(top, "dune_backbone_name"); ok {
 		meta["dune_backbone"] = s
-		// The size in the constructor is that of the pictures in training; a DUNE
-		// model's own is that of its encoder.
+		// The constructor is that of a MASt3R whose own encoder was left out
+		// (enc_depth=0): its size and heads say nothing about DUNE's encoder.
 		delete(meta, "resolution")
+		delete(meta, "enc_heads")
 	}
 	if n, ok := number(args, "image_size"); ok {
 		meta["resolution"] = n
