@@ -378,6 +378,20 @@ static void unknown(ms_call *c, SEL sel, int newer)
 		ms_violation("unknown-selector", "%c[%s %s]: unrecognized selector", sign, c->cls->name, sel);
 }
 
+// Encoders and MPSGraph may be used by one thread at a time; what NSObject declares (retain,
+// release) is safe everywhere.
+static void call(ms_call *c, ms_imp imp)
+{
+	bool alone = !ms_is_class(c->self) && c->cls->exclusive && strcmp(c->decl->cls, "NSObject");
+	if (alone && atomic_exchange(&c->self->busy, 1)) {
+		ms_violation("thread-unsafe", "-[%s %s] while another thread uses the same object", c->cls->name, c->decl->sel + 1);
+		return;
+	}
+	imp(c);
+	if (alone)
+		atomic_store(&c->self->busy, 0);
+}
+
 void ms_dispatch(ms_regs *r, int stret)
 {
 	ms_call c = {.self = (id)r->gp[stret ? 1 : 0]};
@@ -407,7 +421,7 @@ void ms_dispatch(ms_regs *r, int stret)
 		zero(r);
 		return;
 	}
-	imp(&c);
+	call(&c, imp);
 	own(&c);
 	give_back(&c, r, stret);
 }

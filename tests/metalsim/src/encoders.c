@@ -298,6 +298,8 @@ void ms_init_encoders(void)
 {
 	ms_define("MTLSimComputeCommandEncoder", "NSObject", "MTLComputeCommandEncoder", sizeof(Encoder), encoder_dealloc);
 	ms_define("MTLSimBlitCommandEncoder", "NSObject", "MTLBlitCommandEncoder", sizeof(Encoder), encoder_dealloc);
+	ms_exclusive("MTLSimComputeCommandEncoder");
+	ms_exclusive("MTLSimBlitCommandEncoder");
 	MS_IMPLEMENT("MTLCommandEncoder", encoder_impls);
 	MS_IMPLEMENT("MTLComputeCommandEncoder", compute_impls);
 	MS_IMPLEMENT("MTLBlitCommandEncoder", blit_impls);

@@ -9,26 +9,31 @@
 // blocks so that partial sums stay short (less rounding error than one running sum).
 #define KB 256
 #define NB 512
+typedef float v8 __attribute__((vector_size(32), aligned(4))); // two SSE/NEON or one AVX register
+static void tile4x16(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k)
+{
+	v8 acc[4][2] = {0};
+	for (int64_t p = 0; p < k; p++) {
+		v8 b0 = *(const v8 *)(b + p * ldb), b1 = *(const v8 *)(b + p * ldb + 8);
+		for (int r = 0; r < 4; r++) {
+			acc[r][0] += a[r * lda + p] * b0;
+			acc[r][1] += a[r * lda + p] * b1;
+		}
+	}
+	for (int r = 0; r < 4; r++) {
+		*(v8 *)(c + r * ldc) += acc[r][0];
+		*(v8 *)(c + r * ldc + 8) += acc[r][1];
+	}
+}
 static void block4(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t n, int64_t k)
 {
-	float acc[4][16];
-	for (int64_t j = 0; j < n; j += 16) {
-		int64_t w = n - j < 16 ? n - j : 16;
-		memset(acc, 0, sizeof acc);
-		if (w == 16)
-			for (int64_t p = 0; p < k; p++)
-				for (int r = 0; r < 4; r++)
-					for (int q = 0; q < 16; q++)
-						acc[r][q] += a[r * lda + p] * b[p * ldb + j + q];
-		else
-			for (int64_t p = 0; p < k; p++)
-				for (int r = 0; r < 4; r++)
-					for (int64_t q = 0; q < w; q++)
-						acc[r][q] += a[r * lda + p] * b[p * ldb + j + q];
-		for (int r = 0; r < 4; r++)
-			for (int64_t q = 0; q < w; q++)
-				c[r * ldc + j + q] += acc[r][q];
-	}
+	int64_t j = 0;
+	for (; j + 16 <= n; j += 16)
+		tile4x16(a, lda, b + j, ldb, c + j, ldc, k);
+	for (int r = 0; r < 4; r++)
+		for (int64_t p = 0; p < k; p++)
+			for (int64_t q = j; q < n; q++)
+				c[r * ldc + q] += a[r * lda + p] * b[p * ldb + q];
 }
 static void block1(const float *a, const float *b, int64_t ldb, float *c, int64_t n, int64_t k)
 {

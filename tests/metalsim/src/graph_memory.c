@@ -205,6 +205,7 @@ void ms_init_graph_memory(void)
 	ms_define("MPSGraph", "MPSGraphObject", "", sizeof(MPSGraphObj), graph_dealloc);
 	ms_define("MPSGraphTensor", "MPSGraphObject", "", sizeof(MPSGraphTensorObj), tensor_dealloc);
 	ms_define("MPSGraphOperation", "MPSGraphObject", "", sizeof(MPSGraphOperationObj), operation_dealloc);
+	ms_exclusive("MPSGraph");
 	ms_unavailable("MPSGraphTensor");
 	ms_unavailable("MPSGraphOperation");
 	MS_IMPLEMENT("MPSGraph", graph_impls);

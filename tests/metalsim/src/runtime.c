@@ -253,6 +253,8 @@ void ms_define(const char *cls, const char *super, const char *protocols, size_t
 void ms_cluster(const char *cls) { ms_class(cls)->cluster = true; }
 void ms_unavailable(const char *cls) { ms_class(cls)->unavailable = true; }
 
+void ms_exclusive(const char *cls) { ms_class(cls)->exclusive = true; }
+
 static bool conforms(const char *protocols, const char *want)
 {
 	while (*protocols) {

@@ -23,6 +23,7 @@ struct ms_obj {
 	_Atomic int32_t rc;
 	uint8_t state;    // MS_UNINIT between alloc and init, MS_DEAD = zombie
 	uint8_t immortal; // singletons: retain and release do nothing
+	_Atomic uint8_t busy; // a message is being answered, for classes that are not thread safe
 };
 
 struct ms_class {
@@ -35,6 +36,7 @@ struct ms_class {
 	void (*dealloc)(id);
 	int since;
 	bool cluster;      // alloc gives a placeholder that init replaces (NSString, NSArray ...)
+	bool exclusive;    // not thread safe: one message at a time
 	bool unavailable;  // alloc raises: objects come from a factory (MPSGraphTensor ...)
 	_Atomic long live;
 };
@@ -101,6 +103,7 @@ void ms_dispatch(ms_regs *, int stret);
 void ms_define(const char *cls, const char *super, const char *protocols, size_t size, void (*dealloc)(id));
 void ms_cluster(const char *cls);
 void ms_unavailable(const char *cls);
+void ms_exclusive(const char *cls);
 void ms_implement(const char *cls, const ms_impl *list, int n);
 #define MS_IMPLEMENT(cls, list) ms_implement(cls, list, (int)(sizeof(list) / sizeof(list[0])))
 Class ms_class(const char *name); // must exist

@@ -184,7 +184,36 @@ static void threads(void)
 	graph_end(&g);
 }
 
+// One thread runs a graph, which takes a while; another one adds to it meanwhile.
+static volatile bool running;
+static void *run_slowly(void *arg)
+{
+	void *pool = objc_autoreleasePoolPush();
+	Graph *g = arg;
+	id x = g->feeds[0], y = unary(g, "squareWithTensor:name:", x), d = tensor_data(buffer_of(g, g->data[0], 8), INTS(2), F32);
+	id feeds = M(id, (id, SEL, id, id), CLS("NSDictionary"), "dictionaryWithObject:forKey:", d, x);
+	running = true;
+	M(id, (id, SEL, id, id, id, id), g->graph, "runWithMTLCommandQueue:feeds:targetTensors:targetOperations:", g->queue, feeds, array(1, y), NULL);
+	objc_autoreleasePoolPop(pool);
+	return NULL;
+}
+static void one_graph_two_threads(void)
+{
+	Graph g = graph_begin();
+	pthread_t t;
+	FEED(&g, INTS(2), 1, 2);
+	metalsim_set("latency", "0.3");
+	pthread_create(&t, NULL, run_slowly, &g);
+	while (!running)
+		usleep(1000);
+	usleep(100000);
+	CHECK(!constant(&g, INTS(1), (float[]){1}, 1));
+	EXPECT("thread-unsafe");
+	pthread_join(t, NULL);
+	graph_end(&g);
+}
+
 const test misuse_tests[] = {
 	{"storage", storage}, {"memory_that_goes", memory_that_goes}, {"handlers", handlers}, {"event_values", event_values},
-	{"limits", limits}, {"small_buffers", small_buffers}, {"threads", threads}, {NULL, NULL},
+	{"limits", limits}, {"small_buffers", small_buffers}, {"threads", threads}, {"one_graph_two_threads", one_graph_two_threads}, {NULL, NULL},
 };
