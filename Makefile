@@ -7,9 +7,10 @@ GO ?= go
 VENV := .venv
 PY := $(VENV)/bin/python
 LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
+DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -name '*.go' -o -name '*.s' -o -name '*.c' -o -name '*.h' -o -name '*.map' 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test bench bench-go wheel check lint golden clean go-test c-test py-test
+.PHONY: demo test darwin bench bench-go wheel check lint golden clean go-test c-test py-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -42,6 +43,17 @@ lint: $(VENV)/.test
 
 golden: ## every golden case, where ../shared is there
 	$(GO) test ./... -run 'Golden' -count=1
+
+darwin: $(VENV)/.build ## the library and the wheel for macOS 15 on Apple silicon, cross-built with clang and lld, inspected
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
+	for p in objc metal mpsgraph mps cpu match; do \
+		CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) test -c -o build/darwin/$$p.test ./internal/$$p || exit 1; done
+	$(DARWIN) sh capi/build.sh build/darwin/libmast3r_runtime.dylib
+	MAST3R_DYLIB=$(CURDIR)/build/darwin/libmast3r_runtime.dylib $(GO) test -count=1 ./tests/go/darwin
+	rm -rf build/darwin/wheel && $(DARWIN) MAST3R_WHEEL_PLATFORM=macosx_15_0_arm64 \
+		$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/darwin/wheel .
+	$(PY) packaging/darwin/check_wheel.py build/darwin/wheel/*.whl build/darwin/libmast3r_runtime.dylib
+	mkdir -p dist && cp build/darwin/wheel/*.whl dist/
 
 bench: .venv-bench/.ready ## this project beside PyTorch and ONNX Runtime, in one run; table, JSON and plot in build/bench/
 	.venv-bench/bin/python benchmarks/bench.py --memory
