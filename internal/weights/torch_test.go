@@ -150,6 +150,25 @@ func TestCodebook(t *testing.T) {
 	}
 }
 
+// numpy 1 called its private module otherwise.
+func TestCodebookOfNumpy1(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "codebook_c_3.pkl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := bytes.ReplaceAll(b, []byte("cnumpy._core.multiarray\n"), []byte("cnumpy.core.multiarray\n"))
+	if bytes.Equal(old, b) {
+		t.Fatal("the file does not name the module")
+	}
+	f, err := OpenBytes(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, _ := f.Tensor("centroids"); !slices.Equal(c.Float64s(nil), ramp(0, 12)) {
+		t.Errorf("got %v", c)
+	}
+}
+
 // torchZip builds an archive by hand, so that its parts can be wrong.
 func torchZip(t testing.TB, root string, entries map[string][]byte, method uint16) []byte {
 	t.Helper()

@@ -33,6 +33,9 @@ func init() {
 		"numpy.dtype":                     makeDType,
 		"numpy.ndarray":                   nil,
 	}
+	for _, name := range []string{"pathlib.PosixPath", "pathlib.PurePosixPath", "pathlib._local.PosixPath"} {
+		constructors[name] = makePath // a training script's output folder
+	}
 	// numpy 2 renamed its private modules; files of both are about.
 	for _, core := range []string{"numpy.core", "numpy._core"} {
 		constructors[core+".multiarray._reconstruct"] = makeArray
@@ -124,6 +127,15 @@ func makeDevice(_ *machine, args Tuple) (Value, error) {
 		}
 	}
 	return nil, fmt.Errorf("%d arguments, want the name of a device", len(args))
+}
+
+func makePath(_ *machine, args Tuple) (Value, error) {
+	for _, a := range args {
+		if _, ok := a.(string); !ok {
+			return nil, fmt.Errorf("a part of type %s, want str", TypeName(a))
+		}
+	}
+	return Name("path"), nil // which one, no model asks
 }
 
 // makeBytes is encode(text, "latin1"), protocol 2's way of writing bytes.

@@ -68,6 +68,7 @@ func TestCPython(t *testing.T) {
 		"ordered":   dict("z", i(1), "a", i(2)),
 		"namespace": &Object{"argparse.Namespace", dict("lr", 0.5, "names", &List{[]Value{"a"}})},
 		"array":     &Array{DType: tensor.F32, Shape: tensor.Shape{1, 2}, Data: little.AppendUint32(little.AppendUint32(nil, 0), 0x3f800000)},
+		"path":      Name("path"),
 		"scalar":    &Array{DType: tensor.F64, Shape: tensor.Shape{}, Data: little.AppendUint64(nil, 0x3fd0000000000000)},
 	}
 	files := cpython(t)

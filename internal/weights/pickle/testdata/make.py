@@ -4,7 +4,7 @@
 import argparse
 import pickle
 from collections import OrderedDict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -25,6 +25,7 @@ VALUES = {
     "ordered": OrderedDict(z=1, a=2),
     "namespace": argparse.Namespace(lr=0.5, names=["a"]),
     "array": np.array([[0, 1]], np.float32),
+    "path": PurePosixPath("/a/b"),
     "scalar": np.float64(0.25),
 }
 lines = [f"{name} {p} {pickle.dumps(v, p).hex()}\n" for name, v in VALUES.items() for p in (2, 3, 4, 5)]
