@@ -48,7 +48,7 @@ type Sample struct {
 type Backend struct {
 	cfg     Config
 	pool    *par.Pool
-	buffers bufferPool
+	buffers *bufferPool
 	weights weightCache
 	ropes   ropeCache
 
@@ -65,19 +65,17 @@ func New(cfg Config) (*Backend, error) {
 	if cfg.Threads < 0 || cfg.Threads > 4096 {
 		return nil, fmt.Errorf("cpu: %d threads, want 0 (automatic) to 4096", cfg.Threads)
 	}
-	b := &Backend{cfg: cfg, pool: par.New(cfg.Threads), arena: &region{}, scratch: &region{}}
+	b := &Backend{cfg: cfg, pool: par.New(cfg.Threads), arena: &region{}, scratch: &region{}, buffers: newBufferPool()}
 	return b, nil
 }
 
 // Device are the facts for the user.
 func (b *Backend) Device() backend.Device {
-	p := &b.buffers
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s := b.buffers.Stats()
 	return backend.Device{
 		Backend: "cpu", Name: processorName(), ISA: gemm.Active().String(), Threads: b.pool.Threads(),
 		UnifiedMemory: true, OS: runtime.GOOS + "/" + runtime.GOARCH,
-		PoolBuffers: p.count, PoolBytes: uint64(p.bytes), LiveBuffers: p.live,
+		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
 	}
 }
 
@@ -144,7 +142,7 @@ func (b *Backend) reserve(arena, scratch int) error {
 // Trim gives pooled buffers, the arena and unused weights back to the system.
 // The next run maps the arena again.
 func (b *Backend) Trim() {
-	b.buffers.trim()
+	b.buffers.Clear()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.arena.release()
@@ -162,7 +160,7 @@ func (b *Backend) Close() error {
 	}
 	b.closed = true
 	b.pool.Close()
-	b.buffers.close()
+	b.buffers.Close()
 	b.arena.release()
 	b.scratch.release()
 	b.weights.close()

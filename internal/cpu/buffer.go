@@ -3,92 +3,38 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/bufpool"
 )
 
-// keepBytes bounds the released buffers that wait for reuse. The results of a
-// large picture pair are about 50 MB; several pairs in flight fit.
-const keepBytes = 512 << 20
+// poolLimit bounds the buffers in use and kept for reuse together: while it is
+// exceeded, none is kept. The results of a large picture pair are about 50 MB;
+// several pairs in flight fit many times.
+const poolLimit = 2 << 30
 
-// bufferPool keeps released buffers by their exact size: an engine asks for the
-// same few sizes again and again.
-type bufferPool struct {
-	mu     sync.Mutex
-	free   map[int][]*region
-	bytes  int // of free
-	count  int // of free
-	live   int
-	closed bool
+// bufferPool keeps released buffers: an engine asks for the same few sizes again
+// and again, and a training loop for the same small ones.
+type bufferPool = bufpool.Pool[*region]
+
+func newBufferPool() *bufferPool {
+	return bufpool.New[*region](regions{}, bufpool.Options{Limit: poolLimit})
 }
 
-// get returns a buffer of n bytes, a released one if there is one of that size.
-func (p *bufferPool) get(n int) (*region, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, ErrClosed
-	}
-	if l := p.free[n]; len(l) > 0 {
-		r := l[len(l)-1]
-		p.free[n] = l[:len(l)-1]
-		p.bytes -= n
-		p.count--
-		p.live++
-		return r, nil
-	}
-	r, err := newRegion(n)
-	if err == nil {
-		p.live++
-	}
-	return r, err
-}
+// regions allocates for the pool.
+type regions struct{}
 
-// put takes a buffer back, to keep it or to give it to the system.
-func (p *bufferPool) put(r *region, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.live--
-	if p.closed || p.bytes+n > keepBytes {
-		r.release()
-		return
-	}
-	if p.free == nil {
-		p.free = map[int][]*region{}
-	}
-	p.free[n] = append(p.free[n], r)
-	p.bytes += n
-	p.count++
-}
+func (regions) Alloc(n int) (*region, error) { return newRegion(n) }
+func (regions) Free(r *region)               { r.release() }
 
-func (p *bufferPool) trim() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, l := range p.free {
-		for _, r := range l {
-			r.release()
-		}
-	}
-	p.free, p.bytes, p.count = nil, 0, 0
-}
-
-func (p *bufferPool) close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.trim()
-}
-
-// buffer is a backend.Buffer. It owns its region until it is released; what the
-// pool hands out next is another buffer, so that a stale reference to this one
-// sees nothing.
+// buffer is a backend.Buffer. What the pool hands out next is another buffer, so
+// that a stale reference to a released one sees nothing.
 type buffer struct {
-	pool *bufferPool
-	n    int
-	mu   sync.Mutex
-	r    *region // nil once released
+	mem   *bufpool.Buffer[*region]
+	bytes atomic.Pointer[[]byte] // nil once released
 }
 
 // Alloc gives a buffer of n bytes with unspecified contents.
@@ -96,30 +42,52 @@ func (b *Backend) Alloc(n int) (backend.Buffer, error) {
 	if n < 0 {
 		return nil, fmt.Errorf("cpu: buffer of %d bytes", n)
 	}
-	r, err := b.buffers.get(n)
-	if err != nil {
-		return nil, err
+	m, err := b.buffers.Get(n)
+	if errors.Is(err, bufpool.ErrClosed) {
+		return nil, ErrClosed
 	}
-	return &buffer{pool: &b.buffers, n: n, r: r}, nil
+	if err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
+	x := &buffer{mem: m}
+	bytes := m.Memory().b[:n:n]
+	x.bytes.Store(&bytes)
+	return x, nil
 }
 
-func (b *buffer) Len() int { return b.n }
+func (b *buffer) Len() int { return b.mem.Len() }
 
 func (b *buffer) Bytes() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.r == nil {
-		return nil
+	if p := b.bytes.Load(); p != nil {
+		return *p
 	}
-	return b.r.b
+	return nil
 }
 
 func (b *buffer) Release() {
-	b.mu.Lock()
-	r := b.r
-	b.r = nil
-	b.mu.Unlock()
-	if r != nil {
-		b.pool.put(r, b.n)
+	b.bytes.Store(nil)
+	b.mem.Release()
+}
+
+// fly keeps the memory of the buffers for a run that is about to use it, even
+// when another goroutine releases one of them meanwhile. On an error none is kept.
+func fly(bufs []backend.Buffer) error {
+	for i, x := range bufs {
+		if b, ok := x.(*buffer); ok {
+			if err := b.mem.Fly(); err != nil {
+				land(bufs[:i])
+				return fmt.Errorf("cpu: buffer %d: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
+
+// land ends a fly.
+func land(bufs []backend.Buffer) {
+	for _, x := range bufs {
+		if b, ok := x.(*buffer); ok {
+			b.mem.Land()
+		}
 	}
 }

@@ -145,6 +145,14 @@ func (p *Program) run(ctx context.Context, in, out []backend.Buffer) (d time.Dur
 	if b.closed || p.closed {
 		return 0, ErrClosed
 	}
+	if err := fly(in); err != nil {
+		return 0, err
+	}
+	defer land(in)
+	if err := fly(out); err != nil {
+		return 0, err
+	}
+	defer land(out)
 	if err := p.bind(in, out); err != nil {
 		return 0, err
 	}
