@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
@@ -24,8 +25,11 @@ type Engine struct {
 	dev      backend.Backend
 	fallback string
 
-	// mu is held for the length of every call that uses the device.
-	mu        sync.Mutex
+	// turn is taken for the length of every call that uses the device.
+	turn turn
+	// state guards what follows, for a moment at a time, so that asking for Info
+	// does not wait for an inference. It is written with the turn taken.
+	state     sync.RWMutex
 	closed    bool
 	loaded    *loaded
 	retriever *retriever
@@ -45,7 +49,7 @@ type loaded struct {
 	precision backend.Precision
 	size      int // long side
 	programs  programs
-	counts    struct{ encodes, decodes, heads uint64 }
+	counts    struct{ encodes, decodes, heads atomic.Uint64 }
 }
 
 // Open starts an engine without a model.
@@ -62,7 +66,7 @@ func Open(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	pool := par.New(cfg.Threads)
-	return &Engine{cfg: cfg, log: log, dev: dev, fallback: fallback,
+	return &Engine{cfg: cfg, log: log, dev: dev, fallback: fallback, turn: make(turn, 1),
 		pool: pool, matcher: match.New(pool), resizer: preprocess.NewResizer(pool)}, nil
 }
 
@@ -79,13 +83,15 @@ func (e *Engine) Load(path string) error {
 	if err != nil {
 		return &WeightsError{path, errors.Join(err, set.Close())}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.turn.take(context.Background()); err != nil {
+		return err
+	}
+	defer e.turn.give()
 	if e.closed {
 		return errors.Join(ErrClosed, set.Close())
 	}
 	old := e.loaded
-	e.loaded = l
+	e.set(func() { e.loaded = l })
 	if unused := l.model.Report().Extra; len(unused) > 0 {
 		e.log.Warn("the model file holds tensors that are not used", "path", path, "count", len(unused), "first", unused[0])
 	}
@@ -98,7 +104,7 @@ func (e *Engine) prepare(set *weights.Set) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v := e.cfg.Variant; v != "" && v != "auto" && v != m.Variant {
+	if v := e.cfg.Variant; v != "" && v != "auto" && plainVariant(v) != plainVariant(m.Variant) {
 		return nil, &ConfigError{"Variant", v, fmt.Sprintf("%s, which is what the file holds", m.Variant)}
 	}
 	l := &loaded{set: set, model: m, size: e.cfg.Resolution}
@@ -113,6 +119,17 @@ func (e *Engine) prepare(set *weights.Set) (*loaded, error) {
 	return l, err
 }
 
+// plainVariant resolves the two older names that leave the encoder's size unsaid.
+func plainVariant(name string) string {
+	switch name {
+	case "dune_vit_small_14":
+		return "dune_vit_small_448"
+	case "dune_vit_base_14":
+		return "dune_vit_base_448"
+	}
+	return name
+}
+
 func (l *loaded) close() error {
 	if l == nil {
 		return nil
@@ -120,24 +137,52 @@ func (l *loaded) close() error {
 	return errors.Join(l.programs.close(), l.set.Close())
 }
 
+// turn is a lock whose waiting can be given up.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("gomps: %w", err)
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("gomps: waiting for the engine: %w", ctx.Err())
+	}
+}
+
+func (t turn) give() { <-t }
+
 // lock takes the engine for a call that needs a model.
-func (e *Engine) lock() (*loaded, error) {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil, ErrClosed
+func (e *Engine) lock(ctx context.Context) (*loaded, error) {
+	if err := e.turn.take(ctx); err != nil {
+		return nil, err
 	}
-	if e.loaded == nil {
-		e.mu.Unlock()
-		return nil, ErrNotLoaded
+	var err error
+	switch {
+	case e.closed:
+		err = ErrClosed
+	case e.loaded == nil:
+		err = ErrNotLoaded
+	default:
+		return e.loaded, nil
 	}
-	return e.loaded, nil
+	e.turn.give()
+	return nil, err
+}
+
+// set changes the state; the caller has the turn.
+func (e *Engine) set(change func()) {
+	e.state.Lock()
+	defer e.state.Unlock()
+	change()
 }
 
 // Ready reports whether a model is loaded.
 func (e *Engine) Ready() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.state.RLock()
+	defer e.state.RUnlock()
 	return !e.closed && e.loaded != nil
 }
 
@@ -163,8 +208,8 @@ func (e *Engine) Info() Info {
 		PoolBuffers: d.PoolBuffers, PoolBytes: d.PoolBytes, LiveBuffers: d.LiveBuffers,
 		FallbackReason: e.fallback,
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.state.RLock()
+	defer e.state.RUnlock()
 	l := e.loaded
 	if l == nil {
 		return i
@@ -176,21 +221,21 @@ func (e *Engine) Info() Info {
 	i.DecDim, i.DecDepth, i.DecHeads = m.DecDim, m.DecDepth, m.DecHeads
 	i.Parameters, i.Metadata = m.Parameters, m.Metadata()
 	i.UnusedTensors = m.Report().Extra
-	i.Encodes, i.Decodes, i.HeadPasses = l.counts.encodes, l.counts.decodes, l.counts.heads
+	i.Encodes, i.Decodes, i.HeadPasses = l.counts.encodes.Load(), l.counts.decodes.Load(), l.counts.heads.Load()
 	return i
 }
 
 // Warmup runs n inferences on a grey pair of the native size, so that what is
 // compiled and allocated once does not fall on the first picture.
 func (e *Engine) Warmup(ctx context.Context, n int) error {
-	l, err := e.lock()
+	l, err := e.lock(ctx)
 	if err != nil {
 		return err
 	}
 	p := l.model.Patch
 	w := max(l.size/p*p, p)
 	h := max(w*3/4/p*p, p)
-	e.mu.Unlock()
+	e.turn.give()
 	grey := Image{Pix: make([]byte, 3*h*w), Height: h, Width: w}
 	for i := range grey.Pix {
 		grey.Pix[i] = 128
@@ -211,14 +256,16 @@ func (e *Engine) Trim() { e.dev.Trim() }
 // Close frees the model and the device. Results stay valid. Closing again does
 // nothing.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.turn.take(context.Background()); err != nil {
+		return err
+	}
+	defer e.turn.give()
 	if e.closed {
 		return nil
 	}
-	e.closed = true
-	err := errors.Join(e.loaded.close(), e.retriever.close(), e.dev.Close())
-	e.loaded, e.retriever = nil, nil
+	l, r := e.loaded, e.retriever
+	e.set(func() { e.closed, e.loaded, e.retriever = true, nil, nil })
+	err := errors.Join(l.close(), r.close(), e.dev.Close())
 	e.matchMu.Lock()
 	defer e.matchMu.Unlock()
 	e.pool.Close()

@@ -326,6 +326,31 @@ func is[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
+// Either name of the DUNE models at 448 asks for a file of either name.
+func TestVariantAliases(t *testing.T) {
+	pool := par.New(2)
+	defer pool.Close()
+	d := smallDune(t)
+	for _, names := range [][2]string{{"dune_vit_small_14", "dune_vit_small_448"}, {"dune_vit_base_14", "dune_vit_base_448"}} {
+		for i := range names {
+			dir := t.TempDir()
+			if err := synth.Write(pool, dir, d, synth.Golden, d.Metadata(names[i])); err != nil {
+				t.Fatal(err)
+			}
+			e, err := gomps.Open(gomps.Config{Backend: "cpu", Variant: names[1-i]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Load(dir); err != nil {
+				t.Error(err)
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestVariantIsChecked(t *testing.T) {
 	e, err := gomps.Open(gomps.Config{Backend: "cpu", Variant: "mast3r_vit_large"})
 	if err != nil {

@@ -141,6 +141,7 @@ def _cache_options(parser: argparse.ArgumentParser) -> None:
 
 def _engine_options(parser: argparse.ArgumentParser, model: bool = True) -> None:
     if model:
+        parser.add_argument("--variant", default="auto", help="a published model from the cache")
         parser.add_argument("--model", type=Path, help="safetensors file or folder (default: the wheel's)")
     parser.add_argument(
         "--resolution", type=int, default=0, help="long side in pixels (default: the model's own)"
@@ -166,7 +167,9 @@ def _engine(arguments: argparse.Namespace) -> Any:
     if arguments.backend == "metal" and not _mps.is_available():
         raise DeviceError("backend metal: not available here")
     kind = _cpu.CPUEngine if arguments.backend == "cpu" else _mps.MPSEngine
-    engine = kind("auto", arguments.resolution, arguments.precision, arguments.threads)
+    engine = kind(
+        getattr(arguments, "variant", "auto"), arguments.resolution, arguments.precision, arguments.threads
+    )
     engine.load(getattr(arguments, "model", None))
     return engine
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import re
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch_file
-from conftest import noise
+from conftest import ROOT, child_environment, noise
 from file_server import Served, Server, serving
 from test_models import MICRO_ARGS, tensors_of
 
@@ -232,10 +234,6 @@ def test_real_hub_client(cache: Path, micro: Path, monkeypatch: pytest.MonkeyPat
             "import sys, mast3r_runtime as m3r\n"
             "print(m3r.download('dune_vit_small_336', source='hf', cache_dir=sys.argv[1]))\n"
         )
-        import subprocess
-
-        from conftest import child_environment
-
         # A process of its own: the client reads the environment when it is imported.
         done = subprocess.run(
             [sys.executable, "-c", code, str(cache)],
@@ -318,6 +316,22 @@ def test_download_all(
         "progress": True,
     }
     assert capsys.readouterr().out.count("\n") == 5
+
+
+def test_scripts_exist() -> None:
+    """Each command of pyproject.toml is a function."""
+    text = (ROOT / "pyproject.toml").read_text()
+    scripts = dict(re.findall(r'^(mast3r[a-z0-9-]*) = "mast3r_runtime.cli:(\w+)"$', text, re.M))
+    assert set(scripts) == {"mast3r", "mast3r-runtime", "mast3r-info", "mast3r-benchmark", "mast3r-download"}
+    assert all(callable(getattr(cli, function)) for function in scripts.values())
+
+
+def test_variant_option(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info", "--variant", "mast3r_tiny", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["variant"] == "mast3r_tiny"
+    for variant, words in (("mast3r_huge", "want one of"), ("dune_vit_small_14", "dune_vit_small_448")):
+        assert cli.main(["info", "--variant", variant]) == 1
+        assert words in capsys.readouterr().err
 
 
 def test_older_names(
