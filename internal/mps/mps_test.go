@@ -194,7 +194,10 @@ func TestDeviceErrors(t *testing.T) {
 	defer x.Release()
 	defer y.Release()
 	copy(x.Bytes(), floats(1, 2, 3, 4))
+	// The encoder's command buffer must be the one that fails, and only after the
+	// decoder's has been committed: it takes a while, the decoder's longer.
 	s.Set("fail_command", "1")
+	s.Set("latency", "0.15")
 	enc, dec := begin(t, b, backend.Encode), begin(t, b, backend.Decode)
 	if err := enc.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
 		t.Fatal(err)
@@ -203,6 +206,8 @@ func TestDeviceErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(50 * time.Millisecond)
+	s.Set("latency", "0.5")
 	// Work of the other lane that waits for it must not hang.
 	if err := dec.After(failed); err != nil {
 		t.Fatal(err)
@@ -218,6 +223,7 @@ func TestDeviceErrors(t *testing.T) {
 	if _, err := done.Wait(background); err != nil {
 		t.Errorf("the other lane: %v", err)
 	}
+	s.Set("latency", "0")
 	runAffine(t, b, p, 4)
 
 	b.Trim() // with free buffers to give back, the pool would try again
