@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -404,5 +405,42 @@ func TestMatch(t *testing.T) {
 	empty, err := e.Match(context.Background(), gomps.Map{Dim: 24}, gomps.Map{Dim: 24}, gomps.MatchOptions{Reciprocal: true})
 	if err != nil || empty.Len() != 0 {
 		t.Errorf("empty maps: %v, %d matches", err, empty.Len())
+	}
+}
+
+// TestWaiting: a call that waits for its turn can be given up, and Info does not
+// wait at all.
+func TestWaiting(t *testing.T) {
+	e := open(t, gomps.Config{Resolution: 512}, "mast3r_micro")
+	done := make(chan error, 2)
+	a := picture(384, 512, 0)
+	go func() {
+		_, err := e.InferSequence(context.Background(), []gomps.Image{a, a, a, a}, gomps.InferOptions{})
+		done <- err
+	}()
+	for e.Info().Encodes == 0 { // until it has the turn
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	waiting := make(chan error)
+	go func() {
+		_, err := e.Infer(ctx, a, a, gomps.InferOptions{})
+		waiting <- err
+	}()
+	if !e.Ready() {
+		t.Error("a busy engine is not ready")
+	}
+	cancel()
+	select {
+	case err := <-waiting:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a canceled wait: %v", err)
+		}
+	case err := <-done:
+		t.Errorf("the running call ended (%v) before the canceled one", err)
+		done <- nil
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -3,7 +3,10 @@
 package gomps
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/onnx"
 )
@@ -24,11 +27,11 @@ type ExportOptions struct {
 // Inputs: image1, image2 u8 [1,H,W,3], RGB, at network size. Outputs: points1,
 // conf1, desc1, desc_conf1 and the same of view 2, as Infer gives them.
 func (e *Engine) ExportONNX(path string, opt ExportOptions) error {
-	l, err := e.lock()
+	l, err := e.lock(context.Background())
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
+	defer e.turn.give()
 	p := l.model.Patch
 	if opt.Width1 == 0 && opt.Height1 == 0 {
 		opt.Width1 = max(l.size/p*p, p)
@@ -43,6 +46,10 @@ func (e *Engine) ExportONNX(path string, opt ExportOptions) error {
 	}
 	meta := map[string]string{"variant": l.model.Variant, "desc_dim": fmt.Sprint(l.model.DescDim), "patch_size": fmt.Sprint(p)}
 	err = onnx.Export(g, path, onnx.Options{HalfWeights: opt.HalfWeights, Producer: "mast3r-runtime", Metadata: meta})
+	var refused *fs.PathError
+	if errors.As(err, &refused) {
+		return &FileError{err}
+	}
 	if err != nil {
 		return &DeviceError{"export to ONNX", err}
 	}

@@ -25,11 +25,11 @@ func (f *Features) Release() { f.Tokens.Release() }
 
 // Encode runs the encoder on one picture.
 func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Features, error) {
-	l, err := e.lock()
+	l, err := e.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer e.mu.Unlock()
+	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics, err := j.prepare([]Image{img}, opt)
@@ -57,11 +57,11 @@ func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Feat
 // NewFeatures brings saved features back to the device: tokens and transform as
 // Encode gave them, with the same model.
 func (e *Engine) NewFeatures(tokens []float32, t Transform) (*Features, error) {
-	l, err := e.lock()
+	l, err := e.lock(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	defer e.mu.Unlock()
+	defer e.turn.give()
 	n, err := l.featureTokens(t)
 	if err != nil {
 		return nil, err
@@ -89,11 +89,11 @@ func (l *loaded) featureTokens(t Transform) (int, error) {
 
 // Decode reconstructs the pair of two encoded pictures, as Infer does.
 func (e *Engine) Decode(ctx context.Context, a, b *Features, opt InferOptions) (*Result, error) {
-	l, err := e.lock()
+	l, err := e.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer e.mu.Unlock()
+	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics := make([]*picture, 2)

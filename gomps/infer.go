@@ -12,11 +12,11 @@ import (
 // Infer reconstructs a pair (model.md 9, asymmetric): both views in camera 1's
 // frame. The pictures may be of different sizes.
 func (e *Engine) Infer(ctx context.Context, img1, img2 Image, opt InferOptions) (*Result, error) {
-	l, err := e.lock()
+	l, err := e.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer e.mu.Unlock()
+	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics, err := j.prepare([]Image{img1, img2}, opt)
@@ -43,11 +43,11 @@ func (e *Engine) Infer(ctx context.Context, img1, img2 Image, opt InferOptions) 
 
 // InferSymmetric encodes each picture once and decodes the pair both ways.
 func (e *Engine) InferSymmetric(ctx context.Context, img1, img2 Image, opt InferOptions) (*Symmetric, error) {
-	l, err := e.lock()
+	l, err := e.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer e.mu.Unlock()
+	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics, err := j.prepare([]Image{img1, img2}, opt)
@@ -82,11 +82,11 @@ func (e *Engine) InferSequence(ctx context.Context, images []Image, opt InferOpt
 	if len(images) < 2 {
 		return nil, &ShapeError{"images of a sequence", fmt.Sprint(len(images)), "at least 2"}
 	}
-	l, err := e.lock()
+	l, err := e.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer e.mu.Unlock()
+	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	s := sequence{job: j, opt: opt, out: make([]*Result, len(images)-1)}

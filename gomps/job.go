@@ -179,7 +179,7 @@ func (w *work) encode(pics ...*picture) error {
 		if err := w.run(p, in, out); err != nil {
 			return err
 		}
-		w.j.l.counts.encodes += uint64(n)
+		w.j.l.counts.encodes.Add(uint64(n))
 		pics = pics[n:]
 	}
 	return nil
@@ -204,7 +204,7 @@ func (w *work) decode(a, b *picture, va, vb *View) error {
 	if err := w.run(p, []backend.Buffer{a.feat, b.feat}, hooks); err != nil {
 		return err
 	}
-	w.j.l.counts.decodes++
+	w.j.l.counts.decodes.Add(1)
 	half := len(hooks) / 2
 	if err := w.head(1, a, hooks[:half], va); err != nil {
 		return err
@@ -238,7 +238,7 @@ func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) err
 	if err := w.run(p, append([]backend.Buffer{pic.feat}, hooks...), out); err != nil {
 		return err
 	}
-	w.j.l.counts.heads++
+	w.j.l.counts.heads.Add(1)
 	return nil
 }
 

@@ -61,17 +61,17 @@ func (r *retriever) close() error {
 // LoadRetrieval reads a retrieval head for the model that is loaded, whose
 // encoder it shares.
 func (e *Engine) LoadRetrieval(path string) error {
-	l, err := e.lock()
+	l, err := e.lock(context.Background())
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
+	defer e.turn.give()
 	head, err := openHead(path, l.model.EncDim)
 	if err != nil {
 		return err
 	}
 	old := e.retriever
-	e.retriever = &retriever{head: head}
+	e.set(func() { e.retriever = &retriever{head: head} })
 	return old.close()
 }
 
@@ -91,13 +91,15 @@ func (e *Engine) LoadRetrievalStandalone(modelPath, retrievalPath string) error 
 	if err != nil {
 		return errors.Join(err, l.close())
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.turn.take(context.Background()); err != nil {
+		return err
+	}
+	defer e.turn.give()
 	if e.closed {
 		return errors.Join(ErrClosed, l.close())
 	}
 	old := e.retriever
-	e.retriever = &retriever{head: head, own: l}
+	e.set(func() { e.retriever = &retriever{head: head, own: l} })
 	return old.close()
 }
 
@@ -120,8 +122,8 @@ func openHead(path string, dim int) (*retrieval.Head, error) {
 // RetrievalReady reports whether EncodeRetrieval can be called, and whether it
 // uses an encoder of its own.
 func (e *Engine) RetrievalReady() (ready, standalone bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.state.RLock()
+	defer e.state.RUnlock()
 	if e.closed || e.retriever == nil {
 		return false, false
 	}
@@ -144,8 +146,10 @@ func (e *Engine) EncodeRetrieval(ctx context.Context, img Image, opt InferOption
 
 // EncodeRetrievalBatch is EncodeRetrieval for several pictures.
 func (e *Engine) EncodeRetrievalBatch(ctx context.Context, images []Image, opt InferOptions) ([]*Retrieval, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.turn.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.turn.give()
 	switch {
 	case e.closed:
 		return nil, ErrClosed
@@ -272,14 +276,18 @@ func indexError(err error) error {
 
 // Close frees the codebook on the device.
 func (x *RetrievalIndex) Close() error {
-	x.e.mu.Lock()
-	defer x.e.mu.Unlock()
+	if err := x.e.turn.take(context.Background()); err != nil {
+		return err
+	}
+	defer x.e.turn.give()
 	return x.words.close()
 }
 
 func (x *RetrievalIndex) quantize(features []float32, n, k int) ([]int32, error) {
-	x.e.mu.Lock()
-	defer x.e.mu.Unlock()
+	if err := x.e.turn.take(context.Background()); err != nil {
+		return nil, err
+	}
+	defer x.e.turn.give()
 	if x.e.closed {
 		return nil, ErrClosed
 	}
