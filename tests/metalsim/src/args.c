@@ -58,6 +58,8 @@ typedef struct {
 	int stack;       // next 8-byte stack slot
 } cursor;
 
+// purego on Linux gives every stack argument 8 bytes, on both architectures; only Apple's
+// arm64 packs small ones, which the Go lint forbids.
 static uint64_t take_gp(cursor *c) { return c->gp < c->ngp ? c->r->gp[c->gp++] : c->r->stack[c->stack++]; }
 static uint64_t take_fp(cursor *c) { return c->fp < 8 ? c->r->fp[c->fp++] : c->r->stack[c->stack++]; }
 
@@ -98,6 +100,7 @@ static void bad(checker *k, const char *code, const char *fmt, ...)
 	ms_violation(code, "%c[%s %s] argument %d: %s", k->c->decl->sel[0], k->c->cls->name, k->c->decl->sel + 1, k->i, b);
 }
 
+// Class objects are objects too; they are never deallocated.
 static bool live_object(checker *k, const void *p, const char *what)
 {
 	if (ms_is_class(p))
@@ -244,6 +247,8 @@ static void decode_one(checker *k, cursor *cur, const char *type, const char *wa
 }
 
 // decode fills c->a; false when an argument is unusable.
+// Offsets in an encoding describe Apple's argument frame and are skipped; position and type
+// alone decide the register.
 static bool decode(ms_call *c, ms_regs *r, int stret)
 {
 	cursor cur = {r, stret ? 3 : 2,
@@ -362,6 +367,7 @@ static void give_back(ms_call *c, ms_regs *r, int stret)
 		r->gp[0] = 0xa5a5a5a5a5a5a5a5u;
 }
 
+// What a refused message returns: zero in every result register, as a message to nil.
 static void zero(ms_regs *r)
 {
 	r->gp[0] = r->gp[1] = 0;

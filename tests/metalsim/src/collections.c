@@ -149,6 +149,8 @@ static void dict_dealloc(id o)
 	free(d->k);
 	free(d->v);
 }
+// Keys are compared by value (isEqual:), but tensors and other objects only by identity; a
+// linear search is quick for the few hundred feeds of a graph.
 static int64_t dict_find(NSDictionary *d, id k)
 {
 	for (int64_t i = 0; i < d->n; i++)
@@ -156,6 +158,7 @@ static int64_t dict_find(NSDictionary *d, id k)
 			return i;
 	return -1;
 }
+// Retain before release: the old and the new value may be the same object.
 void ms_dictionary_set(id o, id k, id v)
 {
 	NSDictionary *d = (NSDictionary *)o;
@@ -259,6 +262,7 @@ static void data_dealloc(id o)
 }
 const void *ms_data_bytes(id o) { return ((NSData *)o)->p; }
 int64_t ms_data_length(id o) { return ((NSData *)o)->n; }
+// Counted, because loading a model may not copy a weight.
 static void data_copy(id o, const void *p, int64_t n)
 {
 	NSData *d = (NSData *)o;
@@ -268,6 +272,7 @@ static void data_copy(id o, const void *p, int64_t n)
 	d->owned = OWNED;
 	ms_count("bytes_data", n);
 }
+// NoCopy: the bytes must outlive the object unless it is told to free them.
 static void data_wrap(id o, void *p, int64_t n, bool take)
 {
 	NSData *d = (NSData *)o;

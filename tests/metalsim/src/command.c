@@ -29,6 +29,8 @@ void ms_submit_op(ms_submit *s, ms_op *op)
 	s->last = op;
 }
 
+// Every buffer that a command names is kept until completion is observed, as an ordinary
+// MTLCommandBuffer retains what it references.
 void ms_submit_use(ms_submit *s, ms_mem *m, bool write)
 {
 	if (s->nuses == s->cap) {
@@ -60,6 +62,8 @@ void ms_submit_unref(ms_submit *s)
 	}
 }
 
+// Counts rise at commit and fall when the CPU learns of completion; memory is protected
+// while either is above zero.
 static void count_uses(ms_submit *s, int add, int upto)
 {
 	for (int i = 0; i < s->nuses; i++) {
@@ -121,6 +125,7 @@ static void drop_ops(ms_submit *s)
 	s->first = s->last = NULL;
 }
 
+// The estimate counts multiplications only: it is the products that make a buffer long.
 static void check_watchdog(ms_submit *s)
 {
 	double est = s->flops / (ms_cfg.tflops * 1e12);
@@ -186,6 +191,7 @@ static void finish(MTLCommandBufferObj *cb)
 		ms_release((id)cb);
 }
 
+// One worker a queue: its command buffers run one after another, in the order of commits.
 static void *worker(void *arg)
 {
 	MTLQueueObj *q = arg;
@@ -209,6 +215,7 @@ static void *worker(void *arg)
 }
 
 // ---- queues and command buffers ----
+// commandBuffer blocks while the queue is full; with nothing committed it would for ever.
 id ms_queue_command_buffer(id queue, bool unretained)
 {
 	MTLQueueObj *q = (MTLQueueObj *)queue;
@@ -251,6 +258,7 @@ static void cb_dealloc(id o)
 	ms_release((id)cb->queue);
 }
 
+// The last reference may be dropped by the worker itself, which cannot join its own thread.
 static void queue_dealloc(id o)
 {
 	MTLQueueObj *q = (MTLQueueObj *)o;
@@ -383,6 +391,7 @@ IMP(cb_set_label)
 	root(c)->label = c->a[0].o;
 }
 IMP(cb_nothing) { (void)c; }
+// Metal copies the block; handlers run on its own thread, here the worker.
 static void add_handler(ms_call *c, bool scheduled)
 {
 	MTLCommandBufferObj *cb = root(c);

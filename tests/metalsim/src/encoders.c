@@ -17,6 +17,7 @@ typedef struct {
 	int64_t nbytes[MS_MAX_BUFFERS];
 } Encoder;
 
+// A slot holds a buffer or bytes; setting one replaces the other.
 static void clear_slot(Encoder *e, int i)
 {
 	if (e->mem[i])
@@ -196,6 +197,8 @@ static bool dispatch_ok(Encoder *e, const uint64_t *grid, const uint64_t *group)
 	return true;
 }
 
+// dispatchThreadgroups: counts groups, dispatchThreads: counts threads; the kernel sees the
+// same grid either way.
 static void dispatch(ms_call *c, bool groups)
 {
 	Encoder *e = open(c);
@@ -256,6 +259,7 @@ static bool in_range(ms_mem *m, uint64_t at, uint64_t n, const char *what)
 	ms_violation("range", "%s: %llu bytes at %llu of a buffer of %lld", what, (unsigned long long)n, (unsigned long long)at, (long long)m->len);
 	return false;
 }
+// Copies and fills are checked against the buffers when they are encoded, as Metal asserts.
 IMP(blit_copy)
 {
 	Encoder *e = open(c);

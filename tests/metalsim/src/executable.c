@@ -58,6 +58,7 @@ static int *feed_values(const char *what, ms_core *k, id feeds, bool *ok)
 	return v;
 }
 
+// Errors of a graph are assertions in MPSGraph; here the compile gives nil after recording.
 static ms_program *compile(const char *what, MPSGraphObj *g, id feeds, id targets, id operations, int level)
 {
 	bool ok;
@@ -122,6 +123,8 @@ static bool overlap(const ms_store_at *a, const ms_store_at *b)
 }
 
 // matches compares tensor data with what the program wants, in the program's order.
+// Order is all that connects an array of data with the feeds, so a mistake shows only when
+// shapes or types differ; equal ones give wrong numbers, on a Mac as here.
 static bool matches(const ms_program *p, const char *what, id list, const int *values, int n, ms_store_at *at)
 {
 	if (ms_length(list) != n) {
@@ -139,6 +142,7 @@ static bool matches(const ms_program *p, const char *what, id list, const int *v
 	}
 	return true;
 }
+// MPSGraph may write a result before it has read all feeds.
 static bool no_aliases(const ms_graph_op *g)
 {
 	for (int i = 0; i < g->p->ntargets; i++) {
@@ -156,6 +160,7 @@ static bool no_aliases(const ms_graph_op *g)
 	return true;
 }
 
+// The engine polls and waits: a block per run would use up purego's 2,000 callbacks.
 static void handlers_unsupported(id desc)
 {
 	if (desc && (ms_descriptor_block(desc, "completionHandler") || ms_descriptor_block(desc, "scheduledHandler")))
@@ -245,6 +250,7 @@ static const ms_impl executable_impls[] = {
 };
 
 // ---- MPSGraph's own runs: compile, encode, results by tensor ----
+// Without an executable MPSGraph compiles (and caches) behind the call.
 static id graph_encode(ms_call *c, id cb, id feeds, id targets, id operations, id desc)
 {
 	MPSGraphObj *g = (MPSGraphObj *)c->self;

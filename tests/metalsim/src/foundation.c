@@ -107,6 +107,8 @@ static const ms_impl object_impls[] = {
 };
 
 // ---- NSString: UTF-8 inside; length counts UTF-16 units as NSString does ----
+// Strict UTF-8 (no overlong forms, nothing above U+10FFFF): stringWithUTF8String: gives nil
+// for anything else.
 static bool utf16_length(const char *s, size_t n, size_t *units)
 {
 	const uint8_t *p = (const uint8_t *)s, *end = p + n;
@@ -179,6 +181,8 @@ static const ms_impl string_impls[] = {
 };
 
 // ---- NSNumber ----
+// The kind is remembered because a shape must be made of integers: a double in a shape is a
+// mistake that MPSGraph would truncate.
 static id number(char kind, int64_t i, double d)
 {
 	NSNumber *n = (NSNumber *)ms_new("NSNumber");
@@ -260,6 +264,7 @@ static const ms_impl number_impls[] = {
 // ---- NSURL: file URLs only ----
 static void url_dealloc(id o) { ms_release(((NSURL *)o)->path); }
 const char *ms_url_path(id o) { return ms_utf8(((NSURL *)o)->path); }
+// Only what a path needs: the engine gives paths to packages.
 IMP(url_file) { ((NSURL *)ms_instance(c, "NSURL"))->path = ms_retain(c->a[0].o); }
 IMP(url_path) { ms_return(c, ((NSURL *)c->self)->path); }
 static const ms_impl url_impls[] = {
@@ -283,6 +288,8 @@ id ms_error(const char *domain, int64_t code, const char *text)
 	ms_release(v);
 	return (id)e;
 }
+// Out-parameters are autoreleased, and untouched on success: an error may be looked at only
+// when the result says that there is one.
 void ms_set_error(void *out, const char *domain, int64_t code, const char *text)
 {
 	if (out)
@@ -319,6 +326,7 @@ static const ms_impl error_impls[] = {
 };
 
 // ---- NSNull, NSProcessInfo: singletons ----
+// Singletons are made once and outlive every pool.
 static id singleton(id *at, const char *cls)
 {
 	static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;

@@ -21,6 +21,8 @@ static int64_t out_size(int64_t in, int64_t before, int64_t after, int64_t k, in
 	int64_t span = in + before + after - (dil * (k - 1) + 1);
 	return span < 0 ? 0 : span / stride + 1;
 }
+// TF_SAME: as many results as ceil(in / stride), the odd padding element behind (or before,
+// for ONNX_SAME_LOWER).
 static void same(int64_t in, int64_t k, int64_t s, int64_t d, bool lower, int64_t *a, int64_t *b)
 {
 	int64_t out = (in + s - 1) / s, total = (out - 1) * s + d * (k - 1) + 1 - in;
@@ -120,6 +122,7 @@ static float *weight_matrix(const conv *v, const float *w, int64_t g, bool trans
 	return m;
 }
 // patches fills rows p0..p1 (pixels of the result) of [pixels][kh*kw*cg] for image n, group g.
+// Outside the source lies zero.
 static void patches(const conv *v, const float *src, int64_t n, int64_t g, int64_t p0, int64_t p1, float *m)
 {
 	int64_t cg = v->c / v->groups;
@@ -258,6 +261,7 @@ IMP(g_data_grad)
 	ms_output(&b, &s, dy->dtype);
 	ms_finish(&b, eval_data_grad);
 }
+// outputShape is the shape of the weights, in the descriptor's weightsLayout.
 IMP(g_weights_grad)
 {
 	ms_builder b = ms_begin(c);

@@ -10,6 +10,7 @@
 #endif
 
 // ---- types ----
+// MPSDataType: bit 28 float, bit 29 signed, low byte the bits; Float64 does not exist.
 bool ms_is_float(uint32_t t) { return t == MS_F32 || t == MS_F16 || t == MS_BF16; }
 int ms_dtype_size(uint32_t t)
 {
@@ -131,6 +132,7 @@ float ms_half(float x) { return (float)(_Float16)x; } // round to nearest even, 
 #else
 #error "half precision conversion needs F16C or arm64"
 #endif
+// BFloat16 is the upper half of a float32, rounded to nearest even.
 static float bfloat(float x)
 {
 	uint32_t u;
@@ -243,6 +245,8 @@ void ms_core_release(ms_core *k)
 }
 
 // ---- building ----
+// A builder collects complaints instead of returning at the first: one place decides that a
+// refused op gives nil.
 ms_builder ms_begin(ms_call *c)
 {
 	ms_builder b = {.c = c, .g = (MPSGraphObj *)c->self, .core = ((MPSGraphObj *)c->self)->core};
@@ -270,6 +274,7 @@ const ms_value *ms_tensor_value(id tensor)
 	return t->core->values[t->value];
 }
 
+// Tensors belong to one graph; mixing graphs is an assertion in MPSGraph.
 const ms_value *ms_input(ms_builder *b, id tensor)
 {
 	MPSGraphTensorObj *t = (MPSGraphTensorObj *)tensor;
@@ -379,6 +384,8 @@ id ms_operation(MPSGraphObj *g, int node)
 }
 
 // ---- checks ----
+// Axis 0 is the slowest; negative axes count from the end, also where the header declares an
+// unsigned argument.
 bool ms_axis(ms_builder *b, int64_t axis, int rank, int *out)
 {
 	int64_t a = axis < 0 ? axis + rank : axis;

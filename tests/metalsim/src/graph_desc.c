@@ -48,6 +48,7 @@ static const struct kind *kind_of(const char *cls)
 	abort();
 }
 
+// Descriptors are plain values: copying one copies every property.
 static void defaults(Desc *d)
 {
 	d->k = kind_of(d->h.isa->name);

@@ -89,6 +89,8 @@ IMP(g_unary)
 }
 
 // ---- binary ----
+// maximum and minimum do not promise to keep NaN, the ...NaNPropagation... forms do; integers
+// divide toward zero, floorModulo takes the sign of the divisor.
 enum { ADD, SUB, MUL, DIV, DIV0, MOD, FMOD, POW, MIN, MAX, MINN, MAXN, ATAN2, EQ, NE, LT, LE, GT, GE, AND, OR, NAND, NOR, XOR, XNOR, BAND, BOR, BXOR };
 static const struct { const char *sel; int op; } binary[] = {
 	{"additionWithPrimaryTensor:secondaryTensor:name:", ADD}, {"subtractionWithPrimaryTensor:secondaryTensor:name:", SUB},
@@ -256,6 +258,7 @@ static void eval_binary(const ms_node *n, ms_val **in, ms_val **out)
 		o += row;
 	} while (next_row(&w, at, off, 2));
 }
+// No promotion: a Float16 and a Float32 operand is an assertion, even for a scalar constant.
 IMP(g_binary)
 {
 	ms_builder b = ms_begin(c);
@@ -316,6 +319,7 @@ static void eval_clamp(const ms_node *n, ms_val **in, ms_val **out)
 		o += row;
 	} while (next_row(&w, at, off, 3));
 }
+// All three operands broadcast against each other.
 static void ternary(ms_call *c, bool select)
 {
 	ms_builder b = ms_begin(c);
@@ -333,6 +337,7 @@ IMP(g_select) { ternary(c, true); }
 IMP(g_clamp) { ternary(c, false); }
 
 // ---- cast ----
+// Float to integer truncates, any number to Bool compares with zero.
 static void eval_cast(const ms_node *n, ms_val **in, ms_val **out)
 {
 	(void)n;

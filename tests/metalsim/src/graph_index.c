@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Indices are integers; PyTorch casts them to Int32 first.
 static bool need_indices(ms_builder *b, const ms_value *x)
 {
 	if (x->dtype == MS_I32 || x->dtype == MS_I64 || x->dtype == MS_U32 || x->dtype == MS_I16 || x->dtype == MS_U8)
@@ -97,6 +98,7 @@ static void eval_gather_along(const ms_node *n, ms_val **in, ms_val **out)
 			out[0]->i[k] = ok ? in[0]->i[from] : 0;
 	}
 }
+// Except along the axis, indices and data have the same shape.
 static void along_shapes(ms_builder *b, const ms_shape *x, const ms_shape *ix, int axis)
 {
 	ms_shape y = *ix;
@@ -217,6 +219,7 @@ static void eval_scatter_nd(const ms_node *n, ms_val **in, ms_val **out)
 
 enum { PLAIN, ALONG, ND };
 // finish_scatter: data or updates first in the inputs; shape is the result's.
+// With a data tensor the result starts from it, without one from the mode's neutral element.
 static void finish_scatter(ms_builder *b, id data, id updates, id indices, id shape, int64_t axis, int64_t mode, int kind)
 {
 	const ms_value *d = data ? ms_input(b, data) : NULL, *u = ms_input(b, updates), *ix = ms_input(b, indices);

@@ -65,6 +65,7 @@ void ms_gemm(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
 }
 
 // batch_offset: which matrix of an operand belongs to batch k of the result.
+// Leading dimensions broadcast like those of any binary op.
 static int64_t batch_offset(const ms_shape *out, const ms_shape *x, int64_t k)
 {
 	int64_t off = 0, st = 1;
@@ -117,6 +118,7 @@ IMP(g_matmul)
 }
 
 // ---- attention: softmax(scale Q K^T + mask) V over [B,H,N,F] ----
+// The mask is added to the scaled scores and broadcasts to [B,H,Nq,Nkv].
 static void add_mask(float *s, const ms_val *mask, const ms_shape *full, int64_t b, int64_t h)
 {
 	const ms_shape *m = &mask->shape;
@@ -157,6 +159,8 @@ static void eval_sdpa(const ms_node *node, ms_val **in, ms_val **out)
 	free(s);
 	free(kt);
 }
+// Rank 4 only: a 5-D view aborts (PyTorch flattens first). Heads of key and value are 1 or
+// equal to the query's.
 static void sdpa(ms_call *c, id mask, float scale)
 {
 	ms_builder b = ms_begin(c);

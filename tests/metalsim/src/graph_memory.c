@@ -44,6 +44,7 @@ IMP(graph_placeholders)
 }
 
 // ---- placeholders ----
+// The engine compiles one executable per shape: -1 dimensions are not needed.
 static void placeholder(ms_call *c, id shape, uint32_t dtype)
 {
 	ms_builder b = ms_begin(c);
@@ -93,6 +94,7 @@ static void from_data(ms_call *c, char kind)
 IMP(g_constant) { from_data(c, 'c'); }
 IMP(g_variable) { from_data(c, 'v'); }
 
+// The scalar is a double whatever the type; it is rounded like any value of that type.
 static void scalar(ms_call *c, id shape, uint32_t t)
 {
 	ms_builder b = ms_begin(c);
@@ -143,6 +145,7 @@ IMP(g_identity)
 	ms_finish(&b, eval_identity);
 }
 static void eval_assign(const ms_node *n, ms_val **in, ms_val **out) { (void)n, (void)in, (void)out; }
+// Assigning is an operation without a result; it happens only as a targetOperation.
 IMP(g_assign)
 {
 	ms_builder b = ms_begin(c);
@@ -160,6 +163,7 @@ IMP(g_assign)
 static MPSGraphTensorObj *tensor(ms_call *c) { return (MPSGraphTensorObj *)c->self; }
 IMP(t_shape) { ms_return_new(c, ms_shape_array(&ms_tensor_value(c->self)->shape)); }
 IMP(t_dtype) { c->ret.q = ms_tensor_value(c->self)->dtype; }
+// Operations are made when asked for: most graphs never are.
 IMP(t_operation)
 {
 	MPSGraphTensorObj *t = tensor(c);

@@ -50,6 +50,7 @@ static void eval_norm(const ms_node *n, ms_val **in, ms_val **out)
 		}
 	}
 }
+// gamma and beta "match the input along at least one dimension and broadcast along the rest".
 static void fits(ms_builder *b, const ms_value *x, const ms_value *y, const char *what)
 {
 	ms_shape t;

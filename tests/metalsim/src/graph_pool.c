@@ -22,6 +22,7 @@ static int64_t size(int64_t in, int64_t a, int64_t b, int64_t k, int64_t s, int6
 	int64_t n = (span + (ceil ? s - 1 : 0)) / s + 1;
 	return ceil && (n - 1) * s >= in + a ? n - 1 : n; // a window must start inside the source
 }
+// Two spatial dimensions, symmetric or explicit padding, ceil or floor of the last window.
 static bool read_pool(ms_builder *b, id d, const ms_shape *x, bool max, pool *p)
 {
 	*p = (pool){.kh = ms_property(d, "kernelHeight"), .kw = ms_property(d, "kernelWidth"), .sx = ms_property(d, "strideInX"),

@@ -48,6 +48,7 @@ static void reduce_strides(const ms_val *in, const ms_val *out, int64_t *st)
 // are the inner loop. get gives the element as a double.
 static inline double get(const ms_val *v, int64_t j) { return ms_is_float(v->dtype) ? v->f[j] : (double)v->i[j]; }
 
+// Sums run in double: Apple's tree of float32 sums is about as exact as a short one.
 static void fold(const ms_val *in, const ms_val *out, double *acc, int op, const double *mean, bool half)
 {
 	int rank = in->shape.rank;
@@ -205,6 +206,7 @@ static void split_at(const ms_shape *s, int axis, int64_t *outer, int64_t *n, in
 	for (int i = 0; i < s->rank; i++)
 		*(i < axis ? outer : i > axis ? inner : &(int64_t){0}) *= s->d[i];
 }
+// Which of several equal elements wins is not documented; the first, here.
 static void eval_arg(const ms_node *n, ms_val **in, ms_val **out)
 {
 	int64_t outer, k, inner;
@@ -265,6 +267,7 @@ static void eval_softmax(const ms_node *n, ms_val **in, ms_val **out)
 		for (int64_t i = 0; i < inner; i++)
 			ms_softmax_rows(out[0]->f + o * k * inner + i, 1, k, inner, ms_half_sums(in[0]->dtype));
 }
+// The maximum is subtracted first: rows of large scores do not overflow.
 IMP(g_softmax)
 {
 	ms_builder b = ms_begin(c);
@@ -311,6 +314,7 @@ IMP(g_softmax_grad)
 }
 
 // ---- cumulative sum ----
+// exclusive leaves out the element itself, reverse starts at the end.
 static void eval_cumsum(const ms_node *n, ms_val **in, ms_val **out)
 {
 	int64_t outer, k, inner;

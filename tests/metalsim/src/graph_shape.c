@@ -43,6 +43,7 @@ static void view(ms_builder *b, const ms_value *x, const ms_shape *s)
 	ms_output(b, s, x->dtype);
 	ms_finish(b, eval_view);
 }
+// One -1 stands for what is left over.
 static void reshape(ms_builder *b, const ms_value *x, ms_shape s)
 {
 	int unknown = -1;
@@ -117,6 +118,7 @@ IMP(g_expand_axes)
 		n = 0;
 	expand(&b, x, v, n);
 }
+// Only dimensions of size 1 may go; without axes all of them do.
 static void squeeze(ms_builder *b, const ms_value *x, const int64_t *axes, int n)
 {
 	ms_shape s = {0};
@@ -279,6 +281,7 @@ IMP(g_reverse_axes) { reverse(c, c->a[1].o); }
 IMP(g_reverse) { reverse(c, NULL); }
 
 // ---- concat, stack ----
+// Whole blocks behind the axis are copied; earlier dimensions repeat that.
 static void eval_concat(const ms_node *n, ms_val **in, ms_val **out)
 {
 	int axis = (int)n->i[0];
@@ -376,6 +379,7 @@ static void eval_pad(const ms_node *n, ms_val **in, ms_val **out)
 			at[i] = 0;
 	}
 }
+// Reflect does not repeat the edge and so reaches one element less far than symmetric.
 IMP(g_pad)
 {
 	ms_builder b = ms_begin(c);

@@ -71,6 +71,8 @@ static void eval_slice_update(const ms_node *n, ms_val **in, ms_val **out)
 }
 
 // window works out a strided slice of whole; result has squeezed dimensions removed.
+// Bits of the masks: start ignored, end ignored, dimension squeezed. Negative starts and ends
+// count from the end. An empty slice is refused, as MPSGraph has no empty tensors.
 static void window(ms_builder *b, const ms_shape *whole, id starts, id ends, id steps, const uint64_t *mask, ms_shape *result)
 {
 	int64_t s[MS_RANK], e[MS_RANK], t[MS_RANK];
@@ -175,6 +177,7 @@ static void eval_split(const ms_node *n, ms_val **in, ms_val **out)
 		at += part;
 	}
 }
+// The sizes must cover the axis exactly.
 static void split(ms_builder *b, const ms_value *x, const int64_t *sizes, int n, int64_t axis)
 {
 	int a;

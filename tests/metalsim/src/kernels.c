@@ -161,6 +161,7 @@ static bool balanced(const char *s, char *err, size_t errn)
 }
 
 // word finds w as a whole word.
+// Good enough to find qualifiers: MSL is C++, and this is not a parser of it.
 static const char *word(const char *s, const char *w)
 {
 	size_t n = strlen(w);

@@ -63,6 +63,7 @@ static void install(void)
 	sigaction(SIGSEGV, &sa, &old_action);
 }
 
+// The handler reads the table without a lock, so a slot's end is set before its start.
 static int add_region(void *p, int64_t n)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -81,6 +82,7 @@ static int add_region(void *p, int64_t n)
 static _Atomic int64_t live_bytes;
 int64_t ms_live_bytes(void) { return atomic_load(&live_bytes); }
 
+// A memfd gives zeroed pages, as newBufferWithLength: promises, and may be mapped twice.
 ms_mem *ms_mem_new(int64_t len)
 {
 	int64_t page = sysconf(_SC_PAGESIZE), n = (len + page - 1) / page * page;
@@ -102,6 +104,8 @@ ms_mem *ms_mem_new(int64_t len)
 	return m;
 }
 
+// Memory of the caller cannot be mapped a second time: early reads of it go unnoticed, its
+// release does not (freed-in-flight).
 ms_mem *ms_mem_foreign(void *p, int64_t len)
 {
 	ms_mem *m = calloc(1, sizeof *m);

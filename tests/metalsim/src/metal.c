@@ -25,6 +25,7 @@ static void device_dealloc(id o)
 }
 id ms_device(void) { return device; }
 
+// +1 for the caller (NS_RETURNS_RETAINED), but one object for all of them.
 MS_EXPORT id MTLCreateSystemDefaultDevice(void)
 {
 	if (ms_cfg.no_device)
@@ -112,6 +113,7 @@ static bool allowed(ms_call *c, uint64_t len, uint64_t options)
 	return true;
 }
 
+// The deallocator block, when there is one, is told when the last user is gone.
 static void return_buffer(ms_call *c, ms_mem *m, uint64_t options, void *deallocator)
 {
 	if (!m)
@@ -225,6 +227,8 @@ IMP(dev_shared_event)
 }
 
 // ---- libraries ----
+// Apple compiles in another process and reports through the error; a warning gives both a
+// library and an error, which is why only nil means failure.
 IMP(dev_library)
 {
 	MTLLibraryObj *l = (MTLLibraryObj *)ms_new("MTLSimLibrary");
@@ -239,6 +243,7 @@ IMP(dev_library)
 	}
 	ms_return_new(c, (id)l);
 }
+// An unknown name is nil, not an error.
 IMP(lib_function)
 {
 	MTLLibraryObj *l = (MTLLibraryObj *)c->self;

@@ -12,6 +12,7 @@ static id *reg;
 static size_t reg_cap, reg_used;
 #define TOMB ((id)1)
 
+// Allocations are 16-byte aligned: the low bits carry nothing.
 static size_t slot_of(const void *p) { return ((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 20; }
 
 static void reg_insert(id o)
@@ -70,6 +71,8 @@ int ms_pointer_kind(const void *p)
 static id zombies[ZOMBIES];
 static size_t zombie_at;
 
+// The oldest zombie is freed for the newest: memory stays bounded in a long run, and an
+// object is recognised as dead for the next 65,536 deallocations.
 static void bury(id o)
 {
 	pthread_mutex_lock(&reg_mu);
@@ -84,6 +87,7 @@ static void bury(id o)
 }
 
 // ---- alloc, retain, release ----
+// calloc: Apple zeroes instance variables, and ops rely on it for optional fields.
 id ms_alloc(Class c, int state)
 {
 	id o = calloc(1, c->size);
@@ -242,6 +246,7 @@ MS_EXPORT void objc_autoreleasePoolPop(void *token)
 	pthread_setspecific(exit_key, top);
 }
 
+// Without a pool Apple's runtime logs (OBJC_DEBUG_MISSING_POOLS) and leaks: so does this.
 id ms_autorelease(id o)
 {
 	if (!o || ms_is_class(o) || !usable(o, "autorelease") || o->immortal)
@@ -314,6 +319,7 @@ void *ms_block_invoke(void *p)
 	return b->invoke;
 }
 
+// A global block is never copied, which is why the engine can keep one in pinned memory.
 void *ms_block_copy(void *p)
 {
 	struct block *b = p;

@@ -107,6 +107,7 @@ ms_program *ms_compile(const char *what, ms_core *k, int *feeds, int nfeeds, int
 }
 
 // ---- running ----
+// Packed float32 is read where it lies: feeding a model's weights copies nothing.
 static void bind_store(ms_val *v, const ms_store_at *at)
 {
 	*v = (ms_val){.shape = at->shape, .dtype = at->dtype, .n = ms_count_of(&at->shape)};
@@ -132,6 +133,7 @@ static void drop(ms_val *v)
 	ms_buf_release(v->buf);
 	*v = (ms_val){0};
 }
+// A node owns fresh storage for its results; views share their input's.
 static void eval_node(const ms_program *p, const ms_node *n, ms_val *vals)
 {
 	ms_val **in = malloc((size_t)(n->nin + n->nout + 1) * sizeof *in), **out = in + n->nin;
@@ -165,6 +167,7 @@ static void eval_node(const ms_program *p, const ms_node *n, ms_val *vals)
 	free(in);
 }
 
+// Results are stored after the last node, so an early store cannot disturb a later read.
 void ms_graph_run(ms_op *op, ms_submit *s)
 {
 	(void)s;

@@ -34,6 +34,7 @@ void ms_race_commit(ms_submit *s, int slot)
 	s->clock = cpu;
 }
 
+// A submission starts from what its queue knew and what the CPU knew when it committed.
 void ms_race_begin(ms_submit *s, ms_clock *queue)
 {
 	pthread_mutex_lock(&ms_gpu_mu);

@@ -10,6 +10,7 @@ static struct ms_class classes[2 * MAX_CLASSES]; // class, metaclass, class, met
 static int nclasses;
 
 // ---- string hash used by selectors and implementations ----
+// FNV-1a: the tables are small and built once.
 static uint64_t hash(const char *s)
 {
 	uint64_t h = 0xcbf29ce484222325u;
@@ -107,6 +108,8 @@ static const ms_decl *table_find(const char *cls, const char *sel)
 	return NULL;
 }
 
+// Protocols adopt protocols (MTLBuffer adopts MTLResource adopts MTLAllocation), so a search
+// climbs them as it climbs superclasses.
 static const char *protocols_of(const char *protocol)
 {
 	for (int i = 0; i < ms_class_table_n; i++)
@@ -146,6 +149,8 @@ static void look(search *s, const char *name, const char *protocols)
 }
 
 // ---- lookup with a cache over (class, selector) ----
+// A message is looked up once per class and selector; changing the configured macOS changes
+// what exists and empties the cache.
 #define CACHE (1 << 13)
 static struct entry { Class c; SEL s; const ms_decl *decl; ms_imp imp; int newer; } cache[CACHE];
 static pthread_mutex_t cache_mu = PTHREAD_MUTEX_INITIALIZER;
@@ -216,6 +221,8 @@ bool ms_is_class(const void *p)
 	       (size_t)(q - lo) % sizeof(struct ms_class) == 0;
 }
 
+// Class and metaclass are neighbours in one array, so that a pointer can be recognised as
+// either by its address alone.
 static Class add_class(const char *name, Class super, const char *protocols, int since)
 {
 	if (nclasses == MAX_CLASSES)
@@ -276,6 +283,7 @@ bool ms_class_conforms(Class c, const char *protocol)
 	return false;
 }
 
+// "<MTLBuffer>" asks for a protocol, as id<MTLBuffer> does in the headers.
 bool ms_is_kind(id o, const char *name)
 {
 	if (!o)
@@ -378,6 +386,7 @@ MS_EXPORT int metalsim_unimplemented(char *buf, int n)
 	return bad;
 }
 
+// Singletons (NSNull, NSProcessInfo) are not counted: they are never meant to go.
 MS_EXPORT long metalsim_live_objects(char *buf, int n)
 {
 	long total = 0;

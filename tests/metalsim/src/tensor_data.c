@@ -64,6 +64,7 @@ static bool place(ms_call *c, ms_store_at *at, ms_mem *mem, id shape, uint32_t t
 	}
 	return true;
 }
+// What MPS allocates itself, counted: the engine means to give its own buffers always.
 static ms_mem *fresh(const ms_shape *s, uint32_t t, int64_t row)
 {
 	ms_count("arrays_allocated", 1);
@@ -158,6 +159,7 @@ IMP(nd_length)
 	uint64_t i = c->a[0].q;
 	c->ret.i = i < (uint64_t)nd(c)->at.shape.rank ? nd(c)->at.shape.d[nd(c)->at.shape.rank - 1 - (int)i] : 1;
 }
+// resourceSize includes padding: it is not the size of the packed tensor.
 IMP(nd_size) { c->ret.i = nd(c)->at.mem->len; }
 IMP(nd_user_buffer) { ms_return(c, nd(c)->buffer); }
 IMP(nd_device) { ms_return(c, nd(c)->at.device); }
@@ -197,6 +199,7 @@ IMP(gd_type) { c->ret.q = 0; }
 static const ms_impl device_impls[] = {{"+deviceWithMTLDevice:", gd_make}, {"-metalDevice", gd_metal}, {"-type", gd_type}};
 
 // ---- MPSGraphShapedType ----
+// A nil shape means any rank; a feed needs a known one here.
 IMP(st_init)
 {
 	ms_shape s = {0};
@@ -242,6 +245,7 @@ static void data_dealloc(id o)
 	ms_release(d->buffer);
 }
 // buffer is what keeps the memory: the MTLBuffer, which Metal retains while it is used.
+// Data keeps memory and buffer alive until it is released, whatever the pool does.
 static void adopt(ms_call *c, const ms_store_at *at, id array, id buffer)
 {
 	MPSGraphTensorDataObj *d = (MPSGraphTensorDataObj *)ms_init_self(c);
