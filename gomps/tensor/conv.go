@@ -17,12 +17,12 @@ type ConvOptions struct {
 
 // filled has the defaults in place of zeros.
 func (o ConvOptions) filled() (ConvOptions, error) {
+	if min(o.Stride, o.Pad, o.Dilation, o.Groups) < 0 {
+		return o, fmt.Errorf("%w: stride %d, padding %d, dilation %d, groups %d, want none below 0", ErrOption, o.Stride, o.Pad, o.Dilation, o.Groups)
+	}
 	o.Stride, o.Dilation, o.Groups = max(o.Stride, 1), max(o.Dilation, 1), max(o.Groups, 1)
 	if o.Activation == "" {
 		o.Activation = None
-	}
-	if o.Pad < 0 {
-		return o, fmt.Errorf("%w: padding %d, want at least 0", ErrOption, o.Pad)
 	}
 	return o, o.Activation.check()
 }
@@ -119,9 +119,18 @@ func patches(h, w, kernel, stride, pad int) (index []int, oh, ow int) {
 	return index, oh, ow
 }
 
+// maxPatches bounds the table of patches, which is memory of the host: 64 Mi
+// positions are 149 pictures of 224 x 224 with a kernel of 3 x 3.
+const maxPatches = 64 << 20
+
 func checkPatches(what string, h, w, kernel, stride, pad int) error {
-	if kernel < 1 || stride < 1 || pad < 0 || h+2*pad < kernel || w+2*pad < kernel {
+	const side = 1 << 20 // no product of four below overflows
+	if min(h, w, kernel, stride) < 1 || pad < 0 || max(h, w, kernel, stride, pad) > side || h+2*pad < kernel || w+2*pad < kernel {
 		return fmt.Errorf("%w: %s of %dx%d with kernel %d, stride %d, padding %d", ErrShape, what, h, w, kernel, stride, pad)
+	}
+	positions := ((h+2*pad-kernel)/stride + 1) * ((w+2*pad-kernel)/stride + 1)
+	if positions > maxPatches || positions*kernel > maxPatches || positions*kernel*kernel > maxPatches {
+		return fmt.Errorf("%w: %s of %dx%d with kernel %d, stride %d, padding %d: more than %d taps", ErrShape, what, h, w, kernel, stride, pad, maxPatches)
 	}
 	return nil
 }

@@ -106,21 +106,29 @@ func (c *Context) fusedLinear(key string, x, w, b, extra *Tensor, after func(g *
 	}, in...)
 }
 
+// residualLinear is fusedLinear with an extra operand that must be there.
+func (c *Context) residualLinear(key string, x, w, b, r *Tensor, after func(g *graph.Graph, y, r *graph.Node) *graph.Node) (*Tensor, error) {
+	if err := ready(key, r); err != nil {
+		return nil, err
+	}
+	return c.fusedLinear(key, x, w, b, r, after)
+}
+
 // LinearAdd is x W^T + b + r, the residual form.
 func (c *Context) LinearAdd(x, w, b, r *Tensor) (*Tensor, error) {
-	return c.fusedLinear("linear_add", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node { return g.AddTo(y, r) })
+	return c.residualLinear("linear_add", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node { return g.AddTo(y, r) })
 }
 
 // LinearAddGelu is gelu(x W^T + b + r).
 func (c *Context) LinearAddGelu(x, w, b, r *Tensor) (*Tensor, error) {
-	return c.fusedLinear("linear_add_gelu", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node {
+	return c.residualLinear("linear_add_gelu", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node {
 		return g.Unary(graph.Gelu, g.AddTo(y, r))
 	})
 }
 
 // LinearResidualRelu is relu(x W^T + b + r).
 func (c *Context) LinearResidualRelu(x, w, b, r *Tensor) (*Tensor, error) {
-	return c.fusedLinear("linear_residual_relu", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node {
+	return c.residualLinear("linear_residual_relu", x, w, b, r, func(g *graph.Graph, y, r *graph.Node) *graph.Node {
 		return g.Unary(graph.Relu, g.AddTo(y, r))
 	})
 }

@@ -54,7 +54,7 @@ const (
 // named are the operations of spec/ops.md by name.
 var named = func() map[string]operation {
 	all := map[string]operation{}
-	for _, group := range [][]entry{elementwiseOps, fusedOps, shapeOps, linearOps, layerOps, reduceOps, mapOps, trainOps} {
+	for _, group := range [][]row{elementwiseOps, fusedOps, shapeOps, linearOps, layerOps, reduceOps, mapOps, trainOps} {
 		for _, e := range group {
 			s := parseSignature(e.signature)
 			all[s.name] = operation{s, e.gradient, e.run}
@@ -63,12 +63,12 @@ var named = func() map[string]operation {
 	return all
 }()
 
-type entry struct {
+type row struct {
 	signature, gradient string
 	run                 runner
 }
 
-var elementwiseOps = []entry{
+var elementwiseOps = []row{
 	{"exp(x)", elementary, map1((*Context).Exp)},
 	{"log(x)", elementary, map1((*Context).Log)},
 	{"sqrt(x)", elementary, map1((*Context).Sqrt)},
@@ -107,7 +107,7 @@ var elementwiseOps = []entry{
 	{"zero_(t!) -> ", "", func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return nil, in[0].Zero() }},
 }
 
-var fusedOps = []entry{
+var fusedOps = []row{
 	{"add_relu(a, b)", "", map2((*Context).AddRelu)},
 	{"sub_relu(a, b)", "", map2((*Context).SubRelu)},
 	{"mul_relu(a, b)", "", map2((*Context).MulRelu)},
@@ -150,7 +150,7 @@ var fusedOps = []entry{
 	}},
 }
 
-var shapeOps = []entry{
+var shapeOps = []row{
 	{"copy(x)", "", func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return one(in[0].Copy()) }},
 	{"cast(x; to string)", "cast", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		d, err := parseDType(a.text("to"))
@@ -198,7 +198,7 @@ var shapeOps = []entry{
 	}},
 }
 
-var linearOps = []entry{
+var linearOps = []row{
 	{"matmul(a, b)", "matmul, matmul_transposed", map2((*Context).MatMul)},
 	{"matmul_transposed(a, b)", "matmul", map2((*Context).MatMulTransposed)},
 	{"einsum(x...; spec string)", "einsum", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
@@ -215,7 +215,7 @@ var linearOps = []entry{
 	}},
 }
 
-var layerOps = []entry{
+var layerOps = []row{
 	{"softmax(x; axis int = -1)", "softmax_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		return one(c.Softmax(in[0], a.int("axis")))
 	}},
@@ -245,7 +245,7 @@ var layerOps = []entry{
 	}},
 }
 
-var reduceOps = []entry{
+var reduceOps = []row{
 	{"sum(x; axes ints = [])", "broadcast", fold((*Context).Sum)},
 	{"mean(x; axes ints = [])", "broadcast", fold((*Context).Mean)},
 	{"max(x; axes ints = [])", "", fold((*Context).Max)},
@@ -266,7 +266,7 @@ var reduceOps = []entry{
 
 const convAttributes = "stride int = 1, padding int = 0, dilation int = 1, groups int = 1"
 
-var mapOps = []entry{
+var mapOps = []row{
 	{"conv2d(x, w, b?; " + convAttributes + ", activation string = none)", "conv2d_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		o := a.convolution()
 		o.Activation = a.activation()
@@ -292,7 +292,7 @@ var mapOps = []entry{
 	}},
 }
 
-var trainOps = []entry{
+var trainOps = []row{
 	{"mse_grad(p, t; scale float)", own, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		return one(c.MSEGrad(in[0], in[1], a.float("scale")))
 	}},
