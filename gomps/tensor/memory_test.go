@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
+)
+
+// footprint is what must not grow.
+type footprint struct {
+	tensors, buffers, pooled, programs int
+	poolBytes                          uint64
+	heap                               uint64
+}
+
+func measure(t *testing.T, c *Context) footprint {
+	t.Helper()
+	if err := c.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	// Twice: what the first collection finds unused is freed by cleanups that run
+	// after it.
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	s := c.Stats()
+	return footprint{s.LiveTensors, s.Device.LiveBuffers, s.Device.PoolBuffers, s.Programs, s.Device.PoolBytes, m.HeapAlloc}
+}
+
+// TestLongTrainingIsFlat trains for 10,000 steps, on the simulated GPU for fewer.
+func TestLongTrainingIsFlat(t *testing.T) {
+	contexts(t, func(t *testing.T, c *Context) {
+		steps := 10_000
+		if c.Stats().Device.Backend != "cpu" {
+			steps = 400
+		}
+		keep := keeper(t)
+		r := rand.New(rand.NewPCG(3, 4))
+		x, y := keep(c.FromFloat32s([]float32{0, 0, 0, 1, 1, 0, 1, 1}, 4, 2)), keep(c.FromFloat32s([]float32{0, 1, 1, 0}, 4, 1))
+		w1, b1 := newParameter(t, c, keep, r, 2, 8, 2), newParameter(t, c, keep, r, 2, 8)
+		w2, b2 := newParameter(t, c, keep, r, 8, 1, 8), newParameter(t, c, keep, r, 8, 1)
+		var start footprint
+		for s := 1; s <= steps; s++ {
+			h := must[*Tensor](t)(c.Linear(x, w1.w, b1.w, Tanh))
+			p := must[*Tensor](t)(c.Linear(h, w2.w, b2.w, Sigmoid))
+			gp := must[*Tensor](t)(c.MSEGrad(p, y, 0.5))
+			gh := must[*Tensor](t)(c.LinearBackward(gp, p, h, w2.w, w2.g, b2.g, Sigmoid))
+			gx := must[*Tensor](t)(c.LinearBackward(gh, h, x, w1.w, w1.g, b1.g, Tanh))
+			for _, q := range []*parameter{w1, b1, w2, b2} {
+				q.step(t, c, DefaultAdam(), s)
+			}
+			release([]*Tensor{h, p, gp, gh, gx})
+			if s == steps/4 {
+				start = measure(t, c)
+			}
+		}
+		end := measure(t, c)
+		// The pool may have come to hold a buffer more for a batch that ended
+		// elsewhere; a leak would be one a step.
+		if end.tensors != start.tensors || end.buffers != start.buffers || end.programs != start.programs || end.pooled > start.pooled+perBatch {
+			t.Errorf("after %d steps %+v, after %d %+v", steps, end, steps/4, start)
+		}
+		if end.heap > start.heap+512<<10 {
+			t.Errorf("the heap grew from %d to %d bytes", start.heap, end.heap)
+		}
+	})
+}
+
+// perBatch is how many buffers a batch of operations may hold more or less.
+const perBatch = 64
+
+// TestCacheIsBounded runs operations of random shapes, none of which comes often.
+func TestCacheIsBounded(t *testing.T) {
+	for _, name := range []string{"cpu", "metal"} {
+		t.Run(name, func(t *testing.T) {
+			rounds, size := 4000, 32
+			if name == "metal" {
+				metalsim.Open(t)
+				rounds = 300
+			}
+			c, err := Open(Config{Backend: name, CacheSize: size})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			r := rand.New(rand.NewPCG(7, 8))
+			var start footprint
+			for i := range rounds {
+				m, k, n := 1+r.IntN(20), 1+r.IntN(20), 1+r.IntN(20)
+				a, b := must[*Tensor](t)(c.Full(1, m, k)), must[*Tensor](t)(c.Full(2, k, n))
+				y := must[*Tensor](t)(c.MatMul(a, b))
+				v := must[[]float32](t)(y.Float32s())
+				if v[m*n-1] != float32(2*k) {
+					t.Fatalf("%dx%dx%d: %v", m, k, n, v[m*n-1])
+				}
+				release([]*Tensor{a, b, y})
+				if i == rounds/2 {
+					start = measure(t, c)
+				}
+			}
+			end := measure(t, c)
+			if end.programs > size || end.tensors != 0 || end.buffers != start.buffers {
+				t.Errorf("%+v, want at most %d programs and nothing alive", end, size)
+			}
+			if end.heap > start.heap+1<<20 || end.pooled > start.pooled+perBatch {
+				t.Errorf("grew from %+v to %+v", start, end)
+			}
+			before := c.Stats()
+			x := must[*Tensor](t)(c.Full(1, 3))
+			defer x.Release()
+			for range 5 {
+				must[*Tensor](t)(c.Exp(x)).Release()
+			}
+			if s := c.Stats(); s.CacheHits != before.CacheHits+4 || s.CacheMisses != before.CacheMisses+1 {
+				t.Errorf("%d hits and %d misses of 5 equal operations", s.CacheHits-before.CacheHits, s.CacheMisses-before.CacheMisses)
+			}
+			if err := c.Cleanup(); err != nil {
+				t.Fatal(err)
+			}
+			if s := c.Stats(); s.Programs != 0 || s.Operations != 0 || s.Device.PoolBuffers != 0 {
+				t.Errorf("after Cleanup: %+v", s)
+			}
+			if err := c.Cleanup(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestBatches: operations go to the device by number, by Commit, by Sync and by a
+// read; no more than a few batches are under way.
+func TestBatches(t *testing.T) {
+	metalsim.Open(t)
+	c, err := Open(Config{Backend: "metal", BatchSize: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	x := must[*Tensor](t)(c.Full(1, 4))
+	defer x.Release()
+	run := func(n int) {
+		for range n {
+			must[*Tensor](t)(c.Exp(x)).Release()
+		}
+	}
+	want := func(what string, commits uint64, pending int) {
+		t.Helper()
+		if s := c.Stats(); s.Commits != commits || s.Pending != pending {
+			t.Errorf("%s: %d commits and %d pending, want %d and %d", what, s.Commits, s.Pending, commits, pending)
+		}
+	}
+	run(25)
+	want("25 operations", 2, 5)
+	if err := c.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	want("commit", 3, 0)
+	run(1)
+	if err := c.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	want("sync", 4, 0)
+	if len(c.flying) != 0 {
+		t.Errorf("%d batches after Sync", len(c.flying))
+	}
+	run(2)
+	must[[]float32](t)(x.Float32s())
+	want("read", 5, 0)
+	run(100)
+	if len(c.flying) > maxFlying {
+		t.Errorf("%d batches are under way, want at most %d", len(c.flying), maxFlying)
+	}
+}
