@@ -14,6 +14,7 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/torchfile"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
@@ -140,6 +141,49 @@ func TestResolutionOfOneCall(t *testing.T) {
 	for _, bad := range []int{-1, 15, 1 << 30} {
 		if _, err := e.Infer(ctx, a, b, gomps.InferOptions{Resolution: bad}); !is[*gomps.ImageError](err) {
 			t.Errorf("resolution %d: got %v", bad, err)
+		}
+	}
+}
+
+// The published retrieval head: a .pth with a whitening in float64, found by its
+// name in a folder, gives the same features as the float32 values it was made of,
+// and as its conversion to half precision, which leaves the whitening alone.
+func TestRetrievalCheckpoint(t *testing.T) {
+	pool := par.New(2)
+	defer pool.Close()
+	d, err := synth.Variant("retrieval_micro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensors := synth.Tensors(pool, d.Files()[0].Specs, synth.Golden)
+	for i := range tensors {
+		if tensors[i], err = tensors[i].Cast(tensor.F64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, converted := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric_retrieval_trainingfree.pth")
+	args := map[string]any{"nfeat": 300, "hdims": "", "residual": false, "postwhiten": false, "featweights": "l2norm"}
+	if err := torchfile.SaveTensors(file, tensors, torchfile.Content{Args: args}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gomps.Convert(context.Background(), file, converted, gomps.ConvertOptions{Precision: "fp16"}); err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, gomps.Config{Precision: "fp32", Threads: 2, Resolution: 64}, "mast3r_micro")
+	var want []float32
+	for i, path := range []string{retrievalFile(t, "retrieval_micro"), dir, file, converted} {
+		if err := e.LoadRetrieval(path); err != nil {
+			t.Fatal(err)
+		}
+		r, err := e.EncodeRetrieval(context.Background(), picture(64, 48, 1), gomps.InferOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			want = r.Features
+		} else if !slices.Equal(r.Features, want) {
+			t.Errorf("%s is another head than its safetensors", path)
 		}
 	}
 }

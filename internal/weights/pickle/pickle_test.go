@@ -52,7 +52,7 @@ func dict(items ...Value) *Dict {
 var little = binary.LittleEndian
 
 func TestCPython(t *testing.T) {
-	i := func(v int) int64 { return int64(v) }
+	i := func(v int64) int64 { return v }
 	shared := &List{Items: []Value{i(1)}}
 	want := map[string]Value{
 		"none": nil, "true": true, "false": false,
