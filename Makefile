@@ -41,8 +41,8 @@ lint: $(VENV)/.test
 	$(VENV)/bin/ruff check python tests setup.py
 	$(PY) -m mypy
 
-golden: ## every golden case, where ../shared is there
-	$(GO) test ./... -run 'Golden' -count=1
+golden: ## every comparison with the reference's numbers, the published sizes too, where ../shared is there
+	MAST3R_FULL=1 $(GO) test ./... -run 'Golden|Micro|Mini|Tiny|Trained|Full|Symmetric' -count=1 -timeout 60m
 
 darwin: $(VENV)/.build ## the library and the wheel for macOS 15 on Apple silicon, cross-built with clang and lld, inspected
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...

@@ -3,6 +3,8 @@
 package modeltest
 
 import (
+	"os"
+	"runtime/debug"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -42,4 +44,22 @@ func TestCPUTiny(t *testing.T) {
 
 func TestCPUTrained(t *testing.T) {
 	Trained(t, onCPU(t), golden.Path(t, "models", "mast3r_tiny", "unified.safetensors"), golden.FP32)
+}
+
+// TestCPUFull runs the published sizes, which takes minutes and 10 GB: only with
+// MAST3R_FULL=1, as `make golden` has it.
+func TestCPUFull(t *testing.T) {
+	if os.Getenv("MAST3R_FULL") == "" {
+		t.Skip("full-size models are run with MAST3R_FULL=1 (make golden)")
+	}
+	for _, c := range [][2]string{
+		{"mast3r_vit_large", "512x384"},
+		{"dune_vit_small_14", "448x448"}, {"dune_vit_small_14", "518x378"},
+		{"dune_vit_base_14", "448x448"}, {"dune_vit_base_14", "518x378"},
+	} {
+		t.Run(c[0]+"/"+c[1], func(t *testing.T) {
+			Full(t, onCPU(t), nil, c[0], c[1], golden.FP32)
+		})
+		debug.FreeOSMemory() // before the next model's weights
+	}
 }
