@@ -74,6 +74,8 @@ def _places(
     source: str | os.PathLike[str], target: str | os.PathLike[str] | None, cache_dir: Any
 ) -> tuple[list[Path], Path]:
     path = Path(source)
+    if target is None and (path.suffix == ".safetensors" or any(path.glob("*.safetensors"))):
+        raise ArgumentError(f"{path} is or holds safetensors, which would be overwritten: name a target")
     if path.is_dir():
         return [path], Path(target or path)
     if path.exists():

@@ -99,6 +99,13 @@ def test_convert_places(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.Mo
     beside = tmp_path / "naïve name.pth"
     beside.write_bytes(checkpoint.read_bytes())
     assert m3r.convert(beside, progress=False) == [beside.with_suffix(".safetensors")]
+    for source in (beside.with_suffix(".safetensors"), tmp_path):
+        with pytest.raises(errors.ArgumentError, match="overwritten: name a target"):
+            m3r.convert(source)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "unified.pth").write_bytes(checkpoint.read_bytes())
+    assert m3r.convert(folder, progress=False) == [folder / "unified.safetensors"]
     place = m3r.get_checkpoint_paths("mast3r_vit_large")["unified"]
     with pytest.raises(errors.ModelNotFoundError, match="mast3r download mast3r_vit_large"):
         m3r.convert("mast3r_vit_large")
