@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"unsafe"
@@ -23,9 +24,10 @@ type engine struct {
 	ctx  context.Context
 	stop context.CancelFunc
 
-	mu     sync.Mutex
-	closed bool
-	jobs   sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool
+	jobs    sync.WaitGroup
+	indexes map[*index]struct{}
 }
 
 // begin counts a job in, unless the engine is being closed.
@@ -46,7 +48,15 @@ func (e *engine) shut() error {
 	e.mu.Unlock()
 	e.stop()
 	e.jobs.Wait()
-	return e.Close()
+	e.mu.Lock() // no job is left that could open another index
+	indexes := e.indexes
+	e.indexes = nil
+	e.mu.Unlock()
+	var errs []error
+	for i := range indexes {
+		errs = append(errs, i.close())
+	}
+	return errors.Join(append(errs, e.Close())...)
 }
 
 // textOr is a C string, "" for NULL.
@@ -190,8 +200,9 @@ func m3r_live(out *C.mast3r_stats) status {
 		if err := sized(call, "stats", out.size, unsafe.Sizeof(*out)); err != nil {
 			return err
 		}
-		engines, jobs, tensors := handles.counts()
-		out.engines, out.jobs, out.tensors = C.uint64_t(engines), C.uint64_t(jobs), C.uint64_t(tensors)
+		alive := handles.counts()
+		out.engines, out.jobs = C.uint64_t(alive[kindEngine]), C.uint64_t(alive[kindJob])
+		out.tensors, out.indexes = C.uint64_t(alive[kindTensor]), C.uint64_t(alive[kindIndex])
 		return nil
 	})
 }

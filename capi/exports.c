@@ -51,6 +51,37 @@ CALL(submit_match,
      (mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2, const mast3r_match_options *options,
       mast3r_job *out),
      (engine, (mast3r_map *)map1, (mast3r_map *)map2, (mast3r_match_options *)options, out))
+CALL(submit_encode,
+     (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
+      mast3r_job *out),
+     (engine, (mast3r_image *)images, count, (mast3r_infer_options *)options, out))
+CALL(submit_decode,
+     (mast3r_engine engine, const mast3r_features *picture1, const mast3r_features *picture2,
+      const mast3r_infer_options *options, mast3r_job *out),
+     (engine, (mast3r_features *)picture1, (mast3r_features *)picture2, (mast3r_infer_options *)options, out))
+CALL(submit_load_retrieval, (mast3r_engine engine, const char *model, const char *retrieval, mast3r_job *out),
+     (engine, (char *)model, (char *)retrieval, out))
+CALL(engine_retrieval, (mast3r_engine engine, int32_t *ready, int32_t *standalone), (engine, ready, standalone))
+CALL(submit_retrieval,
+     (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
+      mast3r_job *out),
+     (engine, (mast3r_image *)images, count, (mast3r_infer_options *)options, out))
+CALL(submit_export,
+     (mast3r_engine engine, const char *path, const mast3r_export_options *options, mast3r_job *out),
+     (engine, (char *)path, (mast3r_export_options *)options, out))
+CALL(submit_index_open, (mast3r_engine engine, const char *codebook, double nfeat, mast3r_job *out),
+     (engine, (char *)codebook, nfeat, out))
+CALL(submit_index_add,
+     (mast3r_index index, const mast3r_local_features *pictures, size_t count, mast3r_job *out),
+     (index, (mast3r_local_features *)pictures, count, out))
+CALL(submit_index_score,
+     (mast3r_index index, const mast3r_local_features *pictures, size_t count, mast3r_job *out),
+     (index, (mast3r_local_features *)pictures, count, out))
+CALL(index_length, (mast3r_index index, uint64_t *out), (index, out))
+CALL(index_close, (mast3r_index index), (index))
+CALL(scene_pairs,
+     (int32_t n, const char *graph, const mast3r_scene_options *options, mast3r_tensor *out),
+     (n, (char *)graph, (mast3r_scene_options *)options, out))
 CALL(submit_convert, (const char *in, const char *out, const char *precision, mast3r_job *job),
      ((char *)in, (char *)out, (char *)precision, job))
 
@@ -62,6 +93,10 @@ CALL(job_free, (mast3r_job job), (job))
 CALL(job_results, (mast3r_job job, size_t *count), (job, count))
 CALL(job_take_result, (mast3r_job job, size_t index, mast3r_result *out), (job, index, out))
 CALL(job_take_matches, (mast3r_job job, mast3r_matches *out), (job, out))
+CALL(job_take_encoded, (mast3r_job job, size_t index, mast3r_encoded *out), (job, index, out))
+CALL(job_take_retrieval, (mast3r_job job, size_t index, mast3r_retrieval *out), (job, index, out))
+CALL(job_take_index, (mast3r_job job, mast3r_index *out), (job, out))
+CALL(job_take_scores, (mast3r_job job, mast3r_tensor *out), (job, out))
 
 CALL(tensor_describe, (mast3r_tensor tensor, mast3r_tensor_desc *out), (tensor, out))
 CALL(tensor_data, (mast3r_tensor tensor, void **out), (tensor, out))

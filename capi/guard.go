@@ -94,7 +94,7 @@ func statusOf(err error) status {
 		return C.MAST3R_E_CANCELLED
 	case errors.Is(err, gomps.ErrClosed):
 		return C.MAST3R_E_CLOSED
-	case errors.Is(err, gomps.ErrNotLoaded):
+	case errors.Is(err, gomps.ErrNotLoaded), errors.Is(err, gomps.ErrNoRetrieval):
 		return C.MAST3R_E_NOT_LOADED
 	case errors.Is(err, fs.ErrNotExist):
 		return C.MAST3R_E_NOT_FOUND

@@ -16,9 +16,10 @@ const (
 	kindEngine kind = iota + 1
 	kindJob
 	kindTensor
+	kindIndex
 )
 
-var kindNames = [...]string{"nothing", "an engine", "a job", "a tensor"}
+var kindNames = [...]string{"nothing", "an engine", "a job", "a tensor", "an index"}
 
 // table gives out numbers for Go values. A handle is the slot's index plus one
 // in the low half and the slot's generation in the high half, so that a handle
@@ -99,10 +100,11 @@ func (t *table) remove(call string, h uint64, k kind) (any, error) {
 	return value, nil
 }
 
-func (t *table) counts() (engines, jobs, tensors uint64) {
+// counts are the live handles by kind.
+func (t *table) counts() [len(kindNames)]uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.alive[kindEngine], t.alive[kindJob], t.alive[kindTensor]
+	return t.alive
 }
 
 // lookup is get with the value's type.

@@ -27,9 +27,34 @@ type job struct {
 
 	done, total atomic.Int64 // progress
 
-	mu      sync.Mutex // guards taking
-	results []pairResult
-	matches *gomps.Matches
+	mu         sync.Mutex // guards taking
+	results    []pairResult
+	matches    *gomps.Matches
+	encoded    []*gomps.Features  // nil elements: taken
+	retrievals []*gomps.Retrieval // likewise
+	index      *index
+	scores     []float32 // [scored, scoreLen]
+	scored     int
+	scoreLen   int
+}
+
+// release gives back what nobody took.
+func (j *job) release() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.results {
+		j.results[i].release()
+	}
+	for _, f := range j.encoded {
+		if f != nil {
+			f.Release()
+		}
+	}
+	if j.index == nil {
+		return nil
+	}
+	j.index.e.forget(j.index)
+	return j.index.close()
 }
 
 // pairResult is one pair, or a symmetric pair with four views. views is nil once taken.
@@ -55,10 +80,18 @@ func submit(call string, h C.mast3r_engine, out *C.mast3r_job, work func(context
 	if err != nil {
 		return err
 	}
+	return e.submit(e.ctx, call, out, func(ctx context.Context, j *job) error { return work(ctx, e, j) })
+}
+
+// submit starts work under ctx, which ends with the engine.
+func (e *engine) submit(ctx context.Context, call string, out *C.mast3r_job, work func(context.Context, *job) error) error {
+	if out == nil {
+		return null(call, "out")
+	}
 	if !e.begin() {
 		return gomps.ErrClosed
 	}
-	start(e.ctx, out, e.jobs.Done, func(ctx context.Context, j *job) error { return work(ctx, e, j) })
+	start(ctx, out, e.jobs.Done, work)
 	return nil
 }
 
@@ -133,12 +166,7 @@ func m3r_job_free(h C.mast3r_job) status {
 		j := v.(*job)
 		j.cancel()
 		<-j.finished // after this nothing reads the caller's memory
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		for i := range j.results {
-			j.results[i].release()
-		}
-		return nil
+		return j.release()
 	})
 }
 

@@ -71,6 +71,7 @@ enum {
 typedef uint64_t mast3r_engine;
 typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
+typedef uint64_t mast3r_index; /* pictures to look up by their retrieval features */
 
 /* ---- structs ---------------------------------------------------------- */
 
@@ -78,6 +79,7 @@ typedef struct {
   uint32_t size;
   uint32_t reserved;
   uint64_t engines, jobs, tensors; /* handles alive */
+  uint64_t indexes;
 } mast3r_stats;
 
 /* Levels as in Go's slog: -4 debug, 0 info, 4 warning, 8 error. */
@@ -126,7 +128,12 @@ typedef struct {
   int32_t raw;          /* pictures are at network size already: no resizing, no crop */
   int32_t rectangle_43; /* cut square pictures to 4:3, as the reference does */
   int32_t resolution;   /* long side of this call in pixels; 0: the engine's */
+  int32_t only;         /* MAST3R_POINTS | ...: outputs to compute; 0: all. The other tensors are 0 */
 } mast3r_infer_options;
+
+/* Points and confidence come from one branch of a head, descriptors and theirs from
+ * the other; a branch that nobody asks for is not run. */
+enum { MAST3R_POINTS = 1, MAST3R_CONF = 2, MAST3R_DESC = 4, MAST3R_DESC_CONF = 8 };
 
 /* One picture's maps for matching. points, weight and mask may be NULL. */
 typedef struct {
@@ -193,6 +200,57 @@ typedef struct {
   uint64_t done, total; /* bytes; total 0: not known yet */
 } mast3r_progress;
 
+/* What the encoder made of one picture. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  mast3r_tensor tokens; /* [N, D] */
+  mast3r_transform transform;
+} mast3r_encoded;
+
+/* The same, handed back in: count numbers, N * D. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  const float *tokens;
+  uint64_t count;
+  mast3r_transform transform;
+} mast3r_features;
+
+/* Retrieval features of one picture; whitened, not normalised. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  mast3r_tensor features;  /* [N, D] */
+  mast3r_tensor attention; /* [N]: length of each feature */
+  mast3r_tensor global;    /* [D]: one vector of length 1 for the picture */
+  double total_ms;
+} mast3r_retrieval;
+
+/* The same, handed back in. */
+typedef struct {
+  uint32_t size;
+  int32_t n, dim, reserved;
+  const float *features;  /* [n, dim] */
+  const float *attention; /* [n] */
+} mast3r_local_features;
+
+typedef struct {
+  uint32_t size;
+  int32_t symmetrize;       /* append every pair the other way round */
+  int32_t anchor;           /* first anchor of a retrieval graph */
+  int32_t reserved;
+  const char *prefilter;    /* NULL or "", "seqT", "cycT": at most T apart in their order */
+  const double *similarity; /* [n, n] for a retrieval graph, else NULL */
+} mast3r_scene_options;
+
+typedef struct {
+  uint32_t size;
+  int32_t half;             /* weights as float16 */
+  int32_t height1, width1;  /* network size of the first picture; 0, 0: the model's own at 4:3 */
+  int32_t height2, width2;  /* 0, 0: as the first */
+} mast3r_export_options;
+
 enum { MAST3R_F32 = 1, MAST3R_I64 = 2 };
 
 typedef struct {
@@ -250,6 +308,28 @@ mast3r_status mast3r_submit_symmetric(mast3r_engine engine, const mast3r_image *
 mast3r_status mast3r_submit_match(mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2,
                                   const mast3r_match_options *options, mast3r_job *out);
 
+/* The encoder alone: an encoded picture can be kept, saved, and decoded against any other. */
+mast3r_status mast3r_submit_encode(mast3r_engine engine, const mast3r_image *images, size_t count,
+                                   const mast3r_infer_options *options, mast3r_job *out);
+/* The pair of two encoded pictures, as infer gives it; of the options, only counts. */
+mast3r_status mast3r_submit_decode(mast3r_engine engine, const mast3r_features *picture1,
+                                   const mast3r_features *picture2, const mast3r_infer_options *options,
+                                   mast3r_job *out);
+
+/* A retrieval head. model NULL: for the loaded model, whose encoder it shares; else a
+ * model of its own for the encoder alone. */
+mast3r_status mast3r_submit_load_retrieval(mast3r_engine engine, const char *model, const char *retrieval,
+                                           mast3r_job *out);
+/* Either pointer may be NULL. standalone: with an encoder of its own. */
+mast3r_status mast3r_engine_retrieval(mast3r_engine engine, int32_t *ready, int32_t *standalone);
+mast3r_status mast3r_submit_retrieval(mast3r_engine engine, const mast3r_image *images, size_t count,
+                                      const mast3r_infer_options *options, mast3r_job *out);
+
+/* The loaded network for one pair as an ONNX model at path, its weights at path + ".data".
+ * options may be NULL: all zero. */
+mast3r_status mast3r_submit_export(mast3r_engine engine, const char *path, const mast3r_export_options *options,
+                                   mast3r_job *out);
+
 /* Writes a model (.pth, .safetensors, .pkl, or a directory) as safetensors aligned to
  * 16 KiB. out: a file, or a directory, where the files get the names that load looks for.
  * precision: "fp32", "fp16", "bf16", NULL or "keep". Needs no engine. */
@@ -267,11 +347,36 @@ mast3r_status mast3r_job_free(mast3r_job job);
 
 /* ---- results ---------------------------------------------------------- */
 
-/* How many results a finished job holds: 1 for a pair, count - 1 for a sequence. */
+/* How many results a finished job holds: 1 for a pair, count - 1 for a sequence, count
+ * for encode and retrieval. */
 mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
 /* Takes a result: its tensors belong to the caller, who releases each of them. */
 mast3r_status mast3r_job_take_result(mast3r_job job, size_t index, mast3r_result *out);
 mast3r_status mast3r_job_take_matches(mast3r_job job, mast3r_matches *out);
+mast3r_status mast3r_job_take_encoded(mast3r_job job, size_t index, mast3r_encoded *out);
+mast3r_status mast3r_job_take_retrieval(mast3r_job job, size_t index, mast3r_retrieval *out);
+/* The index of submit_index_open; the scores of submit_index_score, f32 [pictures, length]. */
+mast3r_status mast3r_job_take_index(mast3r_job job, mast3r_index *out);
+mast3r_status mast3r_job_take_scores(mast3r_job job, mast3r_tensor *out);
+
+/* ---- indexes ---------------------------------------------------------- */
+
+/* An empty index over a codebook. Of each picture the nfeat features of greatest
+ * attention count; negative: a share of them, so -1 is all. */
+mast3r_status mast3r_submit_index_open(mast3r_engine engine, const char *codebook, double nfeat, mast3r_job *out);
+mast3r_status mast3r_submit_index_add(mast3r_index index, const mast3r_local_features *pictures, size_t count,
+                                      mast3r_job *out);
+mast3r_status mast3r_submit_index_score(mast3r_index index, const mast3r_local_features *pictures, size_t count,
+                                        mast3r_job *out);
+mast3r_status mast3r_index_length(mast3r_index index, uint64_t *out);
+/* Closing the engine ends its indexes; each is still closed once. */
+mast3r_status mast3r_index_close(mast3r_index index);
+
+/* The pairs of n pictures that a scene graph wants, as i64 [pairs, 2]: complete,
+ * swin[-w][-noncyclic], logwin[-w][-noncyclic], oneref[-r], retrieval-Na-k.
+ * options may be NULL. */
+mast3r_status mast3r_scene_pairs(int32_t n, const char *graph, const mast3r_scene_options *options,
+                                 mast3r_tensor *out);
 
 /* ---- tensors ---------------------------------------------------------- */
 

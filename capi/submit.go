@@ -44,6 +44,24 @@ func imageOf(call, what string, in *C.mast3r_image) (gomps.Image, error) {
 	return gomps.Image{Pix: pix, Height: height, Width: width, Stride: stride}, nil
 }
 
+// imagesOf is imageOf for an array of at least so many.
+func imagesOf(call string, images *C.mast3r_image, count C.size_t, least int) ([]gomps.Image, error) {
+	if images == nil {
+		return nil, null(call, "images")
+	}
+	if count < C.size_t(least) || count > maxSide {
+		return nil, fail(C.MAST3R_E_SHAPE, "%s: %d images, want %d to %d", call, count, least, maxSide)
+	}
+	list := make([]gomps.Image, count)
+	for i, in := range unsafe.Slice(images, int(count)) {
+		var err error
+		if list[i], err = imageOf(call, "an image", &in); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
 func inferOptions(call string, in *C.mast3r_infer_options) (gomps.InferOptions, error) {
 	if in == nil {
 		return gomps.InferOptions{}, nil
@@ -51,7 +69,13 @@ func inferOptions(call string, in *C.mast3r_infer_options) (gomps.InferOptions, 
 	if err := sized(call, "options", in.size, unsafe.Sizeof(*in)); err != nil {
 		return gomps.InferOptions{}, err
 	}
-	return gomps.InferOptions{Raw: in.raw != 0, Rectangle43: in.rectangle_43 != 0, Resolution: int(in.resolution)}, nil
+	if in.only < 0 || in.only > C.int32_t(gomps.AllOutputs) {
+		return gomps.InferOptions{}, fail(C.MAST3R_E_ARGUMENT, "%s: only is %d, want a sum of MAST3R_POINTS, CONF, DESC and DESC_CONF", call, in.only)
+	}
+	return gomps.InferOptions{
+		Raw: in.raw != 0, Rectangle43: in.rectangle_43 != 0,
+		Resolution: int(in.resolution), Only: gomps.Outputs(in.only),
+	}, nil
 }
 
 //export m3r_submit_load
@@ -136,18 +160,9 @@ func m3r_submit_symmetric(h C.mast3r_engine, image1, image2 *C.mast3r_image, opt
 func m3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_sequence"
-		if images == nil {
-			return null(call, "images")
-		}
-		if count < 2 || count > maxSide {
-			return fail(C.MAST3R_E_SHAPE, "%s: %d images, want 2 to %d", call, count, maxSide)
-		}
-		list := make([]gomps.Image, count)
-		for i, in := range unsafe.Slice(images, int(count)) {
-			var err error
-			if list[i], err = imageOf(call, "an image", &in); err != nil {
-				return err
-			}
+		list, err := imagesOf(call, images, count, 2)
+		if err != nil {
+			return err
 		}
 		opt, err := inferOptions(call, options)
 		if err != nil {

@@ -29,7 +29,11 @@ type tensor struct {
 	data   unsafe.Pointer
 }
 
+// tensorHandle is 0 for an output that was left out.
 func tensorHandle(t *gomps.Tensor) C.mast3r_tensor {
+	if t == nil {
+		return 0
+	}
 	return C.mast3r_tensor(handles.add(kindTensor, &tensor{
 		shape: t.Shape(),
 		dtype: C.MAST3R_F32,

@@ -18,6 +18,7 @@ from . import errors
 from ._convert import convert
 from ._download import FileStatus, ModelStatus, download, status
 from ._engine import Engine
+from ._features import Features
 from ._models import get_checkpoint_paths, get_checkpoint_urls, get_total_checkpoint_size_mb
 from ._specs import MODEL_SPECS, CheckpointFile, ModelSpec
 from ._tensor import GPUTensor
@@ -44,6 +45,7 @@ from .results import (
     Transform,
     ViewResult,
 )
+from .retrieval import Index, Pair, RetrievalResult, scene_pairs, similarity
 from .runtime import (
     Runtime,
     get_available_backends,
@@ -56,9 +58,11 @@ __all__ = [
     "BackendType",
     "CheckpointFile",
     "Engine",
+    "Features",
     "FileStatus",
     "GPUInferenceResult",
     "GPUTensor",
+    "Index",
     "InferenceResult",
     "MASt3RRuntimeConfig",
     "MODEL_SPECS",
@@ -72,7 +76,9 @@ __all__ = [
     "PRESET_DESKTOP_PRECISION",
     "PRESET_DRONE_FAST",
     "PRESET_DRONE_QUALITY",
+    "Pair",
     "Precision",
+    "RetrievalResult",
     "Runtime",
     "RuntimeConfig",
     "SymmetricResult",
@@ -90,6 +96,8 @@ __all__ = [
     "get_runtime",
     "get_total_checkpoint_size_mb",
     "read_image",
+    "scene_pairs",
+    "similarity",
     "status",
 ]
 

@@ -16,10 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _models, _native
+from ._features import FeatureMethods
+from ._onnx import OnnxMethods
+from ._pictures import Only, image_array, infer_options
 from ._tensor import Array, GPUTensor
 from .errors import ClosedError, Mast3rError, ShapeError
-from .images import U8, ImageLike, read_image
+from .images import ImageLike
 from .results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
+from .retrieval import RetrievalMethods
 
 __all__ = ["Engine", "create", "info_of"]
 
@@ -68,7 +72,7 @@ def backend_wanted(preferred: str) -> str:
     raise ValueError(f"MAST3R_BACKEND={wanted!r}, want auto, metal or cpu")
 
 
-class Engine:
+class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
     """A two-view engine. Use :class:`MPSEngine` or :class:`CPUEngine`.
 
     Calls may come from several threads. An engine pickles as its configuration and the
@@ -174,15 +178,18 @@ class Engine:
         preprocess: bool = True,
         square_ok: bool = True,
         resolution: int | None = None,
+        only: Only = None,
     ) -> GPUInferenceResult:
         """Run a pair. Pictures of any size each; see :mod:`mast3r_runtime.images`.
 
         ``preprocess=False`` takes pictures that are at network size already (sides multiples
         of the patch; the two may differ) as they are. ``square_ok=False`` cuts square pictures
         to 4:3, as the reference does. ``resolution`` is the long side for this pair, in place
-        of the engine's.
+        of the engine's. ``only`` names the outputs wanted, as ``("pts3d", "conf")``: the others
+        are not computed, and their tensors are not valid.
         """
-        result = self._run("mast3r_submit_infer", [img1, img2], preprocess, square_ok, resolution)[0]
+        options = infer_options(preprocess, square_ok, resolution, only)
+        result = self._run("mast3r_submit_infer", [img1, img2], options)[0]
         return GPUInferenceResult._take(result)
 
     def infer_symmetric(
@@ -192,9 +199,11 @@ class Engine:
         preprocess: bool = True,
         square_ok: bool = True,
         resolution: int | None = None,
+        only: Only = None,
     ) -> SymmetricResult:
         """Encode each picture once, decode the pair both ways."""
-        result = self._run("mast3r_submit_symmetric", [img1, img2], preprocess, square_ok, resolution)[0]
+        options = infer_options(preprocess, square_ok, resolution, only)
+        result = self._run("mast3r_submit_symmetric", [img1, img2], options)[0]
         return SymmetricResult._take(result)
 
     def infer_batch_pipelined(
@@ -203,30 +212,20 @@ class Engine:
         preprocess: bool = True,
         square_ok: bool = True,
         resolution: int | None = None,
+        only: Only = None,
     ) -> list[GPUInferenceResult]:
         """Run the pairs (i, i+1) of a sequence; every picture is encoded once."""
         if len(images) < 2:
             raise ShapeError(f"infer_batch_pipelined: {len(images)} images, want at least 2")
-        results = self._run("mast3r_submit_sequence", images, preprocess, square_ok, resolution)
+        options = infer_options(preprocess, square_ok, resolution, only)
+        results = self._run("mast3r_submit_sequence", images, options)
         return [GPUInferenceResult._take(result) for result in results]
 
     def _run(
-        self,
-        submit: str,
-        images: Sequence[ImageLike],
-        preprocess: bool,
-        square_ok: bool,
-        resolution: int | None,
+        self, submit: str, images: Sequence[ImageLike], options: _native.InferOptions
     ) -> list[_native.Result]:
         engine = self._live()
-        pictures: list[U8] = [read_image(image) for image in images]
-        structs = (_native.Image * len(pictures))(*map(_image_struct, pictures))
-        options = _native.struct(
-            _native.InferOptions,
-            raw=int(not preprocess),
-            rectangle_43=int(not square_ok),
-            resolution=_native.int32("resolution", resolution or 0),
-        )
+        structs, pictures = image_array(images)
         if submit == "mast3r_submit_sequence":
             arguments: tuple[Any, ...] = (structs, len(pictures))
         else:
@@ -276,6 +275,12 @@ class Engine:
             desc_1, desc_2 = result.desc_1, result.desc_2
             conf_1, conf_2 = result.desc_conf_1, result.desc_conf_2
             pts3d_1, pts3d_2 = result.pts3d_1, result.pts3d_2
+            if not result.has("desc"):
+                raise ShapeError("match: a result without descriptors; it was made with only=...")
+            if not result.has("desc_conf"):
+                conf_1 = conf_2 = None
+            if not result.has("pts3d"):
+                pts3d_1 = pts3d_2 = None
         if desc_2 is None:
             raise ShapeError("match: one descriptor map, want two, or a whole result")
         map1, keep1 = _map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
@@ -303,13 +308,6 @@ def _rebuild(kind: type[Engine], config: tuple[str, int, str, int], path: str | 
     if path is not None:
         engine.load(path)
     return engine
-
-
-def _image_struct(picture: U8) -> _native.Image:
-    height, width, _ = picture.shape
-    return _native.struct(
-        _native.Image, height=height, width=width, stride=3 * width, pixels=picture.ctypes.data
-    )
 
 
 def _map_struct(

@@ -44,6 +44,7 @@ class Stats(_Sized):
         ("engines", C.c_uint64),
         ("jobs", C.c_uint64),
         ("tensors", C.c_uint64),
+        ("indexes", C.c_uint64),
     ]
 
 
@@ -116,6 +117,7 @@ class InferOptions(_Sized):
         ("raw", C.c_int32),
         ("rectangle_43", C.c_int32),
         ("resolution", C.c_int32),
+        ("only", C.c_int32),
     ]
 
 
@@ -214,6 +216,69 @@ class Progress(_Sized):
     ]
 
 
+class Encoded(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("tokens", Handle),
+        ("transform", TransformC),
+    ]
+
+
+class Features(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("tokens", C.c_void_p),
+        ("count", C.c_uint64),
+        ("transform", TransformC),
+    ]
+
+
+class Retrieval(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("features", Handle),
+        ("attention", Handle),
+        ("global", Handle),
+        ("total_ms", C.c_double),
+    ]
+
+
+class LocalFeatures(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("n", C.c_int32),
+        ("dim", C.c_int32),
+        ("reserved", C.c_int32),
+        ("features", C.c_void_p),
+        ("attention", C.c_void_p),
+    ]
+
+
+class SceneOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("symmetrize", C.c_int32),
+        ("anchor", C.c_int32),
+        ("reserved", C.c_int32),
+        ("prefilter", C.c_char_p),
+        ("similarity", C.c_void_p),
+    ]
+
+
+class ExportOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("half", C.c_int32),
+        ("height1", C.c_int32),
+        ("width1", C.c_int32),
+        ("height2", C.c_int32),
+        ("width2", C.c_int32),
+    ]
+
+
 class TensorDesc(_Sized):
     _fields_ = [
         ("size", C.c_uint32),
@@ -267,6 +332,18 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_submit_sequence": [Handle, _P(Image), C.c_size_t, _P(InferOptions), _H],
     "mast3r_submit_symmetric": [Handle, _P(Image), _P(Image), _P(InferOptions), _H],
     "mast3r_submit_match": [Handle, _P(Map), _P(Map), _P(MatchOptions), _H],
+    "mast3r_submit_encode": [Handle, _P(Image), C.c_size_t, _P(InferOptions), _H],
+    "mast3r_submit_decode": [Handle, _P(Features), _P(Features), _P(InferOptions), _H],
+    "mast3r_submit_load_retrieval": [Handle, C.c_char_p, C.c_char_p, _H],
+    "mast3r_engine_retrieval": [Handle, _P(C.c_int32), _P(C.c_int32)],
+    "mast3r_submit_retrieval": [Handle, _P(Image), C.c_size_t, _P(InferOptions), _H],
+    "mast3r_submit_export": [Handle, C.c_char_p, _P(ExportOptions), _H],
+    "mast3r_submit_index_open": [Handle, C.c_char_p, C.c_double, _H],
+    "mast3r_submit_index_add": [Handle, _P(LocalFeatures), C.c_size_t, _H],
+    "mast3r_submit_index_score": [Handle, _P(LocalFeatures), C.c_size_t, _H],
+    "mast3r_index_length": [Handle, _P(C.c_uint64)],
+    "mast3r_index_close": [Handle],
+    "mast3r_scene_pairs": [C.c_int32, C.c_char_p, _P(SceneOptions), _H],
     "mast3r_submit_convert": [C.c_char_p, C.c_char_p, C.c_char_p, _H],
     "mast3r_job_progress": [Handle, _P(Progress)],
     "mast3r_job_files": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
@@ -276,6 +353,10 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_job_results": [Handle, _P(C.c_size_t)],
     "mast3r_job_take_result": [Handle, C.c_size_t, _P(Result)],
     "mast3r_job_take_matches": [Handle, _P(Matches)],
+    "mast3r_job_take_encoded": [Handle, C.c_size_t, _P(Encoded)],
+    "mast3r_job_take_retrieval": [Handle, C.c_size_t, _P(Retrieval)],
+    "mast3r_job_take_index": [Handle, _H],
+    "mast3r_job_take_scores": [Handle, _H],
     "mast3r_tensor_describe": [Handle, _P(TensorDesc)],
     "mast3r_tensor_data": [Handle, _P(C.c_void_p)],
     "mast3r_tensor_copy": [Handle, C.c_void_p, C.c_size_t],
@@ -461,6 +542,12 @@ class Job:
         out = struct(kind)
         call(name, self._handle, *arguments, C.byref(out))
         return out
+
+    def take_handle(self, name: str) -> int:
+        """Take a handle that the finished job holds."""
+        out = Handle()
+        call(name, self._handle, C.byref(out))
+        return int(out.value)
 
     def results(self) -> int:
         """How many results the finished job holds."""

@@ -71,6 +71,18 @@ class GPUTensor:
         self._lock = threading.Lock()
 
     @classmethod
+    def _of(cls, handle: int, ndim: int) -> GPUTensor:
+        """The tensor of a handle; of 0, an output that was left out: empty and not valid."""
+        if handle:
+            return cls(handle)
+        tensor = cls.from_numpy(np.empty((0,) * ndim, np.float32))
+        tensor._array = None
+        return tensor
+
+    def _array_or_empty(self) -> Array:
+        return self.numpy() if self.is_valid else np.empty(self._shape, self._dtype)
+
+    @classmethod
     def from_numpy(cls, array: Array) -> GPUTensor:
         """Return a tensor over a host array, as unpickling does."""
         tensor = cls.__new__(cls)
@@ -107,7 +119,8 @@ class GPUTensor:
         """Whether the memory can still be read."""
         if self._array is not None:
             return True
-        assert self._memory is not None
+        if self._memory is None:
+            return False
         desc = _native.struct(_native.TensorDesc)
         _native.call("mast3r_tensor_describe", self._memory.handle, C.byref(desc))
         return bool(desc.valid)
@@ -117,12 +130,18 @@ class GPUTensor:
         if self._array is None:
             with self._lock:
                 if self._array is None:
-                    assert self._memory is not None
-                    self._array = self._memory.array(self._shape, self._dtype)
+                    self._array = self._held().array(self._shape, self._dtype)
         return self._array
+
+    def _held(self) -> _Memory:
+        if self._memory is None:
+            raise ShapeError("tensor: this output was left out by only=(...); it has no values")
+        return self._memory
 
     def copy_to(self, out: Array) -> None:
         """Write the values into ``out`` (same shape and dtype, C-contiguous, writable)."""
+        if self._array is None:
+            self._held()
         if out.shape != self._shape or out.dtype != self._dtype:
             raise ShapeError(f"copy_to: out is {out.dtype} {out.shape}, want {self._dtype} {self._shape}")
         if not (out.flags.c_contiguous and out.flags.writeable):
@@ -130,8 +149,7 @@ class GPUTensor:
         if self._array is not None:
             np.copyto(out, self._array)
             return
-        assert self._memory is not None
-        _native.call("mast3r_tensor_copy", self._memory.handle, out.ctypes.data, out.nbytes)
+        _native.call("mast3r_tensor_copy", self._held().handle, out.ctypes.data, out.nbytes)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()

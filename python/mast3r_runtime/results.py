@@ -54,6 +54,13 @@ class Transform:
     height: int
     width: int
 
+    @classmethod
+    def _of(cls, transform: _native.TransformC) -> Transform:
+        return cls(*(int(getattr(transform, name)) for name in cls.__slots__))
+
+    def _struct(self) -> _native.TransformC:
+        return _native.TransformC(*(getattr(self, name) for name in self.__slots__))
+
     @property
     def scale(self) -> tuple[float, float]:
         """Original pixels per network pixel, as (x, y)."""
@@ -92,13 +99,12 @@ class ViewResult:
 
     @classmethod
     def _take(cls, view: _native.View) -> ViewResult:
-        window = Transform(*(int(getattr(view.transform, n)) for n in Transform.__slots__))
         return cls(
-            GPUTensor(view.points),
-            GPUTensor(view.conf),
-            GPUTensor(view.desc),
-            GPUTensor(view.desc_conf),
-            window,
+            GPUTensor._of(view.points, 3),
+            GPUTensor._of(view.conf, 2),
+            GPUTensor._of(view.desc, 3),
+            GPUTensor._of(view.desc_conf, 2),
+            Transform._of(view.transform),
         )
 
 
@@ -139,21 +145,29 @@ class GPUInferenceResult:
             _timing(result.timing),
         )
 
+    def has(self, output: str) -> bool:
+        """Whether ``output`` ("pts3d", "conf", "desc", "desc_conf") was computed; see ``only``."""
+        return bool(getattr(self, f"{output}_1").is_valid)
+
     def numpy(self) -> InferenceResult:
-        """The same with numpy arrays."""
+        """The same with numpy arrays; outputs that were left out are empty."""
         return InferenceResult(
-            pts3d_1=self.pts3d_1.numpy(),
-            pts3d_2=self.pts3d_2.numpy(),
-            conf_1=self.conf_1.numpy(),
-            conf_2=self.conf_2.numpy(),
-            desc_1=self.desc_1.numpy(),
-            desc_2=self.desc_2.numpy(),
-            desc_conf_1=self.desc_conf_1.numpy(),
-            desc_conf_2=self.desc_conf_2.numpy(),
+            pts3d_1=self.pts3d_1._array_or_empty(),
+            pts3d_2=self.pts3d_2._array_or_empty(),
+            conf_1=self.conf_1._array_or_empty(),
+            conf_2=self.conf_2._array_or_empty(),
+            desc_1=self.desc_1._array_or_empty(),
+            desc_2=self.desc_2._array_or_empty(),
+            desc_conf_1=self.desc_conf_1._array_or_empty(),
+            desc_conf_2=self.desc_conf_2._array_or_empty(),
             transform_1=self.transform_1,
             transform_2=self.transform_2,
             timing=self.timing,
         )
+
+    def to_torch(self, device: str = "cpu") -> dict[str, torch.Tensor]:
+        """The outputs as torch tensors by field name (torch is not a dependency)."""
+        return self.numpy().to_torch(device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +202,19 @@ class InferenceResult:
     transform_2: Transform
     timing: Mapping[str, float] = field(default_factory=dict)
 
+    def has(self, output: str) -> bool:
+        """Whether ``output`` ("pts3d", "conf", "desc", "desc_conf") was computed; see ``only``."""
+        return bool(getattr(self, f"{output}_1").size)
+
     @property
     def height(self) -> int:
         """Rows of view 1."""
-        return int(self.conf_1.shape[0])
+        return self.transform_1.height
 
     @property
     def width(self) -> int:
         """Columns of view 1."""
-        return int(self.conf_1.shape[1])
+        return self.transform_1.width
 
     @property
     def desc_dim(self) -> int:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +39,35 @@ def engine(micro: Path) -> Iterator[CPUEngine]:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
+
+
+def write_tensors(path: Path, arrays: dict[str, np.ndarray]) -> Path:
+    """Write arrays as safetensors."""
+    header, at = {}, 0
+    for name, array in arrays.items():
+        kind = {"float32": "F32", "float64": "F64"}[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+@pytest.fixture(scope="session")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A retrieval head for the micro model: whitening by made-up numbers, in float64."""
+    made = np.random.default_rng(3)
+    arrays = {"prewhiten.m": made.normal(size=(1, 64)), "prewhiten.p": made.normal(size=(64, 64)) / 8}
+    return write_tensors(tmp_path_factory.mktemp("head") / "retrieval.safetensors", arrays)
+
+
+@pytest.fixture(scope="session")
+def codebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fifty visual words for that head."""
+    words = np.random.default_rng(4).normal(size=(50, 64)).astype(np.float32)
+    return write_tensors(tmp_path_factory.mktemp("codebook") / "codebook.safetensors", {"centroids": words})
 
 
 def noise(rng: np.random.Generator, height: int, width: int) -> np.ndarray:

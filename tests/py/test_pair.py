@@ -25,12 +25,12 @@ def open_engine(micro: Path, resolution: int = 96, threads: int = 2) -> CPUEngin
     return engine
 
 
-def live() -> tuple[int, int, int]:
+def live() -> tuple[int, int, int, int]:
     import ctypes
 
     stats = struct(Stats)
     call("mast3r_live", ctypes.byref(stats))
-    return stats.engines, stats.jobs, stats.tensors
+    return stats.engines, stats.jobs, stats.tensors, stats.indexes
 
 
 def test_shapes_and_types(engine: CPUEngine, rng: np.random.Generator) -> None:

@@ -7,12 +7,14 @@ from .._context import Context
 from .._engine import Engine, available
 from .._tensor import GPUTensor
 from ..results import GPUInferenceResult, MatchResult, SymmetricResult
+from ..retrieval import RetrievalResult
 
 __all__ = [
     "CPUEngine",
     "GPUInferenceResult",
     "GPUTensor",
     "MatchResult",
+    "RetrievalResult",
     "SymmetricResult",
     "clear_buffer_pool",
     "get_context_info",

@@ -13,12 +13,14 @@ from .._context import Context
 from .._engine import Engine, available
 from .._tensor import GPUTensor
 from ..results import GPUInferenceResult, MatchResult, SymmetricResult
+from ..retrieval import RetrievalResult
 
 __all__ = [
     "GPUInferenceResult",
     "GPUTensor",
     "MPSEngine",
     "MatchResult",
+    "RetrievalResult",
     "SymmetricResult",
     "clear_buffer_pool",
     "get_context_info",

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures and options on their way into the library."""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from . import _native
+from .errors import ArgumentError
+from .images import U8, ImageLike, read_image
+
+__all__ = ["OUTPUTS", "Only", "image_array", "infer_options", "outputs"]
+
+OUTPUTS = ("pts3d", "conf", "desc", "desc_conf")
+
+Only = Iterable[str] | None
+
+
+def outputs(only: Only) -> int:
+    """Return a set of output names as the library's bits; 0 stands for all."""
+    if only is None:
+        return 0
+    names = (only,) if isinstance(only, str) else tuple(only)
+    for name in names:
+        if name not in OUTPUTS:
+            raise ArgumentError(f"only: {name!r}, want some of {', '.join(OUTPUTS)}")
+    if not names:
+        raise ArgumentError(f"only: nothing, want some of {', '.join(OUTPUTS)}, or None for all")
+    return sum(1 << OUTPUTS.index(name) for name in set(names))
+
+
+def infer_options(
+    preprocess: bool = True, square_ok: bool = True, resolution: int | None = None, only: Only = None
+) -> _native.InferOptions:
+    """Return the options of one call."""
+    return _native.struct(
+        _native.InferOptions,
+        raw=int(not preprocess),
+        rectangle_43=int(not square_ok),
+        resolution=_native.int32("resolution", resolution or 0),
+        only=outputs(only),
+    )
+
+
+def image_array(images: Sequence[ImageLike]) -> tuple[C.Array[_native.Image], list[U8]]:
+    """Return pictures as an array of structs, and the arrays whose memory it points at."""
+    pictures = [read_image(image) for image in images]
+    return (_native.Image * len(pictures))(*map(_struct, pictures)), pictures
+
+
+def _struct(picture: U8) -> Any:
+    height, width, _ = picture.shape
+    return _native.struct(
+        _native.Image, height=height, width=width, stride=3 * width, pixels=picture.ctypes.data
+    )

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pictures of a collection are worth pairing: features, an index, pair lists.
+
+A retrieval head turns encoder features into local features with an attention each. An
+:class:`Index` with a codebook scores pictures against each other by what falls on the same
+visual words (ASMK); without a codebook :func:`similarity` compares one vector per picture.
+:func:`scene_pairs` turns scores, or the order of the pictures alone, into pairs.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+from ._pictures import image_array, infer_options
+from ._tensor import Array, GPUTensor
+from .errors import ClosedError, ShapeError
+from .images import ImageLike
+
+__all__ = ["HostArray", "Index", "Pair", "RetrievalMethods", "RetrievalResult", "scene_pairs", "similarity"]
+
+F32 = npt.NDArray[np.float32]
+
+
+class HostArray(np.ndarray[Any, np.dtype[Any]]):
+    """A numpy array that also answers ``numpy()``, as a GPUTensor does.
+
+    Scripts of both styles run: those that compute with the array at once, and those that
+    first bring it to the host.
+    """
+
+    def numpy(self) -> Array:
+        """The same memory as a plain array."""
+        return self.view(np.ndarray)
+
+
+def _host(tensor: GPUTensor) -> HostArray:
+    return tensor.numpy().view(HostArray)
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalResult:
+    """Retrieval features of one picture.
+
+    ``features [N, D]`` are whitened and not normalised, ``attention [N]`` is the length of
+    each, ``global_feature [D]`` their attention-weighted sum brought to length 1. As an array,
+    the result is its features.
+    """
+
+    features: HostArray
+    attention: HostArray
+    global_feature: HostArray
+    timing: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def attention_normalized(self) -> HostArray:
+        """The attention as shares: it sums to 1."""
+        total = self.attention.numpy().sum(dtype=np.float64)
+        shares = self.attention.numpy() / total if total > 0 else np.full(len(self), 1 / max(len(self), 1))
+        return np.asarray(shares, np.float32).view(HostArray)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.numpy().shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.features.dtype
+
+    def numpy(self) -> Array:
+        """The features as a plain array."""
+        return self.features.numpy()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        array = self.numpy()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"RetrievalResult: {array.dtype} as {np.dtype(dtype)} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def top(self, count: int) -> tuple[F32, npt.NDArray[np.int64]]:
+        """The ``count`` features of greatest attention, descending, and their token numbers."""
+        if count < 0:
+            raise ShapeError(f"top: {count} features, want 0 or more")
+        order = np.argsort(-self.attention.numpy(), kind="stable")[:count]
+        return self.features.numpy()[order], order
+
+    @classmethod
+    def _take(cls, taken: _native.Retrieval) -> RetrievalResult:
+        return cls(
+            _host(GPUTensor(taken.features)),
+            _host(GPUTensor(taken.attention)),
+            _host(GPUTensor(getattr(taken, "global"))),
+            {"total_ms": float(taken.total_ms)},
+        )
+
+
+class Pair(NamedTuple):
+    """The numbers of two pictures."""
+
+    first: int
+    second: int
+
+
+def similarity(results: Sequence[RetrievalResult]) -> F32:
+    """Cosines of the pictures' global vectors, ``[n, n]``: what there is without a codebook."""
+    if not results:
+        return np.empty((0, 0), np.float32)
+    vectors = np.stack([result.global_feature.numpy() for result in results])
+    return np.asarray(vectors @ vectors.T, np.float32)
+
+
+def scene_pairs(
+    n: int,
+    graph: str,
+    similarity: npt.ArrayLike | None = None,
+    *,
+    symmetrize: bool = False,
+    prefilter: str = "",
+    anchor: int = 0,
+) -> list[Pair]:
+    """List the pairs of ``n`` pictures that a scene graph wants.
+
+    Parameters
+    ----------
+    n : int
+        How many pictures there are.
+    graph : str
+        ``complete``; ``swin[-w][-noncyclic]``, each picture with the w after it;
+        ``logwin[-w][-noncyclic]``, with those 1, 2, 4, ... away; ``oneref[-r]``, picture r with
+        all others; ``retrieval-Na-k``, Na anchors with each other and every picture with its
+        nearest anchor and its k most similar.
+    similarity : array, optional
+        ``[n, n]``, for a retrieval graph.
+    symmetrize : bool
+        Append every pair the other way round.
+    prefilter : str
+        ``seqT`` or ``cycT``: only pairs at most T apart in their order.
+    anchor : int
+        The first anchor of a retrieval graph.
+    """
+    options = _native.struct(
+        _native.SceneOptions,
+        symmetrize=int(bool(symmetrize)),
+        prefilter=_native.text("prefilter", prefilter),
+        anchor=_native.int32("anchor", anchor),
+    )
+    scores = None
+    if similarity is not None:
+        scores = np.ascontiguousarray(similarity, np.float64)
+        if scores.shape != (n, n):
+            raise ShapeError(f"scene_pairs: similarity of shape {scores.shape}, want ({n}, {n})")
+        options.similarity = scores.ctypes.data
+    out = _native.Handle()
+    name = _native.text("graph", graph)
+    _native.call("mast3r_scene_pairs", _native.int32("n", n), name, C.byref(options), C.byref(out))
+    del scores  # was read, and must not go before
+    return [Pair(int(a), int(b)) for a, b in GPUTensor(out.value).numpy()]
+
+
+class Index:
+    """Pictures to look up by what they have in common (ASMK). Made by ``engine.open_index``."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._finalizer = weakref.finalize(self, _native.release, "mast3r_index_close", handle)
+
+    def add(self, pictures: RetrievalResult | Sequence[RetrievalResult]) -> None:
+        """Put pictures into the index, in order."""
+        structs, count, keep = _local_features(pictures)
+        with _native.Job("mast3r_submit_index_add", self._live(), structs, count, keep=keep) as job:
+            job.wait()
+
+    def score(self, pictures: RetrievalResult | Sequence[RetrievalResult]) -> F32:
+        """Look pictures up: ``[pictures, len(index)]``, larger is more alike.
+
+        The matrix of a collection against itself is not symmetric: a query takes the five
+        nearest words of a feature, a picture of the index one.
+        """
+        structs, count, keep = _local_features(pictures)
+        if not count:
+            return np.empty((0, len(self)), np.float32)
+        with _native.Job("mast3r_submit_index_score", self._live(), structs, count, keep=keep) as job:
+            job.wait()
+            return GPUTensor(job.take_handle("mast3r_job_take_scores")).numpy()
+
+    def __len__(self) -> int:
+        count = C.c_uint64()
+        _native.call("mast3r_index_length", self._live(), C.byref(count))
+        return int(count.value)
+
+    def close(self) -> None:
+        """Free the codebook. May be called twice; closing the engine ends the index as well."""
+        if self._finalizer.detach() is not None:
+            _native.call("mast3r_index_close", self._handle)
+
+    def _live(self) -> int:
+        _native.check_fork()
+        if not self._finalizer.alive:
+            raise ClosedError("index: closed")
+        return self._handle
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _local_features(pictures: RetrievalResult | Sequence[RetrievalResult]) -> tuple[Any, int, object]:
+    """Return pictures as an array of structs, their number, and what must stay in memory."""
+    results = [pictures] if isinstance(pictures, RetrievalResult) else list(pictures)
+    keep: list[Array] = []
+
+    def structs() -> Iterator[_native.LocalFeatures]:
+        for result in results:
+            features = np.ascontiguousarray(result.features, np.float32)
+            attention = np.ascontiguousarray(result.attention, np.float32)
+            if features.ndim != 2 or attention.shape != features.shape[:1]:
+                raise ShapeError(
+                    f"index: features {features.shape} and attention {attention.shape}, want [N, D] and [N]"
+                )
+            keep.extend((features, attention))
+            yield _native.struct(
+                _native.LocalFeatures,
+                n=features.shape[0],
+                dim=features.shape[1],
+                features=features.ctypes.data,
+                attention=attention.ctypes.data,
+            )
+
+    array = (_native.LocalFeatures * len(results))(*structs())
+    return array, len(results), (array, keep)
+
+
+class RetrievalMethods:
+    """What an engine does with retrieval."""
+
+    if TYPE_CHECKING:
+
+        def _live(self) -> int: ...
+
+    def load_retrieval(self, path: str | os.PathLike[str]) -> None:
+        """Load a retrieval head for the model that is loaded, whose encoder it shares.
+
+        ``path`` is ``retrieval.safetensors``, the published ``..._retrieval_trainingfree.pth``, or
+        a folder with one of them.
+        """
+        self._load_retrieval(None, path)
+
+    def load_retrieval_standalone(
+        self, model_path: str | os.PathLike[str], retrieval_path: str | os.PathLike[str]
+    ) -> None:
+        """Load a retrieval head and, for its encoder alone, a model of its own."""
+        self._load_retrieval(model_path, retrieval_path)
+
+    def _load_retrieval(self, model: Any, retrieval: str | os.PathLike[str]) -> None:
+        own = None if model is None else _native.text("model_path", model)
+        head = _native.text("path", retrieval)
+        with _native.Job("mast3r_submit_load_retrieval", self._live(), own, head) as job:
+            job.wait()
+
+    def is_retrieval_ready(self) -> bool:
+        """Whether :meth:`encode_retrieval` can be called."""
+        return self._retrieval_state()[0]
+
+    def is_retrieval_standalone(self) -> bool:
+        """Whether retrieval has an encoder of its own."""
+        return self._retrieval_state()[1]
+
+    def _retrieval_state(self) -> tuple[bool, bool]:
+        ready, standalone = C.c_int32(), C.c_int32()
+        try:
+            engine = self._live()
+        except ClosedError:
+            return False, False
+        _native.call("mast3r_engine_retrieval", engine, C.byref(ready), C.byref(standalone))
+        return bool(ready.value), bool(standalone.value)
+
+    def encode_retrieval(
+        self,
+        img: ImageLike,
+        preprocess: bool = True,
+        square_ok: bool = False,
+        resolution: int | None = None,
+    ) -> RetrievalResult:
+        """Compute the retrieval features of one picture.
+
+        Square pictures are cut to 4:3 here, unless ``square_ok``: the published codebook was
+        made that way. The published head was made for a long side of 512.
+        """
+        return self.encode_retrieval_batch([img], preprocess, square_ok, resolution)[0]
+
+    def encode_retrieval_batch(
+        self,
+        images: Sequence[ImageLike],
+        preprocess: bool = True,
+        square_ok: bool = False,
+        resolution: int | None = None,
+    ) -> list[RetrievalResult]:
+        """Compute the retrieval features of several pictures."""
+        engine = self._live()
+        if not len(images):
+            return []
+        options = infer_options(preprocess, square_ok, resolution)
+        structs, pictures = image_array(images)
+        arguments = (structs, len(pictures), C.byref(options))
+        keep = (structs, pictures, options)
+        with _native.Job("mast3r_submit_retrieval", engine, *arguments, keep=keep) as job:
+            job.wait()
+            name = "mast3r_job_take_retrieval"
+            return [RetrievalResult._take(job.take(_native.Retrieval, name, i)) for i in range(job.results())]
+
+    def open_index(self, codebook: str | os.PathLike[str], nfeat: float = 300) -> Index:
+        """Start an empty index over a codebook.
+
+        Parameters
+        ----------
+        codebook : path
+            ``codebook.safetensors``, the published ``..._codebook.pkl``, or a folder with one.
+        nfeat : float
+            Of each picture so many features of greatest attention count; the published head
+            was made for 300. A negative number is a share of them: -1 is all.
+        """
+        path = _native.text("codebook", codebook)
+        with _native.Job("mast3r_submit_index_open", self._live(), path, float(nfeat)) as job:
+            job.wait()
+            return Index(job.take_handle("mast3r_job_take_index"))
