@@ -46,10 +46,10 @@ func TestGradients(t *testing.T) {
 		put := func(a Array) *Tensor { return keep(c.FromFloat32s(a.Data, a.Shape...)) }
 		host := func(x *Tensor) []float32 { return must[[]float32](t)(x.Float32s()) }
 
-		for _, act := range []Activation{None, Tanh, Sigmoid, Gelu} { // relu has a kink
+		for _, act := range []Activation{None, Tanh, Sigmoid, Gelu, GeluTanh} { // relu has a kink
 			x, w, b, gy := wave(3, 4), wave(2, 4), wave(2), wave(3, 2)
 			y := keep(c.Linear(put(x), put(w), put(b), act))
-			if act == Gelu {
+			if act == Gelu || act == GeluTanh {
 				y = keep(c.Linear(put(x), put(w), put(b), None))
 			}
 			gw, gb := keep(c.Zeros(F32, 2, 4)), keep(c.Zeros(F32, 2))
@@ -91,6 +91,14 @@ func TestGradients(t *testing.T) {
 			b := Array{Data: []float32{0.1, 0.2}, Shape: []int{2}}
 			checkGradient(t, name+" b", b, host(gb), func(v Array) float64 {
 				return sumWith(t, keep(c.Conv2D(put(x), put(w), put(v), o)), gy.Data)
+			})
+		}
+
+		for axis := range 2 {
+			x, gy := wave(3, 5), wave(3, 5)
+			gx := keep(c.SoftmaxBackward(put(gy), put(x), axis))
+			checkGradient(t, fmt.Sprint("softmax ", axis), x, host(gx), func(v Array) float64 {
+				return sumWith(t, keep(c.Softmax(put(v), axis)), gy.Data)
 			})
 		}
 
