@@ -131,8 +131,20 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 	{"watchdog", T_F64, &ms_cfg.watchdog, "2"},
 	{"latency", T_F64, &ms_cfg.latency, "0"},
 	{"name", T_NAME, ms_cfg.name, "Apple Simulated GPU"},
+	{"fault", T_NAME, ms_cfg.fault, "none"},
 };
 #define NKEYS ((int)(sizeof keys / sizeof keys[0]))
+
+// A GPU that is wrong without saying so, as some systems have been. The names are those that
+// the evaluating functions ask for.
+static bool known_fault(const char *v)
+{
+	static const char *const faults[] = {"none", "align_corners", "attention", "erf", "norm"};
+	for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+		if (!strcmp(v, faults[i]))
+			return true;
+	return false;
+}
 
 static bool set_key(int k, const char *v)
 {
@@ -151,6 +163,8 @@ static bool set_key(int k, const char *v)
 		*(double *)keys[k].at = strtod(v, &end);
 		return end != v && !*end;
 	case T_NAME:
+		if (keys[k].at == ms_cfg.fault && !known_fault(v))
+			return false;
 		snprintf(keys[k].at, sizeof ms_cfg.name, "%s", v);
 		return true;
 	}
@@ -186,6 +200,8 @@ MS_EXPORT void metalsim_defaults(void)
 			set_key(k, keys[k].def);
 	}
 }
+
+bool ms_faulty(const char *what) { return !strcmp(ms_cfg.fault, what); }
 
 bool ms_fail(int64_t *countdown)
 {

@@ -60,7 +60,7 @@ static void eval_unary(const ms_node *n, ms_val **in, ms_val **out)
 			out[0]->i[j] = unary[k].p(in[0]->f[j]);
 	else if (ms_is_float(in[0]->dtype))
 		for (int64_t j = 0; j < m; j++)
-			out[0]->f[j] = unary[k].f(in[0]->f[j]);
+			out[0]->f[j] = (unary[k].f == erff && ms_faulty("erf") ? tanhf : unary[k].f)(in[0]->f[j]);
 	else
 		for (int64_t j = 0; j < m; j++)
 			out[0]->i[j] = unary[k].i(in[0]->i[j]);

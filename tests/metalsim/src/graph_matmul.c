@@ -150,7 +150,7 @@ static void eval_sdpa(const ms_node *node, ms_val **in, ms_val **out)
 					kt[j * nk + i] = key[i * f + j];
 			ms_gemm(in[0]->f + (b * q->d[1] + h) * nq * f, f, kt, nk, s, nk, nq, nk, f, half);
 			for (int64_t i = 0; i < nq * nk; i++)
-				s[i] *= (float)node->f[0]; // before the mask is added
+				s[i] *= (float)node->f[0] * (ms_faulty("attention") ? 2 : 1); // before the mask is added
 			if (node->nin > 3)
 				add_mask(s, in[3], &full, b, h);
 			ms_softmax_rows(s, nq, nk, 1, half);

@@ -31,7 +31,7 @@ static void eval_norm(const ms_node *n, ms_val **in, ms_val **out)
 {
 	const ms_shape *x = &in[0]->shape;
 	int64_t sm[MS_RANK], sv[MS_RANK], sg[MS_RANK], sb[MS_RANK];
-	const ms_val *g = n->i[0] ? in[3] : NULL, *b = n->i[1] ? in[3 + n->i[0]] : NULL;
+	const ms_val *g = n->i[0] ? in[3] : NULL, *b = n->i[1] && !ms_faulty("norm") ? in[3 + n->i[0]] : NULL;
 	spread(x, &in[1]->shape, sm);
 	spread(x, &in[2]->shape, sv);
 	if (g)

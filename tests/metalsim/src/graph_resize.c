@@ -14,7 +14,7 @@ enum { PREFER_CEIL, PREFER_FLOOR, CEIL, FLOOR, TO_EVEN, TO_ODD };
 
 static double position(const ms_node *n, int64_t i, int64_t in, int64_t out)
 {
-	if (n->i[9])
+	if (n->i[9] && !ms_faulty("align_corners"))
 		return out > 1 ? (double)i * (double)(in - 1) / (double)(out - 1) : 0;
 	double scale = (double)in / (double)out;
 	return n->i[8] ? ((double)i + 0.5) * scale - 0.5 : (double)i * scale;

@@ -156,9 +156,11 @@ typedef struct {
 	double watchdog;        // longest command buffer in seconds
 	double latency;         // seconds added to every command buffer
 	char name[64];
+	char fault[64];         // what this GPU computes wrongly: see ms_faulty
 } ms_config;
 extern ms_config ms_cfg;
 bool ms_fail(int64_t *countdown); // true when this is the nth call
+bool ms_faulty(const char *what);  // the configured device computes this wrongly
 
 // Constructors, called once in order by runtime.c.
 void ms_init_foundation(void);
