@@ -102,3 +102,19 @@ CALL(tensor_describe, (mast3r_tensor tensor, mast3r_tensor_desc *out), (tensor, 
 CALL(tensor_data, (mast3r_tensor tensor, void **out), (tensor, out))
 CALL(tensor_copy, (mast3r_tensor tensor, void *destination, size_t nbytes), (tensor, destination, nbytes))
 CALL(tensor_release, (mast3r_tensor tensor), (tensor))
+
+CALL(tensor_open, (const mast3r_tensor_config *config, mast3r_tensor_context *out), ((mast3r_tensor_config *)config, out))
+CALL(tensor_close, (mast3r_tensor_context context), (context))
+CALL(tensor_info, (mast3r_tensor_context context, mast3r_tensor_stats *out), (context, out))
+CALL(tensor_commit, (mast3r_tensor_context context), (context))
+CALL(tensor_sync, (mast3r_tensor_context context), (context))
+CALL(tensor_cleanup, (mast3r_tensor_context context), (context))
+CALL(tensor_from_host,
+     (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data, size_t nbytes,
+      mast3r_tensor *out),
+     (context, dtype, ndim, (int64_t *)shape, (void *)data, nbytes, out))
+CALL(tensor_operations, (char *buffer, size_t capacity, size_t *needed), (buffer, capacity, needed))
+CALL(tensor_apply,
+     (mast3r_tensor_context context, const char *operation, const char *attributes, const mast3r_tensor *operands,
+      size_t count, mast3r_tensor *results, size_t capacity, size_t *produced),
+     (context, (char *)operation, (char *)attributes, (mast3r_tensor *)operands, count, results, capacity, produced))

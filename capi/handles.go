@@ -17,9 +17,10 @@ const (
 	kindJob
 	kindTensor
 	kindIndex
+	kindContext
 )
 
-var kindNames = [...]string{"nothing", "an engine", "a job", "a tensor", "an index"}
+var kindNames = [...]string{"nothing", "an engine", "a job", "a tensor", "an index", "a context of tensors"}
 
 // table gives out numbers for Go values. A handle is the slot's index plus one
 // in the low half and the slot's generation in the high half, so that a handle

@@ -71,6 +71,7 @@ enum {
 typedef uint64_t mast3r_engine;
 typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
+typedef uint64_t mast3r_tensor_context;
 typedef uint64_t mast3r_index; /* pictures to look up by their retrieval features */
 
 /* ---- structs ---------------------------------------------------------- */
@@ -251,15 +252,32 @@ typedef struct {
   int32_t height2, width2;  /* 0, 0: as the first */
 } mast3r_export_options;
 
-enum { MAST3R_F32 = 1, MAST3R_I64 = 2 };
+enum { MAST3R_F32 = 1, MAST3R_I64 = 2, MAST3R_F16 = 3, MAST3R_I32 = 4 };
 
 typedef struct {
   uint32_t size;
-  int32_t dtype; /* MAST3R_F32, MAST3R_I64 */
+  int32_t dtype; /* MAST3R_F32, ... */
   int32_t ndim, valid;
   int64_t shape[MAST3R_MAX_DIMS];
   uint64_t numel, nbytes;
 } mast3r_tensor_desc;
+
+typedef struct {
+  uint32_t size;
+  int32_t threads;    /* of the CPU; 0: every core */
+  int32_t batch_size; /* operations collected before the device gets them; 0: 100 */
+  int32_t cache_size; /* compiled operations kept; 0: 512 */
+  const char *backend; /* NULL or "auto", "cpu", "metal" */
+} mast3r_tensor_config;
+
+typedef struct {
+  uint32_t size;
+  int32_t pending; /* operations not handed to the device yet */
+  uint64_t operations, cache_hits, cache_misses, programs, commits, live_tensors;
+  uint64_t pool_buffers, pool_bytes;
+  char backend[32], device[128];
+  char fallback_reason[256]; /* why "auto" is not on the GPU; "" when it is */
+} mast3r_tensor_stats;
 
 /* ---- library ---------------------------------------------------------- */
 
@@ -387,6 +405,32 @@ mast3r_status mast3r_tensor_data(mast3r_tensor tensor, void **out);
 /* nbytes must be the tensor's own. */
 mast3r_status mast3r_tensor_copy(mast3r_tensor tensor, void *destination, size_t nbytes);
 mast3r_status mast3r_tensor_release(mast3r_tensor tensor);
+
+/* ---- eager tensors ----------------------------------------------------- */
+
+/* Matrices, layers and their gradients on the GPU of a Mac, or the CPU. Tensors of a
+ * context are described, copied and released by the calls above; they have no host
+ * memory, so that mast3r_tensor_data refuses them. */
+mast3r_status mast3r_tensor_open(const mast3r_tensor_config *config, mast3r_tensor_context *out);
+/* Tensors that are not released yet can still be copied to the host. */
+mast3r_status mast3r_tensor_close(mast3r_tensor_context context);
+mast3r_status mast3r_tensor_info(mast3r_tensor_context context, mast3r_tensor_stats *out);
+/* Hands the collected operations to the device; sync waits for it as well, as does a
+ * copy to the host. cleanup forgets compiled operations and pooled memory too. */
+mast3r_status mast3r_tensor_commit(mast3r_tensor_context context);
+mast3r_status mast3r_tensor_sync(mast3r_tensor_context context);
+mast3r_status mast3r_tensor_cleanup(mast3r_tensor_context context);
+/* Copies nbytes of f32, f16 or i32 elements; data NULL: zeros. */
+mast3r_status mast3r_tensor_from_host(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
+                                      const void *data, size_t nbytes, mast3r_tensor *out);
+/* The signatures of all operations, as a JSON array of strings; see mast3r_engine_metadata. */
+mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *needed);
+/* Runs an operation by name. attributes: NULL or a JSON object; operands: 0 for one that
+ * is left out. The results are new tensors; *produced is their number, 0 for operations
+ * that change an operand in place. */
+mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *operation, const char *attributes,
+                                  const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity,
+                                  size_t *produced);
 
 #ifdef __cplusplus
 }

@@ -13,16 +13,18 @@ import (
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	eager "github.com/mast3r-runtime/mast3r-runtime/gomps/tensor"
 )
 
-// tensor is what a tensor handle stands for: a result's tensor, or an array of
-// matches.
+// tensor is what a tensor handle stands for: a result's tensor, an array of
+// matches, or an eager tensor.
 type tensor struct {
 	shape []int
 	dtype C.int32_t
 	size  int           // bytes of an element
 	mem   *gomps.Tensor // nil for matches
 	host  func() unsafe.Pointer
+	eager *eager.Tensor // has no host memory; mem and host are nil
 
 	mu     sync.Mutex
 	pinned runtime.Pinner // set while C may hold the pointer
@@ -87,6 +89,7 @@ func (t *tensor) release() {
 	if t.mem != nil {
 		t.mem.Release()
 	}
+	t.eager.Release()
 }
 
 //export m3r_tensor_describe
@@ -129,6 +132,9 @@ func m3r_tensor_data(h C.mast3r_tensor, out *unsafe.Pointer) status {
 		if err != nil {
 			return err
 		}
+		if t.eager != nil {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: the tensor lives on a device, read it with mast3r_tensor_copy", call)
+		}
 		*out = t.pointer()
 		return nil
 	})
@@ -151,6 +157,9 @@ func m3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.siz
 		}
 		if destination == nil {
 			return null(call, "destination")
+		}
+		if t.eager != nil {
+			return eagerStatus(call, t.eager.CopyBytes(unsafe.Slice((*byte)(destination), want)))
 		}
 		copy(unsafe.Slice((*byte)(destination), want), unsafe.Slice((*byte)(t.pointer()), want))
 		runtime.KeepAlive(t)

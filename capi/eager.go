@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+/*
+#include "guard.h"
+*/
+import "C"
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"unsafe"
+
+	eager "github.com/mast3r-runtime/mast3r-runtime/gomps/tensor"
+)
+
+// eagerStatus gives the errors of gomps/tensor their statuses.
+func eagerStatus(call string, err error) error {
+	// What no case names came from the device: no memory, no such GPU, a wrong
+	// index in a tensor that only the device has seen.
+	code := status(C.MAST3R_E_DEVICE)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, eager.ErrClosed):
+		code = C.MAST3R_E_CLOSED
+	case errors.Is(err, eager.ErrReleased):
+		code = C.MAST3R_E_HANDLE
+	case errors.Is(err, eager.ErrShape):
+		code = C.MAST3R_E_SHAPE
+	case errors.Is(err, eager.ErrDType), errors.Is(err, eager.ErrOption):
+		code = C.MAST3R_E_ARGUMENT
+	}
+	return fail(code, "%s: %v", call, err)
+}
+
+// Element types of mast3r.h and of eager tensors.
+var eagerTypes = map[C.int32_t]eager.DType{C.MAST3R_F32: eager.F32, C.MAST3R_F16: eager.F16, C.MAST3R_I32: eager.I32}
+
+func eagerHandle(t *eager.Tensor) C.mast3r_tensor {
+	var dtype C.int32_t
+	for c, d := range eagerTypes {
+		if d == t.DType() {
+			dtype = c
+		}
+	}
+	return C.mast3r_tensor(handles.add(kindTensor, &tensor{shape: t.Shape(), dtype: dtype, size: t.DType().Size(), eager: t}))
+}
+
+// eagerContext looks a context up.
+func eagerContext(call string, h C.mast3r_tensor_context) (*eager.Context, error) {
+	return lookup[*eager.Context](call, h, kindContext)
+}
+
+//export m3r_tensor_open
+func m3r_tensor_open(config *C.mast3r_tensor_config, out *C.mast3r_tensor_context) status {
+	return done(func() error {
+		const call = "mast3r_tensor_open"
+		if config == nil || out == nil {
+			return null(call, "config or out")
+		}
+		if err := sized(call, "config", config.size, unsafe.Sizeof(*config)); err != nil {
+			return err
+		}
+		c, err := eager.Open(eager.Config{Backend: textOr(config.backend), Threads: int(config.threads),
+			BatchSize: int(config.batch_size), CacheSize: int(config.cache_size), Logger: slog.New(records.handler())})
+		if err != nil {
+			return eagerStatus(call, err)
+		}
+		*out = C.mast3r_tensor_context(handles.add(kindContext, c))
+		return nil
+	})
+}
+
+//export m3r_tensor_close
+func m3r_tensor_close(h C.mast3r_tensor_context) status {
+	return done(func() error {
+		const call = "mast3r_tensor_close"
+		v, err := handles.remove(call, uint64(h), kindContext)
+		if err != nil {
+			return err
+		}
+		return eagerStatus(call, v.(*eager.Context).Close())
+	})
+}
+
+// onContext runs a method of a context.
+func onContext(call string, h C.mast3r_tensor_context, f func(*eager.Context) error) status {
+	return done(func() error {
+		c, err := eagerContext(call, h)
+		if err != nil {
+			return err
+		}
+		return eagerStatus(call, f(c))
+	})
+}
+
+//export m3r_tensor_commit
+func m3r_tensor_commit(h C.mast3r_tensor_context) status {
+	return onContext("mast3r_tensor_commit", h, (*eager.Context).Commit)
+}
+
+//export m3r_tensor_sync
+func m3r_tensor_sync(h C.mast3r_tensor_context) status {
+	return onContext("mast3r_tensor_sync", h, (*eager.Context).Sync)
+}
+
+//export m3r_tensor_cleanup
+func m3r_tensor_cleanup(h C.mast3r_tensor_context) status {
+	return onContext("mast3r_tensor_cleanup", h, (*eager.Context).Cleanup)
+}
+
+//export m3r_tensor_info
+func m3r_tensor_info(h C.mast3r_tensor_context, out *C.mast3r_tensor_stats) status {
+	return done(func() error {
+		const call = "mast3r_tensor_info"
+		if out == nil {
+			return null(call, "out")
+		}
+		if err := sized(call, "stats", out.size, unsafe.Sizeof(*out)); err != nil {
+			return err
+		}
+		c, err := eagerContext(call, h)
+		if err != nil {
+			return err
+		}
+		s := c.Stats()
+		*out = C.mast3r_tensor_stats{
+			size: out.size, pending: C.int32_t(s.Pending),
+			operations: C.uint64_t(s.Operations), cache_hits: C.uint64_t(s.CacheHits), cache_misses: C.uint64_t(s.CacheMisses),
+			programs: C.uint64_t(s.Programs), commits: C.uint64_t(s.Commits), live_tensors: C.uint64_t(s.LiveTensors),
+			pool_buffers: C.uint64_t(s.Device.PoolBuffers), pool_bytes: C.uint64_t(s.Device.PoolBytes),
+		}
+		putText(out.backend[:], s.Device.Backend)
+		putText(out.device[:], s.Device.Name)
+		putText(out.fallback_reason[:], s.Fallback)
+		return nil
+	})
+}
+
+//export m3r_tensor_operations
+func m3r_tensor_operations(buffer *C.char, capacity C.size_t, needed *C.size_t) status {
+	return done(func() error {
+		if needed == nil || (buffer == nil && capacity != 0) {
+			return null("mast3r_tensor_operations", "buffer or needed")
+		}
+		signatures := []string{}
+		for _, o := range eager.Operations() {
+			signatures = append(signatures, o.Signature)
+		}
+		return putJSON(buffer, capacity, needed, signatures)
+	})
+}
+
+//export m3r_tensor_from_host
+func m3r_tensor_from_host(h C.mast3r_tensor_context, dtype, ndim C.int32_t, shape *C.int64_t, data unsafe.Pointer, nbytes C.size_t, out *C.mast3r_tensor) status {
+	return done(func() error {
+		const call = "mast3r_tensor_from_host"
+		if out == nil || shape == nil && ndim != 0 {
+			return null(call, "shape or out")
+		}
+		c, err := eagerContext(call, h)
+		if err != nil {
+			return err
+		}
+		d, ok := eagerTypes[dtype]
+		if !ok || ndim < 0 || ndim > C.MAST3R_MAX_DIMS {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: element type %d with %d dimensions, want f32, f16 or i32 with at most %d", call, dtype, ndim, C.MAST3R_MAX_DIMS)
+		}
+		dims := make([]int, ndim)
+		for i, v := range unsafe.Slice(shape, ndim) {
+			dims[i] = int(v)
+		}
+		var t *eager.Tensor
+		switch {
+		case data == nil:
+			t, err = c.Zeros(d, dims...)
+		case uint64(nbytes) > 1<<48:
+			return fail(C.MAST3R_E_ARGUMENT, "%s: %d bytes", call, nbytes)
+		default:
+			t, err = c.FromBytes(d, unsafe.Slice((*byte)(data), nbytes), dims...)
+		}
+		if err != nil {
+			return eagerStatus(call, err)
+		}
+		*out = eagerHandle(t)
+		return nil
+	})
+}
+
+//export m3r_tensor_apply
+func m3r_tensor_apply(h C.mast3r_tensor_context, operation, attributes *C.char, operands *C.mast3r_tensor, count C.size_t,
+	results *C.mast3r_tensor, capacity C.size_t, produced *C.size_t) status {
+	return done(func() error {
+		const call = "mast3r_tensor_apply"
+		if operation == nil || operands == nil && count != 0 || results == nil && capacity != 0 || produced == nil {
+			return null(call, "operation, operands, results or produced")
+		}
+		if count > 1024 || capacity > 1<<20 {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: %d operands and room for %d results, want at most 1024 and 2^20", call, count, capacity)
+		}
+		c, err := eagerContext(call, h)
+		if err != nil {
+			return err
+		}
+		var a eager.Attributes
+		if text := textOr(attributes); text != "" {
+			if err := json.Unmarshal([]byte(text), &a); err != nil {
+				return fail(C.MAST3R_E_ARGUMENT, "%s: attributes %q: %v", call, text, err)
+			}
+		}
+		in := make([]*eager.Tensor, count)
+		for i, o := range unsafe.Slice(operands, count) {
+			if in[i], err = eagerOperand(call, o); err != nil {
+				return err
+			}
+		}
+		out, err := c.Do(C.GoString(operation), a, in...)
+		if err != nil {
+			return eagerStatus(call, err)
+		}
+		*produced = C.size_t(len(out))
+		if len(out) > int(capacity) {
+			for _, t := range out {
+				t.Release()
+			}
+			return fail(C.MAST3R_E_ARGUMENT, "%s: room for %d results, want %d", call, capacity, len(out))
+		}
+		for i, t := range out {
+			unsafe.Slice(results, capacity)[i] = eagerHandle(t)
+		}
+		return nil
+	})
+}
+
+// eagerOperand is the tensor of a handle; 0 is an operand that is left out.
+func eagerOperand(call string, h C.mast3r_tensor) (*eager.Tensor, error) {
+	if h == 0 {
+		return nil, nil
+	}
+	t, err := lookup[*tensor](call, h, kindTensor)
+	if err != nil {
+		return nil, err
+	}
+	if t.eager == nil {
+		return nil, fail(C.MAST3R_E_ARGUMENT, "%s: tensor %#x belongs to a result of the engine; copy it to the host and give it to mast3r_tensor_from_host", call, uint64(h))
+	}
+	return t.eager, nil
+}
