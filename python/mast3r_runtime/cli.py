@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import _cli_collection
 from ._specs import LICENSE, MODEL_SPECS
 from ._version import __version__
 from .errors import ArgumentError, Mast3rError
@@ -101,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print JSON")
 
     _files_verbs(verb)
+    _cli_collection.add(verb)
 
     bench = verb("benchmark", _benchmark, "Time the network on a random pair.")
     _engine_options(bench)
