@@ -286,7 +286,7 @@ def quick_figures(net: Mast3r, photos: list[Tensor], pictures: Path | None, devi
         for size in ((256, 176), (512, 352)):
             row = evaluation.motorcycle(backend, pictures, size, device)
             out |= {f"moto{size[0]}.{k}": row[k] for k in ("all", "mutual", "mutual_share", "inverse_depth")}
-    return {k: round(v, 4) for k, v in out.items()}
+    return {k: round(v, 4) for k, v in out.items() if v == v}  # JSON has no NaN
 
 
 def write_result(trainer: Trainer, out: Path, figures: dict[str, float]) -> None:
@@ -335,6 +335,8 @@ def run(config: Config, args: argparse.Namespace) -> dict[str, float]:
         if world.rank == 0 and args.save_every and trainer.step % args.save_every == 0:
             trainer.save()
             write_result(trainer, args.out, {})
+    if log:
+        log.close()
     figures = finish(trainer, args, progress >= 1 or trainer.step >= config.max_steps)
     if world.size > 1:
         dist.barrier()

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses, optimiser, photometry and metrics against plain formulas."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mast3r_torch import evaluation, metrics
+from mast3r_torch.losses import Samples, contrast, matching_loss, point_errors, points_loss, sample_matches
+from mast3r_torch.model import Dims, Mast3r
+from mast3r_torch.optim import Optimiser, orthogonalise
+from mast3r_torch.photometry import develop, jpeg
+from mast3r_torch.scenes import Random
+
+
+def all_real(index1, index2) -> Samples:
+    yes = torch.ones_like(index1, dtype=torch.bool)
+    return Samples(index1, index2, yes, yes, yes)
+
+
+def test_contrast_is_cross_entropy():
+    torch.manual_seed(0)
+    a, b = F.normalize(torch.randn(2, 9, 6), dim=-1), F.normalize(torch.randn(2, 9, 6), dim=-1)
+    index = torch.arange(9).expand(2, 9)
+    forth, back = contrast(a, b, all_real(index, index), torch.tensor(0.2))
+    logits, label = a @ b.mT / 0.2, torch.arange(9).expand(2, 9)
+    assert torch.allclose(forth, F.cross_entropy(logits.mT, label, reduction="none"), atol=1e-5)
+    assert torch.allclose(back, F.cross_entropy(logits, label, reduction="none"), atol=1e-5)
+
+
+def test_contrast_leaves_out_what_is_no_negative():
+    """Entries of the same pixel, and places that are not real, do not compete."""
+    torch.manual_seed(1)
+    a, b = F.normalize(torch.randn(1, 5, 6), dim=-1), F.normalize(torch.randn(1, 5, 6), dim=-1)
+    i1, i2 = torch.tensor([[0, 1, 2, 3, 4]]), torch.tensor([[7, 7, 8, 9, 0]])
+    s = all_real(i1, i2)._replace(
+        matched=torch.tensor([[True, True, True, True, False]]), real2=torch.tensor([[True, True, True, True, False]])
+    )
+    forth, back = contrast(a, b, s, torch.tensor(0.1))
+    logits = (a @ b.mT / 0.1)[0]
+    assert torch.allclose(forth[0, 0], torch.logsumexp(logits[0, [0, 2, 3]], 0) - logits[0, 0], atol=1e-5)
+    assert torch.allclose(back[0, 0], torch.logsumexp(logits[[0, 2, 3, 4], 0], 0) - logits[0, 0], atol=1e-5)
+
+
+def test_desc_conf_settles_at_alpha_over_loss():
+    torch.manual_seed(2)
+    a, b = F.normalize(torch.randn(1, 6, 8), dim=-1), F.normalize(torch.randn(1, 6, 8), dim=-1)
+    s = all_real(torch.arange(6)[None], torch.arange(6)[None])
+    l12, l21 = contrast(a, b, s, torch.tensor(0.3))
+    raw1 = (10 / l12).log().requires_grad_()
+    raw2 = (10 / l21).log().requires_grad_()
+    _, calibration = matching_loss(a, raw1, b, raw2, s, torch.tensor(0.3), 10.0, 20.0)
+    calibration.backward()
+    assert raw1.grad.abs().max() < 1e-5 and raw2.grad.abs().max() < 1e-5
+    # A pixel without a partner is driven to alpha / unmatched.
+    lone = s._replace(matched=torch.zeros(1, 6, dtype=torch.bool))
+    raw = torch.full((1, 6), np.log(10 / 20.0), dtype=torch.float32, requires_grad=True)
+    _, calibration = matching_loss(a, raw, b, raw.detach(), lone, torch.tensor(0.3), 10.0, 20.0)
+    calibration.backward()
+    assert raw.grad.abs().max() < 1e-5
+
+
+def test_sampled_matches_agree_with_the_map():
+    """A shift by (3, 1): every drawn pair is one, or says that it has no partner."""
+    h, w = 24, 40
+    y, x = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
+    match = torch.stack([torch.stack([x + 3, y + 1], -1), torch.stack([x - 3, y - 1], -1)])[None].float()
+    limit = torch.tensor([w - 1, h - 1])
+    inside = ((match >= 0) & (match <= limit)).all(-1, keepdim=True)
+    match = torch.where(inside, match, -1.0).expand(3, -1, -1, -1, -1)
+    s = sample_matches(Random(0), match, 64)
+    assert s.index1.shape == (3, 256) and 0.5 < s.matched.float().mean() < 1
+    assert torch.equal((s.index2 - s.index1)[s.matched], torch.full((int(s.matched.sum()),), w + 3))
+    assert torch.equal(s.matched, s.real1 & s.real2)
+    assert s.real1[:, :128].all() and s.real2[:, 128:].all()
+
+
+def test_point_errors_know_no_scale():
+    torch.manual_seed(3)
+    true = torch.rand(2, 2, 4, 5, 3) + 0.5
+    both = torch.tensor([True, False])
+    e1, e2, n, m = point_errors(3 * true[:, 0], 3 * true[:, 1], true, both)
+    assert e1.max() < 1e-5 and e2[0].max() < 1e-5
+    assert torch.allclose(n / m, torch.tensor(3.0))
+
+
+def test_points_loss_counts_the_second_view_only_where_it_belongs():
+    torch.manual_seed(4)
+    raw1, raw2 = torch.randn(2, 4, 4, 6), torch.randn(2, 4, 4, 6, requires_grad=True)
+    true = torch.rand(2, 2, 4, 6, 3) + 1
+    loss, plain, scale = points_loss(raw1, raw2, true, torch.tensor([True, False]), 0.2)
+    loss.backward()
+    assert raw2.grad[0].abs().sum() > 0 and raw2.grad[1].abs().sum() == 0
+    assert plain > 0 and scale > 0
+
+
+def test_orthogonalise():
+    torch.manual_seed(5)
+    for shape in ((3, 8, 20), (2, 20, 8), (1, 12, 12)):
+        values = torch.linalg.svdvals(orthogonalise(torch.randn(shape)))
+        assert values.min() > 0.3 and values.max() < 1.3  # the quintic leaves them around 1
+    g = torch.diag(torch.tensor([5.0, 1.0, 0.5]))[None]
+    assert (orthogonalise(g)[0] - torch.diag(torch.diagonal(orthogonalise(g)[0]))).abs().max() < 1e-3
+
+
+def tiny() -> Mast3r:
+    torch.manual_seed(6)
+    return Mast3r(Dims(enc_dim=16, enc_depth=1, enc_heads=1, dec_dim=16, dec_depth=4, dec_heads=1, patch_size=4,
+                       dpt_feature_dim=4, dpt_last_dim=2, dpt_layer_dims=(4, 4, 4, 4), local_hidden=8))  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_optimiser_resumes(kind):
+    def run(net, steps, optimiser=None):
+        lr = torch.tensor(0.01)
+        optimiser = optimiser or Optimiser(net, kind, 0.05, lr)
+        for step in steps:
+            for i, p in enumerate(net.parameters()):
+                p.grad = torch.sin(torch.arange(p.numel(), dtype=torch.float32) * (i + 1) + step).view_as(p)
+            optimiser.step()
+        return optimiser
+
+    straight, stopped = tiny(), tiny()
+    run(straight, range(4))
+    saved = copy.deepcopy(run(stopped, range(2)).state())
+    again = tiny()
+    again.load_state_dict(stopped.state_dict())
+    for warm in (False, True):  # into a fresh optimiser, and in place into one that has run
+        net = tiny()
+        second = Optimiser(net, kind, 0.05, torch.tensor(0.01))
+        if warm:
+            run(net, [9], second)
+        net.load_state_dict(stopped.state_dict())
+        second.load(copy.deepcopy(saved))
+        run(net, range(2, 4), second)
+        for a, b in zip(straight.parameters(), net.parameters(), strict=True):
+            assert torch.allclose(a, b, atol=1e-6)
+    assert not torch.allclose(next(again.parameters()), next(straight.parameters()))
+    with pytest.raises(ValueError, match="want adamw or muon"):
+        Optimiser(net, "sgd", 0.0, torch.tensor(0.1))
+
+
+def test_jpeg_quantises_blocks():
+    torch.manual_seed(7)
+    x = F.interpolate(torch.rand(2, 3, 4, 4), (32, 32), mode="bilinear")
+    out = jpeg(x, torch.tensor([0.0, 4.0]))
+    assert (out[0] - x[0]).abs().max() < 0.02
+    assert (out[1] - x[1]).abs().mean() > 3 * (out[0] - x[0]).abs().mean()
+    flat = torch.full((1, 3, 8, 8), 0.5)
+    assert (jpeg(flat, torch.tensor([1.0])) - flat).abs().max() < 0.01
+
+
+def test_develop():
+    linear = Random(0).uniform(8, 2, 3, 32, 48, hi=3.0)
+    out = develop(Random(1), linear)
+    assert out.shape == linear.shape and out.min() >= -1 and out.max() <= 1 and out.isfinite().all()
+    assert torch.equal(out, develop(Random(1), linear))
+    means = out.mean((2, 3, 4))
+    assert means.std() > 0.05 and means.abs().max() < 0.9  # exposed differently, never burnt out
+
+
+def test_match_finds_permuted_descriptors():
+    torch.manual_seed(8)
+    desc1 = F.normalize(torch.randn(6, 10, 24), dim=-1)
+    desc2 = desc1.roll((2, 3), (0, 1))
+    start = metrics.grid(6, 10, 2)
+    m = metrics.match(desc1, desc2, start)
+    truth = torch.stack([(start[:, 0] + 3) % 10, (start[:, 1] + 2) % 6], -1)
+    assert torch.equal(m.found, truth) and m.mutual.all() and m.strict.all()
+    figures = metrics.match_figures(m, truth)
+    assert figures["all"] == figures["mutual"] == figures["strict_share"] == 1 and figures["same_pixel"] == 0
+
+
+def test_covered_pixels_are_not_visible():
+    """A near bar (disparity 6) hides the wall (disparity 1) five pixels to its left."""
+    disparity = np.ones((4, 24))
+    disparity[:, 14:17] = 6
+    disparity[0, 20] = np.inf
+    seen = evaluation.visible(disparity)
+    assert seen[:, 14:17].all() and not seen[0, 20] and not seen[:, 0].any()
+    assert not seen[1, 9:12].any() and seen[1, 2:8].all() and seen[1, 18:].all()
+
+
+def test_ransac_homography():
+    rng = np.random.default_rng(0)
+    h = np.array([[1.1, 0.1, 5], [-0.05, 0.9, 3], [2e-4, -1e-4, 1]])
+    a = rng.uniform(0, 200, (60, 2))
+    p = np.c_[a, np.ones(60)] @ h.T
+    b = p[:, :2] / p[:, 2:]
+    b[:20] += rng.uniform(20, 60, (20, 2))
+    inside = evaluation.ransac_homography(a, b, rounds=200)
+    assert inside[20:].all() and inside[:20].sum() <= 3
+    assert not evaluation.ransac_homography(a[:5], b[:5]).any()
+
+
+def test_fit_keeps_the_shape():
+    assert evaluation.fit(741, 500, 512) == (512, 352)
+    assert evaluation.fit(300, 400, 256) == (192, 256)

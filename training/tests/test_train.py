@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A few steps of training on the CPU, resumed, written, read and evaluated."""
+
+import argparse
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import evaluate
+import train
+from mast3r_torch import evaluation, weights
+
+CONFIG = str(Path(train.__file__).parent / "configs/smoke.toml")
+
+
+def arguments(tmp_path: Path, **more) -> argparse.Namespace:
+    values = dict(work=tmp_path / "work", out=tmp_path / "out", photos=None, held_out=None, pictures=None,
+                  part=math.inf, every=1, save_every=2, eval_pairs=0, device="cpu")  # fmt: skip
+    return argparse.Namespace(**{**values, **more})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """Four steps, then a new process's worth of two more."""
+    tmp_path = tmp_path_factory.mktemp("run")
+    torch.set_num_threads(2)
+    first = train.load_config(CONFIG, ["max_steps=4", 'kind="muon"'])
+    train.run(first, arguments(tmp_path))
+    train.run(train.load_config(CONFIG, ["max_steps=6", 'kind="muon"']), arguments(tmp_path))
+    return tmp_path
+
+
+def test_training_resumes_and_learns(trained):
+    rows = [json.loads(line) for line in (trained / "out/log.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in rows] == [1, 2, 3, 4, 5, 6]
+    assert all(math.isfinite(v) for r in rows for v in r.values())
+    assert rows[-1]["points"] < rows[0]["points"]
+    state = torch.load(trained / "work/checkpoint.pt", weights_only=True)
+    assert state["step"] == 6 and state["elapsed"] > 0
+
+
+def test_result_is_a_model_file(trained):
+    meta = weights.merge_parts(trained / "out", trained / "model.safetensors")
+    net, read = weights.load(trained / "model.safetensors")
+    assert meta == read and read["license"] == "Apache-2.0" and read["training_steps"] == "6"
+    average = torch.load(trained / "work/checkpoint.pt", weights_only=True)["ema"]
+    for p, q in zip(net.parameters(), average, strict=True):
+        assert torch.equal(p, q.half().float())
+
+
+def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):
+    weights.merge_parts(trained / "out", trained / "model.safetensors")
+    pictures = trained / "pictures"
+    pictures.mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("china.jpg", "flower.jpg", "motorcycle_left.png"):
+        Image.fromarray(rng.integers(0, 255, (90, 120, 3), np.uint8)).save(pictures / name)
+    monkeypatch.setattr(evaluation, "SETS", {"near": evaluation.SETS["near"]})
+    monkeypatch.setattr(evaluation, "Textures", lambda rng, count, size, photos: train.Textures(rng, 16, 32, photos))
+    command = ["evaluate.py", str(trained / "model.safetensors"), "--pictures", str(pictures), "--pairs", "1"]
+    monkeypatch.setattr("sys.argv", [*command, "--json", str(trained / "figures.json")])
+    evaluate.main()
+    out = capsys.readouterr()
+    assert "synthetic near 256x192        mutual" not in out.out and "MISSED" in out.out
+    assert "motorcycle 256x176: left out" in out.err and "not measured" in out.out
+    figures = json.loads((trained / "figures.json").read_text())
+    assert set(figures) == {"synthetic near 256x192", "no overlap 256x176", "identity 256x176"}
+    assert 0 <= figures["synthetic near 256x192"]["same_pixel"] <= 1
+
+
+def test_no_overlap_pairs_have_no_matches():
+    config = train.load_config(CONFIG, ["no_overlap=0.5"])
+    source = train.Source(config, train.World("cpu"), [], 0)
+    images, points, match, both = source.next((64, 48, 4), torch.tensor(1.0))
+    assert both.tolist() == [True, True, False, False]
+    assert (match[2:] == -1).all() and (match[:2] >= 0).any()
+    assert torch.equal(images[2:, 1], images[:2, 1]) and points.shape == (4, 2, 48, 64, 3)
+
+
+def test_schedule():
+    config = train.load_config(CONFIG, ["warmup=10", "lr=1.0", "lr_end=0.01"])
+    assert train.schedule(config, 0, 0.0) == pytest.approx(0.1)
+    assert train.schedule(config, 50, 0.0) == pytest.approx(1.0)
+    assert train.schedule(config, 50, 0.5) == pytest.approx(0.505)
+    assert train.schedule(config, 50, 1.0) == pytest.approx(0.01)
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(ValueError, match="unknown settings"):
+        train.load_config(CONFIG, ["learning_rate=1"])
+    with pytest.raises(ValueError, match="shapes"):
+        train.load_config(CONFIG, ["shape_weights=[0.5, 0.5]"])
