@@ -25,6 +25,13 @@ type Config struct {
 	// Backend is "cpu", "metal", or "auto" (""): Metal where it can run the model,
 	// else the CPU, with the reason in Info.
 	Backend string
+	// ManualAttention replaces Metal's own attention by products and a float32
+	// softmax: slower, and a way to compare.
+	ManualAttention bool
+	// SkipSelfCheck takes the GPU without comparing it with the CPU first. The
+	// comparison takes a moment, once per process; when it fails, Backend "auto"
+	// runs on the CPU and says why, and "metal" is an error.
+	SkipSelfCheck bool
 	// Logger gets warnings and debug records; nil discards them.
 	Logger *slog.Logger
 }

@@ -3,18 +3,25 @@
 package gomps
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
 )
 
 // openBackend opens the device a Config asks for. fallback says why the CPU was
-// taken where Metal would have been first choice.
+// taken where Metal would have been first choice. A device that fails later
+// gives errors and no other device: results of one engine come from one.
 func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback string, err error) {
 	if cfg.Backend != "cpu" {
-		gpu, err := mps.New(mps.Config{})
+		gpu, err := openMetal(cfg)
 		if err == nil {
 			return gpu, "", nil
 		}
@@ -22,11 +29,90 @@ func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback st
 			return nil, "", &DeviceError{"open Metal", err}
 		}
 		fallback = err.Error()
-		log.Debug("running on the CPU", "reason", fallback) // Info says it to who asks
+		if errors.Is(err, selfcheck.ErrDisagree) {
+			log.Warn("the GPU computes something else than the CPU: running on the CPU", "reason", fallback)
+		} else {
+			log.Debug("running on the CPU", "reason", fallback) // Info says it to who asks
+		}
 	}
 	dev, err = cpu.New(cpu.Config{Threads: cfg.Threads})
 	if err != nil {
 		return nil, "", &DeviceError{"open the CPU", err}
 	}
 	return dev, fallback, nil
+}
+
+// openMetal opens the GPU and compares it with the CPU.
+func openMetal(cfg Config) (*mps.Backend, error) {
+	settings, err := cfg.metal()
+	if err != nil {
+		return nil, err
+	}
+	gpu, err := mps.New(settings)
+	if err != nil {
+		return nil, err
+	}
+	p, err := cfg.precision("metal")
+	if err == nil && !cfg.SkipSelfCheck && os.Getenv(EnvSelfCheck) != "off" {
+		err = trusted(gpu, p, settings)
+	}
+	if err != nil {
+		return nil, errors.Join(err, gpu.Close())
+	}
+	return gpu, nil
+}
+
+// Environment variables of the Metal path, for callers who cannot reach Config.
+const (
+	// EnvAttention is "manual" for Config.ManualAttention.
+	EnvAttention = "MAST3R_ATTENTION"
+	// EnvSelfCheck is "off" for Config.SkipSelfCheck.
+	EnvSelfCheck = "MAST3R_SELFCHECK"
+)
+
+// metal are the settings of the Metal path, from the Config or the environment.
+func (c Config) metal() (mps.Config, error) {
+	m := mps.Config{ManualAttention: c.ManualAttention}
+	switch v := os.Getenv(EnvAttention); v {
+	case "", "native":
+	case "manual":
+		m.ManualAttention = true
+	default:
+		return m, &ConfigError{EnvAttention, v, "native or manual"}
+	}
+	return m, nil
+}
+
+// passed are the devices that have agreed with the CPU in this process. One that
+// did not is asked again: an allocation can fail once.
+var passed struct {
+	sync.Mutex
+	devices map[string]bool
+}
+
+// trusted runs the smallest network on the GPU and on the CPU, once for each
+// device, system and precision.
+func trusted(gpu backend.Backend, p backend.Precision, settings mps.Config) error {
+	passed.Lock()
+	defer passed.Unlock()
+	d := gpu.Device()
+	key := fmt.Sprintf("%s|%s|%v|%v", d.Name, d.OS, p, settings.ManualAttention)
+	if passed.devices[key] {
+		return nil
+	}
+	ref, err := cpu.New(cpu.Config{Threads: 1})
+	if err != nil {
+		return err
+	}
+	defer ref.Close()
+	check := selfcheck.Network(context.Background(), gpu, ref, p)
+	gpu.Trim()
+	if check.Err != nil {
+		return check.Err
+	}
+	if passed.devices == nil {
+		passed.devices = map[string]bool{}
+	}
+	passed.devices[key] = true
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
@@ -207,6 +208,10 @@ func (e *Engine) Info() Info {
 		WorkingSet: d.WorkingSet, MaxBuffer: d.MaxBuffer, UnifiedMemory: d.UnifiedMemory, OS: d.OS,
 		PoolBuffers: d.PoolBuffers, PoolBytes: d.PoolBytes, LiveBuffers: d.LiveBuffers,
 		FallbackReason: e.fallback,
+	}
+	if gpu, ok := e.dev.(*mps.Backend); ok {
+		s := gpu.Stats()
+		i.WeightsMapped, i.WeightsCopied, i.CommandBuffers = s.MappedBytes, s.CopiedBytes, s.CommandBuffers
 	}
 	e.state.RLock()
 	defer e.state.RUnlock()

@@ -117,6 +117,9 @@ type Info struct {
 	LiveBuffers           int
 	// FallbackReason says why the CPU runs what Metal was wanted for.
 	FallbackReason string
+	// Of a GPU: bytes of weights used where the file is mapped and bytes that had
+	// to be copied, of what is compiled now; command buffers committed so far.
+	WeightsMapped, WeightsCopied, CommandBuffers int
 
 	Variant, Precision           string
 	Patch, DescDim, Resolution   int

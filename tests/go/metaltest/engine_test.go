@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -157,10 +158,13 @@ func TestMatchOnGPUResults(t *testing.T) {
 	}
 }
 
-// TestManyInferences watches for growth.
+// TestManyInferences watches for growth; MAST3R_LONG=1 makes it a thousand.
 func TestManyInferences(t *testing.T) {
-	n := 1000
-	if testing.Short() {
+	n := 200
+	switch {
+	case os.Getenv("MAST3R_LONG") != "":
+		n = 1000
+	case testing.Short():
 		n = 50
 	}
 	s := metalsim.Open(t)

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package metaltest
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
+)
+
+// other names the simulated GPU anew: one that has agreed once in this process is
+// not compared again.
+func other(t *testing.T, s *metalsim.Sim) { s.Set("name", "GPU of "+t.Name()) }
+
+// TestWrongGPU: a GPU that computes something else is not used unless asked for,
+// and then it is an error.
+func TestWrongGPU(t *testing.T) {
+	for _, fault := range []string{"align_corners", "attention", "erf", "norm"} {
+		t.Run(fault, func(t *testing.T) {
+			s := metalsim.Open(t)
+			other(t, s)
+			s.Set("fault", fault)
+			e := open(t, gomps.Config{Resolution: 32}, "mast3r_micro")
+			if i := e.Info(); i.Backend != "cpu" || !strings.Contains(i.FallbackReason, "differ from the reference") {
+				t.Errorf("runs on %s because %q", i.Backend, i.FallbackReason)
+			}
+			_, err := gomps.Open(gomps.Config{Backend: "metal"})
+			if de := (*gomps.DeviceError)(nil); !errors.As(err, &de) || !errors.Is(err, selfcheck.ErrDisagree) {
+				t.Errorf("Metal was insisted on: %v", err)
+			}
+			sure := open(t, gomps.Config{Backend: "metal", SkipSelfCheck: true, Resolution: 32}, "mast3r_micro")
+			if i := sure.Info(); i.Backend != "metal" {
+				t.Errorf("without the check it runs on %s", i.Backend)
+			}
+		})
+	}
+}
+
+// TestFailingGPU: what fails while the GPU is opened and checked leads to the
+// CPU, with the reason, and the next engine gets the GPU again.
+func TestFailingGPU(t *testing.T) {
+	for _, failure := range []string{"fail_alloc", "fail_command", "fail_graph"} {
+		t.Run(failure, func(t *testing.T) {
+			s := metalsim.Open(t)
+			other(t, s)
+			s.Set(failure, "1")
+			e := open(t, gomps.Config{Resolution: 32}, "mast3r_micro")
+			if i := e.Info(); i.Backend != "cpu" || i.FallbackReason == "" {
+				t.Errorf("runs on %s because %q", i.Backend, i.FallbackReason)
+			}
+			s.Set(failure, "0")
+			again := open(t, gomps.Config{Resolution: 32}, "mast3r_micro")
+			if i := again.Info(); i.Backend != "metal" {
+				t.Errorf("the next engine runs on %s because %q", i.Backend, i.FallbackReason)
+			}
+		})
+	}
+}
+
+// TestCheckedOnce counts command buffers: the first engine of a process compares,
+// the second does not, nor does one that was told not to.
+func TestCheckedOnce(t *testing.T) {
+	s := metalsim.Open(t)
+	other(t, s)
+	opened := func(cfg gomps.Config) int64 {
+		before := s.Counter("commits")
+		e, err := gomps.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if e.Info().Backend != "metal" {
+			t.Errorf("runs on %s", e.Info().Backend)
+		}
+		return s.Counter("commits") - before
+	}
+	if n := opened(gomps.Config{SkipSelfCheck: true}); n != 0 {
+		t.Errorf("%d command buffers without the check", n)
+	}
+	t.Run("environment", func(t *testing.T) {
+		t.Setenv(gomps.EnvSelfCheck, "off")
+		if n := opened(gomps.Config{}); n != 0 {
+			t.Errorf("%d command buffers with the check off", n)
+		}
+	})
+	if n := opened(gomps.Config{}); n != 1 {
+		t.Errorf("%d command buffers of the first engine, want 1", n)
+	}
+	if n := opened(gomps.Config{Backend: "metal"}); n != 0 {
+		t.Errorf("%d command buffers of the second engine", n)
+	}
+	if n := opened(gomps.Config{Precision: "fp32"}); n != 1 {
+		t.Errorf("%d command buffers of the first engine in another precision, want 1", n)
+	}
+}
+
+func TestManualAttention(t *testing.T) {
+	metalsim.Open(t)
+	a, b := picture(48, 64, 0), picture(48, 64, 5)
+	native := infer(t, open(t, gomps.Config{Backend: "metal", Precision: "fp32", Resolution: 64}, "mast3r_micro"), a, b)
+	manual := infer(t, open(t, gomps.Config{Backend: "metal", Precision: "fp32", Resolution: 64, ManualAttention: true}, "mast3r_micro"), a, b)
+	for i := range native {
+		if d := relL2(manual[i], native[i]); d > 1e-5 {
+			t.Errorf("tensor %d: %.2g apart", i, d)
+		}
+	}
+	t.Setenv(gomps.EnvAttention, "automatic")
+	var ce *gomps.ConfigError
+	if _, err := gomps.Open(gomps.Config{Backend: "metal"}); !errors.As(err, &ce) {
+		t.Errorf("%s=automatic: %v", gomps.EnvAttention, err)
+	}
+}
+
+// TestFirstUseFails lets compiling fail after the engine has opened: a typed
+// error, on the GPU as before, and the next call works.
+func TestFirstUseFails(t *testing.T) {
+	s := metalsim.Open(t)
+	e := open(t, gomps.Config{Backend: "metal", Precision: "fp16", Resolution: 64}, "mast3r_micro")
+	a, b := picture(48, 64, 0), picture(48, 64, 5)
+	for n := 1; n <= 4; n++ { // encoder, decoder and the two heads
+		s.Set("fail_graph", "1")
+		var de *gomps.DeviceError
+		if _, err := e.Infer(background, a, b, gomps.InferOptions{}); !errors.As(err, &de) {
+			t.Fatalf("compilation %d failed and gave %v", n, err)
+		}
+		s.Set("fail_graph", "0")
+		if i := e.Info(); i.Backend != "metal" || i.LiveBuffers != 0 {
+			t.Errorf("on %s with %d buffers", i.Backend, i.LiveBuffers)
+		}
+		if n == 4 {
+			infer(t, e, a, b)
+			break
+		}
+		s.Set("fail_graph", "2") // one more part gets compiled
+		if _, err := e.Infer(background, a, b, gomps.InferOptions{}); err == nil {
+			t.Fatal("nothing was left to compile")
+		}
+		s.Set("fail_graph", "0")
+	}
+}
+
+// TestNoWeightIsCopied loads files that have the precision's type: every weight
+// is used where the file is mapped.
+func TestNoWeightIsCopied(t *testing.T) {
+	for _, precision := range []string{"fp32", "fp16"} {
+		t.Run(precision, func(t *testing.T) {
+			s := metalsim.Open(t)
+			e, err := gomps.Open(gomps.Config{Backend: "metal", Precision: precision, Resolution: 64})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			out := filepath.Join(t.TempDir(), "unified.safetensors")
+			if _, err := gomps.Convert(background, modelDir(t, "mast3r_micro"), out, gomps.ConvertOptions{Precision: precision}); err != nil {
+				t.Fatal(err)
+			}
+			copied := func() (n int64) {
+				for _, c := range []string{"bytes_constant", "bytes_variable", "bytes_buffer", "bytes_data", "bytes_tensor_data"} {
+					n += s.Counter(c)
+				}
+				return n
+			}
+			before := copied()
+			if err := e.Load(out); err != nil {
+				t.Fatal(err)
+			}
+			infer(t, e, picture(48, 64, 0), picture(48, 64, 5))
+			i := e.Info()
+			size := map[string]int64{"fp32": 4, "fp16": 2}[precision]
+			if i.WeightsCopied != 0 || copied() != before || int64(i.WeightsMapped) < i.Parameters*size*9/10 {
+				t.Errorf("of %d weights %d bytes are mapped and %d copied; Metal copied %d", i.Parameters, i.WeightsMapped, i.WeightsCopied, copied()-before)
+			}
+		})
+	}
+}
