@@ -18,8 +18,7 @@ import (
 
 // eagerStatus gives the errors of gomps/tensor their statuses.
 func eagerStatus(call string, err error) error {
-	// What no case names came from the device: no memory, no such GPU, a wrong
-	// index in a tensor that only the device has seen.
+	// What no case names came from the device: no memory, no such GPU.
 	code := status(C.MAST3R_E_DEVICE)
 	switch {
 	case err == nil:

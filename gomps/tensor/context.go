@@ -249,6 +249,9 @@ func (c *Context) run(key string, build func(g *graph.Graph, in []*graph.Node) [
 	}
 	if err := c.encode(p, in, bufs); err != nil {
 		release(out)
+		if errors.Is(err, cpu.ErrIndex) {
+			return nil, fmt.Errorf("%w: %s: %w", ErrOption, key, err)
+		}
 		return nil, fmt.Errorf("tensor: %s: %w", key, err)
 	}
 	return out, nil

@@ -23,6 +23,9 @@ const (
 	I32 = dt.I32
 )
 
+// MaxDims is the largest number of dimensions.
+const MaxDims = 8
+
 // Tensor is an array on the device of its Context.
 type Tensor struct {
 	c     *Context
@@ -47,6 +50,9 @@ func (m *memory) release() {
 
 // newTensor allocates; the caller holds the context's lock.
 func (c *Context) newTensor(shape dt.Shape, d DType) (*Tensor, error) {
+	if len(shape) > MaxDims {
+		return nil, fmt.Errorf("%w: %v has %d dimensions, want at most %d", ErrShape, shape, len(shape), MaxDims)
+	}
 	n := shape.Numel() * d.Size()
 	buf, err := c.dev.Alloc(n)
 	if err != nil {

@@ -45,6 +45,7 @@ class Stats(_Sized):
         ("jobs", C.c_uint64),
         ("tensors", C.c_uint64),
         ("indexes", C.c_uint64),
+        ("buffers", C.c_uint64),
     ]
 
 
@@ -279,6 +280,16 @@ class ExportOptions(_Sized):
     ]
 
 
+class Pool(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("kept", C.c_uint64),
+        ("kept_bytes", C.c_uint64),
+        ("live", C.c_uint64),
+    ]
+
+
 class TensorDesc(_Sized):
     _fields_ = [
         ("size", C.c_uint32),
@@ -288,6 +299,34 @@ class TensorDesc(_Sized):
         ("shape", C.c_int64 * _MAX_DIMS),
         ("numel", C.c_uint64),
         ("nbytes", C.c_uint64),
+    ]
+
+
+class TensorConfig(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("threads", C.c_int32),
+        ("batch_size", C.c_int32),
+        ("cache_size", C.c_int32),
+        ("backend", C.c_char_p),
+    ]
+
+
+class TensorStats(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("pending", C.c_int32),
+        ("operations", C.c_uint64),
+        ("cache_hits", C.c_uint64),
+        ("cache_misses", C.c_uint64),
+        ("programs", C.c_uint64),
+        ("commits", C.c_uint64),
+        ("live_tensors", C.c_uint64),
+        ("pool_buffers", C.c_uint64),
+        ("pool_bytes", C.c_uint64),
+        ("backend", C.c_char * 32),
+        ("device", C.c_char * 128),
+        ("fallback_reason", C.c_char * 256),
     ]
 
 
@@ -325,6 +364,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_engine_info": [Handle, _P(Info)],
     "mast3r_engine_metadata": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
     "mast3r_engine_trim": [Handle],
+    "mast3r_engine_synchronize": [Handle],
     "mast3r_engine_close": [Handle],
     "mast3r_submit_load": [Handle, C.c_char_p, _H],
     "mast3r_submit_warmup": [Handle, C.c_int32, _H],
@@ -361,6 +401,22 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_tensor_data": [Handle, _P(C.c_void_p)],
     "mast3r_tensor_copy": [Handle, C.c_void_p, C.c_size_t],
     "mast3r_tensor_release": [Handle],
+    "mast3r_buffer_acquire": [Handle, C.c_uint64, _H],
+    "mast3r_buffer_contents": [Handle, _P(C.c_void_p), _P(C.c_uint64)],
+    "mast3r_buffer_release": [Handle],
+    "mast3r_pool_warmup": [Handle, _P(C.c_uint64), C.c_size_t],
+    "mast3r_pool_info": [Handle, _P(Pool)],
+    "mast3r_tensor_open": [_P(TensorConfig), _H],
+    "mast3r_tensor_close": [Handle],
+    "mast3r_tensor_info": [Handle, _P(TensorStats)],
+    "mast3r_tensor_commit": [Handle],
+    "mast3r_tensor_sync": [Handle],
+    "mast3r_tensor_cleanup": [Handle],
+    "mast3r_tensor_operations": [C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_tensor_from_host": [Handle, C.c_int32, C.c_int32, _P(C.c_int64), C.c_void_p, C.c_size_t, _H],
+    "mast3r_tensor_apply": [
+        Handle, C.c_char_p, C.c_char_p, _H, C.c_size_t, _H, C.c_size_t, _P(C.c_size_t),
+    ],  # fmt: skip
 }
 
 # Status codes of mast3r.h and their exceptions.

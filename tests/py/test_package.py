@@ -149,8 +149,10 @@ def test_struct_sizes_are_the_header_s(tmp_path: Path) -> None:
         "infer_options": "InferOptions", "map": "Map", "match_options": "MatchOptions",
         "transform": "TransformC", "view": "View", "timing": "Timing", "result": "Result",
         "matches": "Matches", "tensor_desc": "TensorDesc",
+        "tensor_config": "TensorConfig", "tensor_stats": "TensorStats",
         "progress": "Progress", "encoded": "Encoded", "features": "Features", "retrieval": "Retrieval",
         "local_features": "LocalFeatures", "scene_options": "SceneOptions", "export_options": "ExportOptions",
+        "pool": "Pool",
     }  # fmt: skip
     lines = []
     for c_name, name in pairs.items():

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mast3r_runtime.tensor: arrays in and out, operators, training, memory, errors."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tensor_functions
+
+import mast3r_runtime.tensor as mt
+from mast3r_runtime import _native, errors
+
+
+@pytest.fixture
+def context() -> Iterator[mt.Context]:
+    with mt.Context("cpu", threads=2) as opened:
+        yield opened
+
+
+def test_functions_are_those_of_the_library() -> None:
+    assert tensor_functions.PATH.read_text() == tensor_functions.render(mt.operations())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (2, 3), (1, 2, 3, 4)])
+def test_there_and_back(
+    context: mt.Context, rng: np.random.Generator, dtype: type, shape: tuple[int, ...]
+) -> None:
+    array = (100 * rng.standard_normal(shape)).astype(dtype)
+    x = mt.tensor(array)
+    assert (x.shape, x.dtype, x.ndim, x.size) == (shape, np.dtype(dtype), len(shape), array.size)
+    np.testing.assert_array_equal(x.numpy(), array)
+    np.testing.assert_array_equal(np.asarray(x), array)
+    np.testing.assert_array_equal(mt.copy(x).numpy(), array)
+
+
+def test_any_array(context: mt.Context, rng: np.random.Generator) -> None:
+    """Strides, byte orders, other types, lists."""
+    base = rng.standard_normal((6, 8)).astype(np.float32)
+    read_only = base.copy()
+    read_only.flags.writeable = False
+    for array in (base[::2, ::-1], base.T, base.astype(">f4"), np.asfortranarray(base), read_only):
+        np.testing.assert_array_equal(mt.tensor(array).numpy(), array)
+    assert mt.tensor(base.astype(np.float64)).dtype == np.float32
+    assert mt.tensor([[1, 2], [3, 4]]).dtype == np.int32
+    assert mt.tensor([1, 2], np.float16).dtype == np.float16
+    np.testing.assert_array_equal(context.zeros((2, 3), np.float16).numpy(), np.zeros((2, 3)))
+    for bad in (np.array([2**31]), np.array(["a"]), np.array([1j]), np.array([True])):
+        with pytest.raises(errors.ArgumentError):
+            mt.tensor(bad)
+
+
+def test_operators(context: mt.Context, rng: np.random.Generator) -> None:
+    a, b = rng.random((2, 3, 4)).astype(np.float32) + 0.5
+    row = b[0]
+    x, y = mt.tensor(a), mt.tensor(b)
+    pairs = [
+        (x + y, a + b), (x - y, a - b), (x * y, a * b), (x / y, a / b), (x**y, a**b), (x @ y.T, a @ b.T),
+        (x + 2, a + 2), (2 - x, 2 - a), (3 * x, 3 * a), (1 / x, 1 / a), (x**2, a**2), (2**x, 2**a),
+        (x + row, a + row), (row - x, row - a), (a @ y.T, a @ b.T), (-x, -a), (abs(-x), a), (x.T, a.T),
+    ]  # fmt: skip
+    for number, (got, want) in enumerate(pairs):
+        np.testing.assert_allclose(got.numpy(), want, rtol=2e-6, err_msg=str(number))
+    x += y
+    x *= 2
+    x -= row
+    x /= y
+    np.testing.assert_allclose(x.numpy(), ((a + b) * 2 - row) / b, rtol=2e-6)
+    assert mt.sum(y).item() == pytest.approx(float(b.sum()), rel=1e-6)
+    half = mt.tensor(a.astype(np.float16))
+    assert (half + 1).dtype == np.float16
+    with pytest.raises(errors.ArgumentError, match="f16.*f32"):
+        half + y
+
+
+def test_functions(context: mt.Context, rng: np.random.Generator) -> None:
+    a = rng.standard_normal((3, 4)).astype(np.float32)
+    x = mt.tensor(a)
+    np.testing.assert_allclose(mt.max(x, [1]).numpy(), a.max(1))
+    np.testing.assert_array_equal(mt.argmax(x, axis=0).numpy(), a.argmax(0))
+    np.testing.assert_allclose(mt.einsum("ij,kj->ik", x, a).numpy(), np.einsum("ij,kj->ik", a, a), rtol=1e-5)
+    np.testing.assert_array_equal(mt.concat([x, a], axis=0).numpy(), np.concatenate([a, a]))
+    left, right = mt.split(x, axis=1, sizes=[1, 3])
+    np.testing.assert_array_equal(right.numpy(), a[:, 1:])
+    np.testing.assert_array_equal(left.numpy(), a[:, :1])
+    values, index = mt.topk(x, k=2)
+    np.testing.assert_array_equal(values.numpy(), -np.sort(-a, 1)[:, :2])
+    np.testing.assert_array_equal(index.numpy(), np.argsort(-a, 1)[:, :2])
+    np.testing.assert_array_equal(mt.permute(x, np.array([1, 0])).numpy(), a.T)
+    maps = mt.tensor(rng.standard_normal((1, 2, 5, 5)))
+    assert mt.conv2d(maps, np.ones((3, 2, 3, 3), np.float32), padding=1).shape == (1, 3, 5, 5)
+    dropped, mask = mt.dropout(x, p=0.5, seed=3)
+    np.testing.assert_array_equal(dropped.numpy(), a * mask.numpy())
+    assert len(mt.chunk(mt.tensor(np.zeros(64)), axis=0, n=64)) == 64
+    with pytest.raises(errors.ArgumentError, match="room for 64 results, want 65"):
+        mt.chunk(mt.tensor(np.zeros(65)), axis=0, n=65)
+
+
+def test_xor(context: mt.Context) -> None:
+    """Two layers learn the exclusive or; nothing is left behind."""
+    x = mt.tensor(np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32))
+    y = mt.tensor(np.array([[0], [1], [1], [0]], np.float32))
+    rng = np.random.default_rng(2)
+    shapes = [(8, 2), (8,), (1, 8), (1,)]
+    weights = [mt.tensor(rng.uniform(-1, 1, s).astype(np.float32)) for s in shapes]
+    moments = [(context.zeros(s), context.zeros(s)) for s in shapes]
+    gradients = [context.zeros(s) for s in shapes]
+    w1, b1, w2, b2 = weights
+    g1, c1, g2, c2 = gradients
+    live = context.stats().live_tensors
+    for step in range(1, 301):
+        h = mt.linear(x, w1, b1, activation="tanh")
+        p = mt.linear(h, w2, b2, activation="sigmoid")
+        g = mt.mse_grad(p, y, scale=0.5)
+        gh = mt.linear_backward(g, p, h, w2, g2, c2, activation="sigmoid")
+        mt.linear_backward(gh, h, x, w1, g1, c1, activation="tanh")
+        for w, gw, (m, v) in zip(weights, gradients, moments):
+            mt.adam_step(w, gw, m, v, lr=0.05, step=step)
+            mt.zero_(gw)
+    np.testing.assert_allclose(p.numpy(), y.numpy(), atol=0.1)
+    del h, p, g, gh
+    gc.collect()
+    stats = context.stats()
+    assert stats.live_tensors == live
+    assert stats.programs < 20 and stats.cache_hits > 2000 and stats.backend == "cpu"
+
+
+def test_digits_confusion(context: mt.Context) -> None:
+    scores = mt.tensor(np.array([[1, 3, 2], [5, 1, 0], [0, 0, 9]], np.float32))
+    matrix = context.zeros((3, 3), np.int32)
+    mt.update_confusion_matrix(scores, mt.tensor([1, 2, 2]), matrix)
+    np.testing.assert_array_equal(matrix.numpy(), [[0, 0, 0], [0, 1, 0], [1, 0, 1]])
+    assert mt.cast(matrix, to="f32").dtype == np.float32
+
+
+def test_memory() -> None:
+    def counts() -> tuple[int, int]:
+        out = _native.struct(_native.Stats)
+        _native.call("mast3r_live", ctypes.byref(out))
+        return int(out.tensors), int(out.engines)
+
+    gc.collect()
+    before = counts()
+    with mt.Context("cpu") as context:
+        for _ in range(300):
+            x = mt.tensor(np.ones((16, 16), np.float32))
+            ((x @ x) + 1).numpy()
+        x.release()
+        x.release()
+        assert not x.is_valid and "released" in repr(x)
+        with pytest.raises(errors.ClosedError):
+            x.numpy()
+        with pytest.raises(errors.ClosedError):
+            mt.exp(x)
+        assert context.stats().live_tensors < 5
+        with mt.tensor([1.0]) as one:
+            kept = one + 1
+        assert not one.is_valid
+        context.commit()
+        context.sync()
+        context.cleanup()
+        assert context.stats().pool_buffers == 0
+    assert kept.item() == 2
+    for use in (context.stats, context.sync, lambda: context.tensor([1.0])):
+        with pytest.raises(errors.ClosedError):
+            use()
+    with pytest.raises(errors.ClosedError):
+        kept + 1
+    context.close()
+    del x, kept, use
+    gc.collect()
+    assert counts() == before
+
+
+def test_contexts(rng: np.random.Generator) -> None:
+    with mt.Context("cpu") as outer:
+        x = mt.tensor([1.0])
+        with mt.Context("cpu", batch_size=3, cache_size=2) as inner:
+            y = mt.tensor([1.0])
+            assert y.context is inner and x.context is outer
+            assert (x + np.array([1.0], np.float32)).context is outer
+            with pytest.raises(errors.ArgumentError, match="another context"):
+                x + y
+            for _ in range(4):
+                mt.exp(y), mt.sin(y), mt.cos(y)
+            assert inner.stats().programs == 2
+        assert mt.tensor([1.0]).context is outer
+    assert mt.tensor([2.0]).item() == 2  # the context of all who opened none
+    assert mt.tensor([2.0]).context is mt.tensor([3.0]).context
+    for bad in ({"backend": "tpu"}, {"batch_size": -1}, {"threads": 2**40}):
+        with pytest.raises(errors.ArgumentError):
+            mt.Context(**bad)
+
+
+def test_errors(context: mt.Context) -> None:
+    x, y = mt.tensor(np.ones((2, 3))), mt.tensor(np.ones((4, 5)))
+    with pytest.raises(errors.ShapeError, match=r"\[2,3\].*\[4,5\]"):
+        x @ y
+    with pytest.raises(errors.ShapeError, match=r"\[2,3\].*\[4,5\]"):
+        x + y
+    with pytest.raises(errors.ArgumentError, match="swish"):
+        mt.linear(x, x, activation="swish")
+    with pytest.raises(errors.ArgumentError, match="sinh"):
+        mt.apply("sinh", (x,), {})
+    with pytest.raises(errors.ArgumentError, match="axes"):
+        mt.apply("softmax", (x,), {"axes": 1})
+    with pytest.raises(errors.ArgumentError, match="finite"):
+        mt.mul_scalar(x, float("nan"))
+    with pytest.raises(errors.ArgumentError, match="whole"):
+        mt.reshape(x, [1.5, 2])  # type: ignore[list-item]
+    with pytest.raises(errors.ArgumentError, match="2\\^53"):
+        context.zeros((2**70,))
+    with pytest.raises(errors.ShapeError):
+        context.zeros((2**40, 2**40))
+    with pytest.raises(errors.ShapeError, match="9 dimensions"):
+        mt.reshape(x, [1] * 8 + [6])
+    with pytest.raises(errors.ArgumentError, match="index 7"):
+        mt.embedding(x, mt.tensor([7]))
+    with pytest.raises(errors.ArgumentError, match="mast3r_tensor_copy"):
+        pointer = ctypes.c_void_p()
+        _native.call("mast3r_tensor_data", x._handle, ctypes.byref(pointer))
+    with pytest.raises(errors.ShapeError, match="one element"):
+        x.item()
