@@ -52,7 +52,9 @@ def torch_backend(model: Path, threads: int) -> Backend:
     return run
 
 
-def sections(args: argparse.Namespace) -> list[tuple[str, Path | None, Callable[[Backend], dict[str, float]]]]:
+def sections(
+    args: argparse.Namespace,
+) -> list[tuple[str, Path | None, Callable[[Backend], dict[str, float]]]]:
     """(name, a file that it needs, measurement) in the order of the table."""
     held = load_photos(args.held_out) if args.held_out else []
     out: list = []
@@ -66,8 +68,16 @@ def sections(args: argparse.Namespace) -> list[tuple[str, Path | None, Callable[
     p: Path = args.pictures
     if p:
         out += [
-            ("motorcycle 256x176", p / "motorcycle_disp.npz", lambda run: evaluation.motorcycle(run, p, (256, 176))),
-            ("motorcycle 512x352", p / "motorcycle_disp.npz", lambda run: evaluation.motorcycle(run, p, (512, 352))),
+            (
+                "motorcycle 256x176",
+                p / "motorcycle_disp.npz",
+                lambda run: evaluation.motorcycle(run, p, (256, 176)),
+            ),
+            (
+                "motorcycle 512x352",
+                p / "motorcycle_disp.npz",
+                lambda run: evaluation.motorcycle(run, p, (512, 352)),
+            ),
             ("aloe 256x224", p / "aloeGT.png", lambda run: evaluation.aloe(run, p, (256, 224))),
             ("aloe 512x448", p / "aloeGT.png", lambda run: evaluation.aloe(run, p, (512, 448))),
             ("graf 256x208", p / "H1to3p.xml", lambda run: evaluation.graf(run, p, (256, 208))),
@@ -99,12 +109,16 @@ def print_table(results: dict[str, dict[str, float]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", type=Path)
     parser.add_argument("--backend", choices=("torch", "runtime"), default="torch")
     parser.add_argument("--precision", choices=("fp32", "fp16"), default="fp32", help="of the runtime")
     parser.add_argument("--pictures", type=Path)
-    parser.add_argument("--held-out", type=Path, help="pictures for the synthetic textures, none of them trained on")
+    parser.add_argument(
+        "--held-out", type=Path, help="pictures for the synthetic textures, none of them trained on"
+    )
     parser.add_argument("--pairs", type=int, default=48, help="of each synthetic set")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--only", help="sections whose name contains this")
@@ -128,7 +142,9 @@ def main() -> None:
         print(f"{name}: {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
     print_table(results)
     if args.json:
-        known = {k: {f: round(x, 4) for f, x in v.items() if x == x} for k, v in results.items()}  # JSON has no NaN
+        known = {
+            k: {f: round(x, 4) for f, x in v.items() if x == x} for k, v in results.items()
+        }  # JSON has no NaN
         args.json.write_text(json.dumps(known, indent=1) + "\n")
 
 

@@ -34,7 +34,9 @@ def picture(img: Tensor) -> Image.Image:
 def coloured(values: Tensor, low: float, high: float) -> Image.Image:
     """A map from dark blue over green to yellow."""
     t = ((values - low) / max(high - low, 1e-6)).clamp(0, 1)
-    rgb = torch.stack([(1.6 * t - 0.5).clamp(0, 1), (0.05 + 0.95 * t**0.8), (0.45 + 0.5 * t - 1.1 * t**3).clamp(0, 1)], -1)
+    rgb = torch.stack(
+        [(1.6 * t - 0.5).clamp(0, 1), (0.05 + 0.95 * t**0.8), (0.45 + 0.5 * t - 1.1 * t**3).clamp(0, 1)], -1
+    )
     return Image.fromarray((rgb * 255).byte().numpy())
 
 
@@ -56,7 +58,9 @@ def below(parts: list[Image.Image]) -> Image.Image:
     return out
 
 
-def match_lines(img1: Tensor, img2: Tensor, view1: View, view2: View, truth: Tensor, count: int = 60) -> Image.Image:
+def match_lines(
+    img1: Tensor, img2: Tensor, view1: View, view2: View, truth: Tensor, count: int = 60
+) -> Image.Image:
     """Strictly mutual matches of a grid, coloured by `truth` [H,W,2]; without truth a match is wrong."""
     pair = beside([picture(img1), picture(img2)])
     m = metrics.match(view1.desc, view2.desc, metrics.grid(img1.shape[1], img1.shape[2], 8))
@@ -101,7 +105,9 @@ def warped(path: Path, angle: float, tilt: float, zoom: float) -> tuple[Tensor, 
     turn = np.array([[zoom * c, -zoom * s, 0], [zoom * s, zoom * c, 0], [tilt, 0, 1.0]])
     forth = centre @ turn @ np.linalg.inv(centre)
     back = np.linalg.inv(forth)
-    second = first.transform(SIZE, Image.PERSPECTIVE, (back / back[2, 2]).flatten()[:8].tolist(), Image.BICUBIC)
+    second = first.transform(
+        SIZE, Image.PERSPECTIVE, (back / back[2, 2]).flatten()[:8].tolist(), Image.BICUBIC
+    )
     y, x = np.mgrid[:h, :w]
     p = np.stack([x + 0.5, y + 0.5, np.ones_like(x)], -1) @ forth.T
     there = torch.from_numpy(p[..., :2] / p[..., 2:] - 0.5).float()
@@ -111,7 +117,9 @@ def warped(path: Path, angle: float, tilt: float, zoom: float) -> tuple[Tensor, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--held-out", type=Path, required=True)
@@ -136,7 +144,9 @@ def main() -> None:
     rows = []
     for img1, img2, truth in looks:
         view1, view2 = run(img1, img2)
-        rows.append(beside([match_lines(img1, img2, view1, view2, truth), coloured(view1.desc_conf.log(), -1.0, 4.0)]))
+        rows.append(
+            beside([match_lines(img1, img2, view1, view2, truth), coloured(view1.desc_conf.log(), -1.0, 4.0)])
+        )
     below(rows).quantize(255).save(args.out / "model-photographs.png", optimize=True)
 
 

@@ -16,10 +16,10 @@ import math
 import os
 import subprocess
 import time
-import tomllib
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+import tomllib
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -85,7 +85,11 @@ class World:
 
     def __init__(self, device: str):
         self.size, self.rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-        self.device = torch.device(device, int(os.environ.get("LOCAL_RANK", 0))) if device == "cuda" else torch.device(device)
+        self.device = (
+            torch.device(device, int(os.environ.get("LOCAL_RANK", 0)))
+            if device == "cuda"
+            else torch.device(device)
+        )
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         if self.size > 1:
@@ -246,7 +250,12 @@ class Trainer:
         (t0, t1), (low, high) = config.temperature, config.reach
         decay = min(config.ema, (1 + self.step) / (10 + self.step))
         grown = min(1.0, progress / max(config.grow, 1e-6))
-        controls = [schedule(config, self.step, progress), 1 - decay, t0 * (t1 / t0) ** progress, low + (high - low) * grown]
+        controls = [
+            schedule(config, self.step, progress),
+            1 - decay,
+            t0 * (t1 / t0) ** progress,
+            low + (high - low) * grown,
+        ]
         self.controls.copy_(torch.tensor(controls))
         if self.graphed:
             graph, parts = self.graphs[shape]
@@ -271,7 +280,9 @@ def commit_id() -> str:
     return run.stdout.strip() or os.environ.get("MAST3R_COMMIT", "unknown")
 
 
-def quick_figures(net: Mast3r, photos: list[Tensor], pictures: Path | None, device: str, pairs: int) -> dict[str, float]:
+def quick_figures(
+    net: Mast3r, photos: list[Tensor], pictures: Path | None, device: str, pairs: int
+) -> dict[str, float]:
     """A short evaluation with the weights at hand: the synthetic sets, and the motorcycle where it is."""
 
     def backend(a: Tensor, b: Tensor):
@@ -280,7 +291,9 @@ def quick_figures(net: Mast3r, photos: list[Tensor], pictures: Path | None, devi
 
     out = {}
     for name in evaluation.SETS:
-        row = evaluation.measure_synthetic(backend, evaluation.synthetic(name, pairs, (256, 192), photos, device))
+        row = evaluation.measure_synthetic(
+            backend, evaluation.synthetic(name, pairs, (256, 192), photos, device)
+        )
         out |= {f"{name}.{k}": row[k] for k in ("all", "mutual", "mutual_share", "points1", "points2")}
     if pictures:
         for size in ((256, 176), (512, 352)):
@@ -298,7 +311,7 @@ def write_result(trainer: Trainer, out: Path, figures: dict[str, float]) -> None
         "training_run": config.name,
         "training_commit": commit_id(),
         "training_steps": str(trainer.step),
-        "training_data": "procedural scenes of training/mast3r_torch/scenes, textures partly from CC0 and public-domain pictures",
+        "training_data": "procedural scenes; textures partly from CC0 and public-domain pictures",
         "figures": json.dumps(figures),
     }
     weights.save_parts(trainer.averaged(), out, meta)
@@ -358,14 +371,20 @@ def finish(trainer: Trainer, args: argparse.Namespace, done: bool) -> dict[str, 
         held = load_photos(args.held_out, trainer.world.device) if args.held_out else []
         figures = quick_figures(net, held, args.pictures, str(trainer.world.device), args.eval_pairs)
         write_result(trainer, args.out, figures)
-    print(json.dumps({"run": trainer.config.name, "steps": trainer.step, "done": done, **figures}), flush=True)
+    print(
+        json.dumps({"run": trainer.config.name, "steps": trainer.step, "done": done, **figures}), flush=True
+    )
     return figures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("config")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting (TOML)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting (TOML)"
+    )
     parser.add_argument("--work", type=Path, required=True, help="folder of the checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="folder of the weights and the log")
     parser.add_argument("--photos", type=Path, help="folder of pictures for textures")

@@ -123,7 +123,13 @@ def visible(disparity: np.ndarray) -> np.ndarray:
 
 
 def measure_stereo(
-    backend: Backend, left: Path, right: Path, disparity: np.ndarray, size: tuple[int, int], stride: int, device: str
+    backend: Backend,
+    left: Path,
+    right: Path,
+    disparity: np.ndarray,
+    size: tuple[int, int],
+    stride: int,
+    device: str,
 ) -> dict[str, float]:
     """A rectified pair with true disparity in pixels of the left picture."""
     width, height = size
@@ -133,7 +139,10 @@ def measure_stereo(
     src_x = ((start[:, 0] + 0.5) * disparity.shape[1] / width).long().numpy()
     src_y = ((start[:, 1] + 0.5) * disparity.shape[0] / height).long().numpy()
     ok = torch.from_numpy(visible(disparity)[src_y, src_x])
-    start, d = start[ok].to(device), torch.from_numpy(disparity[src_y, src_x].astype(np.float32))[ok].to(device) * scale
+    start, d = (
+        start[ok].to(device),
+        torch.from_numpy(disparity[src_y, src_x].astype(np.float32))[ok].to(device) * scale,
+    )
     truth = torch.stack([start[:, 0] - d, start[:, 1].float()], -1)
     row = metrics.match_figures(metrics.match(view1.desc, view2.desc, start), truth)
     z = view1.pts3d[start[:, 1], start[:, 0], 2]
@@ -141,7 +150,9 @@ def measure_stereo(
     return row
 
 
-def motorcycle(backend: Backend, folder: Path, size: tuple[int, int], device: str = "cpu") -> dict[str, float]:
+def motorcycle(
+    backend: Backend, folder: Path, size: tuple[int, int], device: str = "cpu"
+) -> dict[str, float]:
     disparity = np.load(folder / "motorcycle_disp.npz")["arr_0"]
     left, right = (folder / f"motorcycle_{side}.png" for side in ("left", "right"))
     return measure_stereo(backend, left, right, disparity, size, 7, device)
@@ -176,7 +187,9 @@ def fit_homography(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
     def normaliser(p: np.ndarray) -> np.ndarray:
         centre, spread = p.mean(0), p.std() + 1e-9
-        return np.array([[1 / spread, 0, -centre[0] / spread], [0, 1 / spread, -centre[1] / spread], [0, 0, 1]])
+        return np.array(
+            [[1 / spread, 0, -centre[0] / spread], [0, 1 / spread, -centre[1] / spread], [0, 0, 1]]
+        )
 
     ta, tb = normaliser(a), normaliser(b)
     an, bn = (np.c_[p, np.ones(len(p))] @ t.T for p, t in ((a, ta), (b, tb)))
@@ -231,7 +244,9 @@ def box(backend: Backend, folder: Path, long_side: int, device: str = "cpu") -> 
     return confidence_figures(m, view1) | {"strict": float(m.strict.sum()), "inliers": float(inside.sum())}
 
 
-def no_overlap(backend: Backend, folder: Path, size: tuple[int, int], device: str = "cpu") -> dict[str, float]:
+def no_overlap(
+    backend: Backend, folder: Path, size: tuple[int, int], device: str = "cpu"
+) -> dict[str, float]:
     images = (load_image(folder / name, size, device) for name in ("china.jpg", "flower.jpg"))
     m, view1, _ = reciprocal(backend, *images)
     return confidence_figures(m, view1)

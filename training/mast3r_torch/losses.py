@@ -35,7 +35,9 @@ def points_and_conf(dpt: Tensor) -> tuple[Tensor, Tensor]:
     return pts, dpt[:, 3].clamp_max(_MAX_RAW)
 
 
-def point_errors(pred1: Tensor, pred2: Tensor, true: Tensor, both: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def point_errors(
+    pred1: Tensor, pred2: Tensor, true: Tensor, both: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Distances after each side is divided by its mean distance from the origin.
 
     `both` [B] says where view 2 shows the same scene; elsewhere only view 1
@@ -55,7 +57,9 @@ def point_errors(pred1: Tensor, pred2: Tensor, true: Tensor, both: Tensor) -> tu
     return error[0], error[1], n, m
 
 
-def points_loss(dpt1: Tensor, dpt2: Tensor, true: Tensor, both: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
+def points_loss(
+    dpt1: Tensor, dpt2: Tensor, true: Tensor, both: Tensor, alpha: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Confidence-weighted regression, the error alone, and the log error of the metric scale."""
     (pred1, raw1), (pred2, raw2) = points_and_conf(dpt1), points_and_conf(dpt2)
     e1, e2, n, m = point_errors(pred1, pred2, true, both)

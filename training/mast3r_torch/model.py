@@ -43,7 +43,9 @@ class Dims:
             if dim % heads or (dim // heads) % 4:
                 raise ValueError(f"model: {side}: width {dim} does not give {heads} heads of a multiple of 4")
         if self.dec_depth < 4:
-            raise ValueError(f"model: decoder depth {self.dec_depth}, want at least 4 (the DPT reads four levels)")
+            raise ValueError(
+                f"model: decoder depth {self.dec_depth}, want at least 4 (the DPT reads four levels)"
+            )
 
     @property
     def hooks(self) -> tuple[int, int, int, int]:
@@ -51,7 +53,7 @@ class Dims:
         return 0, self.dec_depth * 2 // 4, self.dec_depth * 3 // 4, self.dec_depth
 
     @classmethod
-    def from_dict(cls, values: dict) -> "Dims":
+    def from_dict(cls, values: dict) -> Dims:
         known = {f.name for f in fields(cls)}
         if unknown := set(values) - known:
             raise ValueError(f"model: unknown dimensions {sorted(unknown)}")
@@ -130,7 +132,9 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
         q, k, v = (split_heads(t, self.heads) for t in self.qkv(x).chunk(3, -1))
-        return self.proj(merge_heads(F.scaled_dot_product_attention(apply_rope(q, rope), apply_rope(k, rope), v)))
+        return self.proj(
+            merge_heads(F.scaled_dot_product_attention(apply_rope(q, rope), apply_rope(k, rope), v))
+        )
 
 
 class CrossAttention(nn.Module):
@@ -142,7 +146,9 @@ class CrossAttention(nn.Module):
         self.projv = nn.Linear(dim, dim)
         self.proj = nn.Linear(dim, dim)
 
-    def forward(self, x: Tensor, y: Tensor, rope_x: tuple[Tensor, Tensor], rope_y: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(
+        self, x: Tensor, y: Tensor, rope_x: tuple[Tensor, Tensor], rope_y: tuple[Tensor, Tensor]
+    ) -> Tensor:
         q = apply_rope(split_heads(self.projq(x), self.heads), rope_x)
         k = apply_rope(split_heads(self.projk(y), self.heads), rope_y)
         v = split_heads(self.projv(y), self.heads)
@@ -177,7 +183,9 @@ class DecoderBlock(nn.Module):
         self.norm3 = layer_norm(dim)
         self.mlp = Mlp(dim, 4 * dim, dim)
 
-    def forward(self, x: Tensor, y: Tensor, rope_x: tuple[Tensor, Tensor], rope_y: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(
+        self, x: Tensor, y: Tensor, rope_x: tuple[Tensor, Tensor], rope_y: tuple[Tensor, Tensor]
+    ) -> Tensor:
         x = x + self.attn(self.norm1(x), rope_x)
         x = x + self.cross_attn(self.norm2(x), self.norm_y(y), rope_x, rope_y)
         return x + self.mlp(self.norm3(x))
@@ -299,11 +307,17 @@ class Mast3r(nn.Module):
         self.dims = dims
         self.patch_embed = nn.Module()
         self.patch_embed.proj = nn.Conv2d(3, dims.enc_dim, dims.patch_size, stride=dims.patch_size)
-        self.enc_blocks = nn.ModuleList(EncoderBlock(dims.enc_dim, dims.enc_heads) for _ in range(dims.enc_depth))
+        self.enc_blocks = nn.ModuleList(
+            EncoderBlock(dims.enc_dim, dims.enc_heads) for _ in range(dims.enc_depth)
+        )
         self.enc_norm = layer_norm(dims.enc_dim)
         self.decoder_embed = nn.Linear(dims.enc_dim, dims.dec_dim)
-        self.dec_blocks = nn.ModuleList(DecoderBlock(dims.dec_dim, dims.dec_heads) for _ in range(dims.dec_depth))
-        self.dec_blocks2 = nn.ModuleList(DecoderBlock(dims.dec_dim, dims.dec_heads) for _ in range(dims.dec_depth))
+        self.dec_blocks = nn.ModuleList(
+            DecoderBlock(dims.dec_dim, dims.dec_heads) for _ in range(dims.dec_depth)
+        )
+        self.dec_blocks2 = nn.ModuleList(
+            DecoderBlock(dims.dec_dim, dims.dec_heads) for _ in range(dims.dec_depth)
+        )
         self.dec_norm = layer_norm(dims.dec_dim)
         self.downstream_head1 = Head(dims)
         self.downstream_head2 = Head(dims)
@@ -311,7 +325,9 @@ class Mast3r(nn.Module):
     def grid(self, img: Tensor) -> tuple[int, int]:
         p = self.dims.patch_size
         if img.ndim != 4 or img.shape[1] != 3 or img.shape[2] % p or img.shape[3] % p:
-            raise ValueError(f"model: image shape {list(img.shape)}, want [B,3,H,W] with sides multiples of {p}")
+            raise ValueError(
+                f"model: image shape {list(img.shape)}, want [B,3,H,W] with sides multiples of {p}"
+            )
         return img.shape[2] // p, img.shape[3] // p
 
     def encode(self, img: Tensor) -> Tensor:

@@ -34,7 +34,9 @@ class Muon:
     products. A fused qkv weight counts as three matrices.
     """
 
-    def __init__(self, params: list[tuple[str, nn.Parameter]], momentum: float = 0.95, weight_decay: float = 0.05):
+    def __init__(
+        self, params: list[tuple[str, nn.Parameter]], momentum: float = 0.95, weight_decay: float = 0.05
+    ):
         self.momentum, self.weight_decay = momentum, weight_decay
         groups: dict[tuple[int, int], list[tuple[nn.Parameter, int]]] = defaultdict(list)
         for name, p in params:
@@ -42,7 +44,8 @@ class Muon:
             groups[(p.shape[0] // pieces, p.shape[1])].append((p, pieces))
         self.groups = list(groups.items())
         self.buffers = [
-            torch.zeros(sum(k for _, k in members), *shape, device=members[0][0].device) for shape, members in self.groups
+            torch.zeros(sum(k for _, k in members), *shape, device=members[0][0].device)
+            for shape, members in self.groups
         ]
 
     @torch.no_grad()
@@ -77,7 +80,9 @@ class Optimiser:
         groups = [{"params": [p for _, p in rest if p.ndim > 1], "weight_decay": weight_decay}]
         groups.append({"params": [p for _, p in rest if p.ndim <= 1], "weight_decay": 0.0})
         self.lr, cuda = lr, lr.is_cuda
-        self.adam = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=cuda, capturable=cuda, foreach=False)
+        self.adam = torch.optim.AdamW(
+            groups, lr=lr, betas=(0.9, 0.95), fused=cuda, capturable=cuda, foreach=False
+        )
         self.muon = Muon(matrices, weight_decay=weight_decay) if matrices else None
 
     def step(self) -> None:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import struct
 from dataclasses import asdict
 from pathlib import Path
 
@@ -68,7 +66,7 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     tensors: dict[str, Tensor] = {}
     with safe_open(str(path), framework="pt") as f:
         meta = f.metadata() or {}
-        for key in f.keys():
+        for key in f.keys():  # noqa: SIM118 - the file is no dictionary
             if _UNUSED.fullmatch(key):
                 continue
             name = _ALIAS.sub(lambda m: f"{m[1]}layer{int(m[2]) + 1}_rn.{m[3]}", key)
@@ -85,7 +83,9 @@ def load(path: str | Path, dims: Dims | None = None, device: str = "cpu") -> tup
     return net.to(device).eval(), meta
 
 
-def save(state: dict[str, Tensor], path: str | Path, meta: dict[str, str], dtype: torch.dtype = torch.float16) -> None:
+def save(
+    state: dict[str, Tensor], path: str | Path, meta: dict[str, str], dtype: torch.dtype = torch.float16
+) -> None:
     tensors = {k: v.detach().to("cpu", dtype).contiguous() for k, v in state.items()}
     for name, t in tensors.items():
         if not torch.isfinite(t).all():
@@ -100,7 +100,9 @@ def save_parts(state: dict[str, Tensor], folder: str | Path, meta: dict[str, str
     for name, t in state.items():
         nbytes = t.numel() * 2
         if nbytes > PART_BYTES:
-            raise ValueError(f"weights: tensor {name!r} has {nbytes} bytes, more than a part may ({PART_BYTES})")
+            raise ValueError(
+                f"weights: tensor {name!r} has {nbytes} bytes, more than a part may ({PART_BYTES})"
+            )
         if size + nbytes > PART_BYTES:
             groups.append({})
             size = 0
@@ -127,14 +129,3 @@ def merge_parts(folder: str | Path, out: str | Path, extra: dict[str, str] | Non
     Mast3r(dims_from_metadata(meta)).load_state_dict({k: v.float() for k, v in tensors.items()}, strict=True)
     save(tensors, out, meta)
     return meta
-
-
-def set_metadata(path: str | Path, extra: dict[str, str]) -> None:
-    """Rewrites a file's metadata, leaving the tensor bytes as they are."""
-    data = Path(path).read_bytes()
-    (n,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + n])
-    header["__metadata__"] = header.get("__metadata__", {}) | extra
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data[8 + n :])

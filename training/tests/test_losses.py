@@ -37,7 +37,8 @@ def test_contrast_leaves_out_what_is_no_negative():
     a, b = F.normalize(torch.randn(1, 5, 6), dim=-1), F.normalize(torch.randn(1, 5, 6), dim=-1)
     i1, i2 = torch.tensor([[0, 1, 2, 3, 4]]), torch.tensor([[7, 7, 8, 9, 0]])
     s = all_real(i1, i2)._replace(
-        matched=torch.tensor([[True, True, True, True, False]]), real2=torch.tensor([[True, True, True, True, False]])
+        matched=torch.tensor([[True, True, True, True, False]]),
+        real2=torch.tensor([[True, True, True, True, False]]),
     )
     forth, back = contrast(a, b, s, torch.tensor(0.1))
     logits = (a @ b.mT / 0.1)[0]
@@ -108,8 +109,20 @@ def test_orthogonalise():
 
 def tiny() -> Mast3r:
     torch.manual_seed(6)
-    return Mast3r(Dims(enc_dim=16, enc_depth=1, enc_heads=1, dec_dim=16, dec_depth=4, dec_heads=1, patch_size=4,
-                       dpt_feature_dim=4, dpt_last_dim=2, dpt_layer_dims=(4, 4, 4, 4), local_hidden=8))  # fmt: skip
+    dims = Dims(
+        enc_dim=16,
+        enc_depth=1,
+        enc_heads=1,
+        dec_dim=16,
+        dec_depth=4,
+        dec_heads=1,
+        patch_size=4,
+        dpt_feature_dim=4,
+        dpt_last_dim=2,
+        dpt_layer_dims=(4, 4, 4, 4),
+        local_hidden=8,
+    )
+    return Mast3r(dims)
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])

@@ -105,7 +105,9 @@ def test_hidden_points_have_no_match(textures):
     wall = points[..., 2] > 4.9
     # The shadow of the board on the wall z = 5, as the second camera casts it from x = 1.
     scale = 5.0 / 1.49
-    shadow = wall & ((points[..., 0] - 1).abs() < 0.3 * scale - 0.1) & (points[..., 1].abs() < 0.4 * scale - 0.1)
+    shadow = (
+        wall & ((points[..., 0] - 1).abs() < 0.3 * scale - 0.1) & (points[..., 1].abs() < 0.4 * scale - 0.1)
+    )
     assert shadow.sum() > 20 and (match[shadow] == -1).all()
     clear = wall & (points[..., 0] < -0.2)
     assert clear.sum() > 20
@@ -117,7 +119,10 @@ def test_hidden_points_have_no_match(textures):
 SURFACES = {  # distance from each surface at a point relative to the centre, half extents (a, b, c)
     "ELLIPSOID": ((0.6, 0.4, 0.5), lambda p, h: (p / h).norm(dim=-1) - 1),
     "TORUS": ((0.7, 0.2, 0.7), lambda p, h: torch.hypot(torch.hypot(p[:, 0], p[:, 2]) - 0.5, p[:, 1]) - 0.2),
-    "CYLINDER": ((0.5, 0.6, 0.5), lambda p, h: torch.maximum(torch.hypot(p[:, 0], p[:, 2]) / 0.5, p[:, 1].abs() / 0.6) - 1),
+    "CYLINDER": (
+        (0.5, 0.6, 0.5),
+        lambda p, h: torch.maximum(torch.hypot(p[:, 0], p[:, 2]) / 0.5, p[:, 1].abs() / 0.6) - 1,
+    ),
     "ROUNDED": ((0.5, 0.5, 0.5), lambda p, h: (p.abs() - 0.35).clamp_min(0).norm(dim=-1) - 0.15),
 }
 
@@ -136,7 +141,9 @@ def test_curved_shapes(textures, kind):
 @pytest.mark.parametrize("kind", ["FRAME", "STAR", "BLOB", "RELIEF"])
 def test_other_shapes_stay_in_their_boxes(textures, kind):
     half = torch.tensor([0.5, 0.4, 0.5])
-    prims, cams, lights = scene({"kind": kind, "centre": (0.0, 0.4, 2.0), "half": tuple(half.tolist()), "shape": 0.5})
+    prims, cams, lights = scene(
+        {"kind": kind, "centre": (0.0, 0.4, 2.0), "half": tuple(half.tolist()), "shape": 0.5}
+    )
     out = render(prims, cams, lights, textures, HEIGHT, WIDTH, 2)
     points = out.points[0, 0]
     hit = points[points[..., 2] < 4.5] - torch.tensor([0.0, 0.4, 2.0])

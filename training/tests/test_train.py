@@ -61,7 +61,9 @@ def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):
     for name in ("china.jpg", "flower.jpg", "motorcycle_left.png"):
         Image.fromarray(rng.integers(0, 255, (90, 120, 3), np.uint8)).save(pictures / name)
     monkeypatch.setattr(evaluation, "SETS", {"near": evaluation.SETS["near"]})
-    monkeypatch.setattr(evaluation, "Textures", lambda rng, count, size, photos: train.Textures(rng, 16, 32, photos))
+    monkeypatch.setattr(
+        evaluation, "Textures", lambda rng, count, size, photos: train.Textures(rng, 16, 32, photos)
+    )
     command = ["evaluate.py", str(trained / "model.safetensors"), "--pictures", str(pictures), "--pairs", "1"]
     monkeypatch.setattr("sys.argv", [*command, "--json", str(trained / "figures.json")])
     evaluate.main()

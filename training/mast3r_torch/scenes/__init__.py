@@ -11,4 +11,14 @@ from .rng import Random, constant
 from .sampler import CameraMix, Scenes, sample
 from .textures import Textures, load_photos
 
-__all__ = ["CameraMix", "Random", "Rendered", "Scenes", "Textures", "constant", "load_photos", "render", "sample"]
+__all__ = [
+    "CameraMix",
+    "Random",
+    "Rendered",
+    "Scenes",
+    "Textures",
+    "constant",
+    "load_photos",
+    "render",
+    "sample",
+]

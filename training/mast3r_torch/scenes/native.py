@@ -90,11 +90,15 @@ class Rendered(NamedTuple):
     match: Tensor  # [B,2,H,W,2], pixel (x, y) in the other view, -1 where it is not seen
 
 
-def render(prims: Tensor, cams: Tensor, lights: Tensor, textures, height: int, width: int, spp: int) -> Rendered:
+def render(
+    prims: Tensor, cams: Tensor, lights: Tensor, textures, height: int, width: int, spp: int
+) -> Rendered:
     """Draws both views of each scene. `textures` is a `Textures`."""
     b, count = prims.shape[:2]
     empty = functools.partial(torch.empty, device=prims.device, dtype=torch.float32)
-    out = Rendered(empty(b, 2, 3, height, width), empty(b, 2, height, width, 3), empty(b, 2, height, width, 2))
+    out = Rendered(
+        empty(b, 2, 3, height, width), empty(b, 2, height, width, 3), empty(b, 2, height, width, 2)
+    )
     job = _Job(
         _pointer(prims, b, count, LAYOUT["PRIM_FLOATS"]),
         _pointer(cams, b, 2, LAYOUT["CAM_FLOATS"]),
@@ -127,5 +131,7 @@ def cells(sites: Tensor, grout: Tensor, size: int) -> Tensor:
     out = torch.empty(n, 3, size, size, device=sites.device)
     pointers = _pointer(sites, n, count, 5), _pointer(grout, n)
     lib = library(sites.device.type == "cuda")
-    _check(lib.cells(pointers[0], n, count, size, pointers[1], out.data_ptr(), _stream(sites.device)), "cells")
+    _check(
+        lib.cells(pointers[0], n, count, size, pointers[1], out.data_ptr(), _stream(sites.device)), "cells"
+    )
     return out

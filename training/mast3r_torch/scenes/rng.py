@@ -33,7 +33,7 @@ class Random:
         return torch.randperm(n, generator=self.generator, device=self.device)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def constant(values: tuple, device: torch.device) -> Tensor:
     """A float tensor of fixed (nested) numbers, copied to the device only once.
 

@@ -78,7 +78,9 @@ def _room(rng: Random, b: int) -> Tensor:
     return half * torch.stack([scale, scale**0.7, scale], -1)
 
 
-def _objects(rng: Random, b: int, count: int, room: Tensor, target: Tensor, tex_count: int, heights: int) -> Tensor:
+def _objects(
+    rng: Random, b: int, count: int, room: Tensor, target: Tensor, tex_count: int, heights: int
+) -> Tensor:
     lay = LAYOUT
     prims = torch.zeros(b, count, lay["PRIM_FLOATS"], device=rng.device)
     names = list(KINDS)
@@ -182,7 +184,9 @@ def _second_camera(
     way = F.normalize(rng.normal(b, 3) * constant((1.0, 0.4, 0.7), rng.device), dim=-1)
     eye2 = eye + step * way
     side = torch.where(rng.chance(0.5, b, 1), 1.0, -1.0)
-    eye2 = torch.where(stereo, eye + side * dist * rng.log_uniform(b, 1, lo=0.01, hi=0.22) * rot[:, :, 0], eye2)
+    eye2 = torch.where(
+        stereo, eye + side * dist * rng.log_uniform(b, 1, lo=0.01, hi=0.22) * rot[:, :, 0], eye2
+    )
     angle = rng.uniform(b, lo=0.1, hi=0.35 + 0.75 * mix.reach) * side[:, 0]
     around = torch.einsum("bij,bj->bi", yaw_matrix(angle), eye - target) * rng.uniform(b, 1, lo=0.7, hi=1.3)
     eye2 = torch.where(orbit, target + around, eye2)
@@ -215,7 +219,9 @@ def _cameras(
 
     half_view = rng.uniform(b, lo=17, hi=41) * (math.pi / 180)
     focal = max(height, width) / (2 * half_view.tan())
-    zoom = torch.where(rng.chance(0.3, b) & ~stereo, rng.log_uniform(b, lo=0.65, hi=1.5), torch.ones_like(focal))
+    zoom = torch.where(
+        rng.chance(0.3, b) & ~stereo, rng.log_uniform(b, lo=0.65, hi=1.5), torch.ones_like(focal)
+    )
     cams = torch.zeros(b, 2, lay["CAM_FLOATS"], device=rng.device)
     cams[:, 0, :3], cams[:, 1, :3] = eye, eye2
     cams[:, 0, 3:12], cams[:, 1, 3:12] = rot.flatten(-2), rot2.flatten(-2)
@@ -252,7 +258,14 @@ def _clear_of_cameras(prims: Tensor, eyes: Tensor, margin: float = 0.2) -> None:
 
 
 def sample(
-    rng: Random, batch: int, height: int, width: int, tex_count: int, heights: int, mix: CameraMix, objects: int = 22
+    rng: Random,
+    batch: int,
+    height: int,
+    width: int,
+    tex_count: int,
+    heights: int,
+    mix: CameraMix,
+    objects: int = 22,
 ) -> Scenes:
     """Scenes with a camera pair each, ready for `native.render`."""
     room = _room(rng, batch)

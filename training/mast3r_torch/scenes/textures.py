@@ -95,14 +95,18 @@ def stripes(rng: Random, n: int, size: int) -> Tensor:
     warp = spectral(rng, n, size, 1)[:, 0] * rng.uniform(n, 1, 1, hi=1.0) * (rng.uniform(n, 1, 1) < 0.4)
     fx, fy = (rng.integers(14, n, 1, 1) + 2 for _ in range(2))
     across = torch.sin(t * fx + warp + rng.uniform(n, 1, 1, hi=6))
-    along = torch.where(rng.uniform(n, 1, 1) < 0.5, torch.sin(t[:, None] * fy + warp), torch.ones_like(across))
+    along = torch.where(
+        rng.uniform(n, 1, 1) < 0.5, torch.sin(t[:, None] * fy + warp), torch.ones_like(across)
+    )
     mask = (across * along > rng.uniform(n, 1, 1, lo=-0.6, hi=0.6))[:, None]
     return torch.where(mask, rng.uniform(n, 3, 1, 1), rng.uniform(n, 3, 1, 1))
 
 
 def plain(rng: Random, n: int, size: int) -> Tensor:
     """Paint and plaster: almost one colour. Real rooms are full of it."""
-    return rng.uniform(n, 3, 1, 1, lo=0.15, hi=0.95) + rng.uniform(n, 1, 1, 1, hi=0.04) * spectral(rng, n, size)
+    return rng.uniform(n, 3, 1, 1, lo=0.15, hi=0.95) + rng.uniform(n, 1, 1, 1, hi=0.04) * spectral(
+        rng, n, size
+    )
 
 
 def photo_crops(rng: Random, n: int, size: int, photos: list[Tensor]) -> Tensor:
@@ -115,7 +119,9 @@ def photo_crops(rng: Random, n: int, size: int, photos: list[Tensor]) -> Tensor:
         side = max(16, int(min(h, w) * (0.25 + 0.75 * extent)))
         top, left = int(y * (h - side + 1)), int(x * (w - side + 1))
         crop = photo[None, :, top : top + side, left : left + side]
-        crop = F.interpolate(crop, (size, size), mode="bilinear", align_corners=False, antialias=side > size)[0]
+        crop = F.interpolate(crop, (size, size), mode="bilinear", align_corners=False, antialias=side > size)[
+            0
+        ]
         crop = crop.flip(-1) if flip < 0.5 else crop
         out[i] = crop.roll(int(swap * 6), 0) if swap < 0.5 else crop
     contrast = rng.uniform(n, 1, 1, 1, lo=0.7, hi=1.3)
@@ -130,7 +136,9 @@ class Textures:
             raise ValueError(f"scenes: texture size {size}, want a power of two from 16")
         self.count, self.size, self.photos = count, size, photos or []
         self.levels = size.bit_length() - 2  # down to 4x4
-        self.texels = torch.empty(count, sum((size >> i) ** 2 for i in range(self.levels)), 4, dtype=torch.uint8, device=rng.device)
+        self.texels = torch.empty(
+            count, sum((size >> i) ** 2 for i in range(self.levels)), 4, dtype=torch.uint8, device=rng.device
+        )
         self.heights = torch.empty(32, HEIGHT_SIZE, HEIGHT_SIZE, device=rng.device)
         self.refresh(rng)
 
