@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -26,19 +28,35 @@ type engine struct {
 
 	mu      sync.Mutex
 	closed  bool
-	jobs    sync.WaitGroup
+	jobs    map[chan struct{}]struct{} // those that run: each closes its channel
 	indexes map[*index]struct{}
 }
 
-// begin counts a job in, unless the engine is being closed.
-func (e *engine) begin() bool {
+// begin counts a job in, unless the engine is being closed; over counts it out.
+func (e *engine) begin() (over func(), ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return false
+		return nil, false
 	}
-	e.jobs.Add(1)
-	return true
+	ended := make(chan struct{})
+	e.jobs[ended] = struct{}{}
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.jobs, ended)
+		close(ended)
+	}, true
+}
+
+// wait waits for the jobs that were submitted before.
+func (e *engine) wait() {
+	e.mu.Lock()
+	jobs := slices.Collect(maps.Keys(e.jobs))
+	e.mu.Unlock()
+	for _, ended := range jobs {
+		<-ended
+	}
 }
 
 // shut cancels the jobs, waits for them, and closes the engine.
@@ -47,7 +65,7 @@ func (e *engine) shut() error {
 	e.closed = true
 	e.mu.Unlock()
 	e.stop()
-	e.jobs.Wait()
+	e.wait()
 	e.mu.Lock() // no job is left that could open another index
 	indexes := e.indexes
 	e.indexes = nil
@@ -89,7 +107,8 @@ func m3r_engine_create(config *C.mast3r_config, out *C.mast3r_engine) status {
 			return err
 		}
 		ctx, stop := context.WithCancel(context.Background())
-		*out = C.mast3r_engine(handles.add(kindEngine, &engine{Engine: g, ctx: ctx, stop: stop}))
+		e := &engine{Engine: g, ctx: ctx, stop: stop, jobs: map[chan struct{}]struct{}{}}
+		*out = C.mast3r_engine(handles.add(kindEngine, e))
 		return nil
 	})
 }
@@ -203,6 +222,7 @@ func m3r_live(out *C.mast3r_stats) status {
 		alive := handles.counts()
 		out.engines, out.jobs = C.uint64_t(alive[kindEngine]), C.uint64_t(alive[kindJob])
 		out.tensors, out.indexes = C.uint64_t(alive[kindTensor]), C.uint64_t(alive[kindIndex])
+		out.buffers = C.uint64_t(alive[kindBuffer])
 		return nil
 	})
 }

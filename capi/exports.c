@@ -31,6 +31,7 @@ CALL(engine_info, (mast3r_engine engine, mast3r_info *out), (engine, out))
 CALL(engine_metadata, (mast3r_engine engine, char *buffer, size_t capacity, size_t *needed),
      (engine, buffer, capacity, needed))
 CALL(engine_trim, (mast3r_engine engine), (engine))
+CALL(engine_synchronize, (mast3r_engine engine), (engine))
 CALL(engine_close, (mast3r_engine engine), (engine))
 
 CALL(submit_load, (mast3r_engine engine, const char *path, mast3r_job *out), (engine, (char *)path, out))
@@ -118,3 +119,9 @@ CALL(tensor_apply,
      (mast3r_tensor_context context, const char *operation, const char *attributes, const mast3r_tensor *operands,
       size_t count, mast3r_tensor *results, size_t capacity, size_t *produced),
      (context, (char *)operation, (char *)attributes, (mast3r_tensor *)operands, count, results, capacity, produced))
+
+CALL(buffer_acquire, (mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out), (engine, nbytes, out))
+CALL(buffer_contents, (mast3r_buffer buffer, void **out, uint64_t *length), (buffer, out, length))
+CALL(buffer_release, (mast3r_buffer buffer), (buffer))
+CALL(pool_warmup, (mast3r_engine engine, const uint64_t *sizes, size_t count), (engine, (uint64_t *)sizes, count))
+CALL(pool_info, (mast3r_engine engine, mast3r_pool *out), (engine, out))

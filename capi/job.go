@@ -88,10 +88,11 @@ func (e *engine) submit(ctx context.Context, call string, out *C.mast3r_job, wor
 	if out == nil {
 		return null(call, "out")
 	}
-	if !e.begin() {
+	over, ok := e.begin()
+	if !ok {
 		return gomps.ErrClosed
 	}
-	start(ctx, out, e.jobs.Done, work)
+	start(ctx, out, over, work)
 	return nil
 }
 

@@ -72,6 +72,7 @@ typedef uint64_t mast3r_engine;
 typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
 typedef uint64_t mast3r_tensor_context;
+typedef uint64_t mast3r_buffer;
 typedef uint64_t mast3r_index; /* pictures to look up by their retrieval features */
 
 /* ---- structs ---------------------------------------------------------- */
@@ -80,7 +81,7 @@ typedef struct {
   uint32_t size;
   uint32_t reserved;
   uint64_t engines, jobs, tensors; /* handles alive */
-  uint64_t indexes;
+  uint64_t indexes, buffers;
 } mast3r_stats;
 
 /* Levels as in Go's slog: -4 debug, 0 info, 4 warning, 8 error. */
@@ -252,6 +253,14 @@ typedef struct {
   int32_t height2, width2;  /* 0, 0: as the first */
 } mast3r_export_options;
 
+/* Device memory that an engine keeps for reuse, and what is handed out at the moment. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  uint64_t kept, kept_bytes; /* buffers, bytes */
+  uint64_t live;
+} mast3r_pool;
+
 enum { MAST3R_F32 = 1, MAST3R_I64 = 2, MAST3R_F16 = 3, MAST3R_I32 = 4 };
 
 typedef struct {
@@ -305,6 +314,8 @@ mast3r_status mast3r_engine_info(mast3r_engine engine, mast3r_info *out);
 mast3r_status mast3r_engine_metadata(mast3r_engine engine, char *buffer, size_t capacity, size_t *needed);
 /* Gives memory that is kept for reuse back to the system. */
 mast3r_status mast3r_engine_trim(mast3r_engine engine);
+/* Waits for the engine's jobs that were submitted before. */
+mast3r_status mast3r_engine_synchronize(mast3r_engine engine);
 /* Cancels the engine's jobs, waits for them and frees its memory. Tensors taken
  * from it stay valid. */
 mast3r_status mast3r_engine_close(mast3r_engine engine);
@@ -431,6 +442,18 @@ mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *ne
 mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *operation, const char *attributes,
                                   const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity,
                                   size_t *produced);
+
+/* ---- buffers ---------------------------------------------------------- */
+
+/* Memory from the engine's pool that host and device see; contents unspecified. It
+ * outlives the engine. */
+mast3r_status mast3r_buffer_acquire(mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out);
+/* Either pointer may be NULL. */
+mast3r_status mast3r_buffer_contents(mast3r_buffer buffer, void **out, uint64_t *length);
+mast3r_status mast3r_buffer_release(mast3r_buffer buffer); /* back to the pool */
+/* Puts buffers of these sizes into the pool. */
+mast3r_status mast3r_pool_warmup(mast3r_engine engine, const uint64_t *sizes, size_t count);
+mast3r_status mast3r_pool_info(mast3r_engine engine, mast3r_pool *out);
 
 #ifdef __cplusplus
 }

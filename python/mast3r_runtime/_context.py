@@ -64,5 +64,7 @@ class Context:
             engine.trim()
 
     def synchronize(self) -> None:
-        """Wait for the device. Every call returns finished work, so there is nothing to wait for."""
+        """Wait for the work of every open engine, other threads' included."""
         _native.check_fork()
+        for engine in open_engines():
+            _native.call("mast3r_engine_synchronize", engine._live())

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+)
+
+// Buffer is device memory from the engine's pool that the host can read and
+// write. It goes back to the pool at Release, or when it is garbage.
+type Buffer struct {
+	length int
+	mem    *tensorMemory
+}
+
+// Acquire takes a buffer of n bytes, with unspecified contents, from the pool.
+func (e *Engine) Acquire(n int) (*Buffer, error) {
+	if n < 1 {
+		return nil, &ShapeError{"buffer", fmt.Sprintf("%d bytes", n), "at least 1"}
+	}
+	e.state.RLock()
+	closed := e.closed
+	e.state.RUnlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	buf, err := e.dev.Alloc(n)
+	if err != nil {
+		return nil, &DeviceError{fmt.Sprintf("allocate %d bytes", n), err}
+	}
+	b := &Buffer{length: n, mem: &tensorMemory{}}
+	b.mem.buf.Store(&buf)
+	runtime.AddCleanup(b, (*tensorMemory).release, b.mem)
+	return b, nil
+}
+
+// WarmPool puts buffers of these sizes into the pool, so that the first calls
+// that need such need not wait for the system.
+func (e *Engine) WarmPool(sizes ...int) error {
+	var held []*Buffer
+	// All at once: one buffer taken and given back again and again would be the
+	// same one every time.
+	defer func() {
+		for _, b := range held {
+			b.Release()
+		}
+	}()
+	for _, n := range sizes {
+		b, err := e.Acquire(n)
+		if err != nil {
+			return err
+		}
+		clear(b.Bytes()) // pages that nobody has touched are not there yet
+		held = append(held, b)
+	}
+	return nil
+}
+
+// Len is the size in bytes that was asked for.
+func (b *Buffer) Len() int { return b.length }
+
+// Bytes is the memory itself; nil after Release. It is valid as long as b is
+// referenced and not released.
+func (b *Buffer) Bytes() []byte {
+	p := b.mem.buf.Load()
+	if p == nil {
+		return nil
+	}
+	var buf backend.Buffer = *p
+	return buf.Bytes()[:b.length]
+}
+
+// Release gives the memory back. Calling it again does nothing.
+func (b *Buffer) Release() { b.mem.release() }
