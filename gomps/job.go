@@ -28,6 +28,8 @@ type job struct {
 	works      []*work
 	programs   []*program
 	kept       bool
+	// wait submits each program alone and waits for it, for Profile.
+	wait bool
 	// want are the outputs of the heads.
 	want model.Outputs
 }
@@ -118,9 +120,12 @@ func (p *picture) grid(m *model.Model) model.Grid { return m.GridOf(p.height, p.
 type work struct {
 	backend.Work
 	j       *job
+	lane    backend.Lane
 	stages  []string // of the Runs, in order
 	pending backend.Pending
 	times   []time.Duration
+	// timed are the times of Runs that were waited for one by one.
+	timed []time.Duration
 	// temps are only needed by this work's Runs: they go back at its Submit, which
 	// is early, so that a long sequence does not pile them up.
 	temps []backend.Buffer
@@ -131,7 +136,7 @@ func (j *job) begin(lane backend.Lane) (*work, error) {
 	if err != nil {
 		return nil, &DeviceError{"begin work", err}
 	}
-	w := &work{Work: b, j: j}
+	w := &work{Work: b, j: j, lane: lane}
 	j.works = append(j.works, w)
 	return w, nil
 }
@@ -142,6 +147,29 @@ func (w *work) run(p *program, in, out []backend.Buffer) error {
 		return w.wrap(p.what, err)
 	}
 	w.stages = append(w.stages, p.what)
+	if w.j.wait {
+		return w.flush()
+	}
+	return nil
+}
+
+// flush waits for what has been collected and starts afresh.
+func (w *work) flush() error {
+	p, err := w.Submit()
+	if err != nil {
+		return w.wrap("submit", err)
+	}
+	times, err := p.Wait(w.j.ctx)
+	if err != nil {
+		_, _ = p.Wait(context.WithoutCancel(w.j.ctx)) // the buffers go back now
+		return w.wrap("wait for the device", err)
+	}
+	w.timed = append(w.timed, times...)
+	next, err := w.j.e.dev.Begin(w.lane)
+	if err != nil {
+		return &DeviceError{"begin work", err}
+	}
+	w.Work = next
 	return nil
 }
 
@@ -257,6 +285,12 @@ func (w *work) submit() (backend.Pending, error) {
 
 // finish submits what is not submitted, waits, and adds the device times.
 func (w *work) finish(t *Timing) error {
+	if w.j.wait { // nothing is left to submit
+		w.Discard()
+		w.times = w.timed
+		w.timing(t)
+		return nil
+	}
 	if w.pending == nil {
 		if _, err := w.submit(); err != nil {
 			return err
