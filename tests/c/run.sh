@@ -24,3 +24,22 @@ diff "$build/declared" "$build/exported" || { echo "exports differ from mast3r.h
 "$cc" -std=gnu11 -O1 -g -Wall -Wextra -Werror -Icapi -o "$build/capi_test" tests/c/capi_test.c \
 	"$library" -lm -lpthread -Wl,-rpath,"$(cd "$(dirname "$library")" && pwd)"
 "$build/capi_test" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
+
+# The C++ classes, and the example of the documentation on the pictures in the wheel.
+cxx=${CXX:-c++}
+if command -v "$cxx" >/dev/null; then
+	here=$(cd "$(dirname "$library")" && pwd)
+	"$cxx" -std=c++17 -O1 -g -Wall -Wextra -Werror -pedantic -Icapi -o "$build/cpp_test" tests/c/cpp_test.cpp \
+		"$library" -lpthread -Wl,-rpath,"$here"
+	"$build/cpp_test" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
+	"$cxx" -std=c++17 -O1 -Wall -Wextra -Werror -pedantic -Icapi -o "$build/pair" docs/examples/pair.cpp \
+		"$library" -Wl,-rpath,"$here"
+	for i in 1 2; do # two pictures of 64 x 48 with something to see
+		{ printf 'P6 64 48 255\n'; head -c 9216 tests/c/capi_test.c; } >"$build/$i.ppm"
+	done
+	"$build/pair" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors "$build/1.ppm" "$build/2.ppm" >"$build/points.xyz"
+	awk 'NF != 3 { exit 1 }' "$build/points.xyz" || { echo "pair: not points" >&2; exit 1; }
+	! "$build/pair" none.safetensors "$build/1.ppm" "$build/2.ppm" 2>/dev/null || { echo "pair: took no model" >&2; exit 1; }
+else
+	echo "no C++ compiler: mast3r.hpp not tested" >&2
+fi

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mast3r.hpp: C++17 classes over mast3r.h. Nothing to compile but your own program;
+ * link it with libmast3r_runtime.
+ *
+ *    mast3r::MPSGraphEngine engine;
+ *    engine.load("unified.safetensors");
+ *    auto result = engine.infer(left, right);         // mast3r::ImageView each
+ *    std::vector<float> points = result.pts3d_1.to_cpu();
+ *    auto matches = engine.match(result);
+ *
+ * Every failure is an exception below mast3r::Error, with the status and the text of
+ * the library. Objects are handles that share what they stand for: copies are cheap,
+ * and the last one gives it back. A result outlives its engine. Calls may come from
+ * any thread; those of one engine take turns.
+ */
+#ifndef MAST3R_HPP
+#define MAST3R_HPP
+
+#include "mast3r.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace mast3r {
+
+/* ---- errors ----------------------------------------------------------- */
+
+class Error : public std::runtime_error {
+ public:
+  Error(mast3r_status code, const std::string &text) : std::runtime_error(text), code_(code) {}
+  mast3r_status code() const noexcept { return code_; }
+
+ private:
+  mast3r_status code_;
+};
+
+/* One class a status, so that a catch can be as narrow as it likes. */
+template <mast3r_status Status>
+class StatusError : public Error {
+ public:
+  explicit StatusError(const std::string &text) : Error(Status, text) {}
+};
+using ArgumentError = StatusError<MAST3R_E_ARGUMENT>;
+using AbiError = StatusError<MAST3R_E_ABI>;
+using HandleError = StatusError<MAST3R_E_HANDLE>;
+using ClosedError = StatusError<MAST3R_E_CLOSED>;
+using NotLoadedError = StatusError<MAST3R_E_NOT_LOADED>;
+using CancelledError = StatusError<MAST3R_E_CANCELLED>;
+using WeightsError = StatusError<MAST3R_E_WEIGHTS>;
+using ImageError = StatusError<MAST3R_E_IMAGE>;
+using ShapeError = StatusError<MAST3R_E_SHAPE>;
+using DeviceError = StatusError<MAST3R_E_DEVICE>;
+using NotFoundError = StatusError<MAST3R_E_NOT_FOUND>;
+using ForkError = StatusError<MAST3R_E_FORKED>;
+using InternalError = StatusError<MAST3R_E_INTERNAL>;
+using FileError = StatusError<MAST3R_E_FILE>;
+
+/* Throws what belongs to a status; MAST3R_OK and MAST3R_PENDING pass. */
+inline mast3r_status check(mast3r_status status) {
+  if (status == MAST3R_OK || status == MAST3R_PENDING) return status;
+  const std::string text = mast3r_last_error();
+  switch (status) {
+  case MAST3R_E_ARGUMENT: throw ArgumentError(text);
+  case MAST3R_E_ABI: throw AbiError(text);
+  case MAST3R_E_HANDLE: throw HandleError(text);
+  case MAST3R_E_CLOSED: throw ClosedError(text);
+  case MAST3R_E_NOT_LOADED: throw NotLoadedError(text);
+  case MAST3R_E_CANCELLED: throw CancelledError(text);
+  case MAST3R_E_WEIGHTS: throw WeightsError(text);
+  case MAST3R_E_IMAGE: throw ImageError(text);
+  case MAST3R_E_SHAPE: throw ShapeError(text);
+  case MAST3R_E_DEVICE: throw DeviceError(text);
+  case MAST3R_E_NOT_FOUND: throw NotFoundError(text);
+  case MAST3R_E_FORKED: throw ForkError(text);
+  case MAST3R_E_FILE: throw FileError(text);
+  case MAST3R_E_INTERNAL: throw InternalError(text);
+  default: throw Error(status, text.empty() ? mast3r_status_name(status) : text);
+  }
+}
+
+namespace detail {
+
+/* A handle and the call that gives it back. Failing to give it back is nobody's news. */
+class Handle {
+ public:
+  using Release = mast3r_status (*)(uint64_t);
+  Handle(uint64_t value, Release release) : value_(value), release_(release) {}
+  Handle(const Handle &) = delete;
+  Handle &operator=(const Handle &) = delete;
+  ~Handle() { close(); }
+  uint64_t get() const noexcept { return value_; }
+  void close() noexcept {
+    if (value_ != 0) release_(value_);
+    value_ = 0;
+  }
+
+ private:
+  uint64_t value_;
+  Release release_;
+};
+
+using Shared = std::shared_ptr<Handle>;
+
+template <class Struct>
+Struct sized() {
+  Struct s{};
+  s.size = sizeof s;
+  return s;
+}
+
+/* A job from its submit to the results that are taken from it. */
+class Job {
+ public:
+  Job() = default;
+  Job(const Job &) = delete;
+  Job &operator=(const Job &) = delete;
+  ~Job() {
+    if (job_ != 0) mast3r_job_free(job_); /* cancels and waits: the caller's memory is free again */
+  }
+  mast3r_job *out() { return &job_; }
+  void wait() { check(mast3r_job_wait(job_, -1)); }
+  size_t results() {
+    size_t n = 0;
+    check(mast3r_job_results(job_, &n));
+    return n;
+  }
+  mast3r_job get() const { return job_; }
+
+ private:
+  mast3r_job job_ = 0;
+};
+
+template <class... Arguments, class... Given>
+std::unique_ptr<Job> run(mast3r_status (*submit)(Arguments...), Given... given) {
+  auto job = std::make_unique<Job>();
+  check(submit(given..., job->out()));
+  job->wait();
+  return job;
+}
+
+}  // namespace detail
+
+/* ---- values ----------------------------------------------------------- */
+
+struct RuntimeConfig {
+  std::string variant = "auto";   /* checked against the file; "auto": whatever it holds */
+  int resolution = 0;             /* long side in pixels, 0: the model's own */
+  std::string precision = "auto"; /* "fp32", "fp16", "bf16" */
+  int num_threads = 0;            /* 0: every core */
+  std::string backend = "auto";   /* "cpu", "metal" */
+};
+
+/* 8-bit RGB somebody else owns; only read, and only during the call. */
+struct ImageView {
+  const uint8_t *data = nullptr;
+  int height = 0, width = 0;
+  int stride = 0; /* bytes between rows, 0: 3 * width */
+
+  ImageView() = default;
+  ImageView(const uint8_t *data, int height, int width, int stride = 0)
+      : data(data), height(height), width(width), stride(stride) {}
+
+  mast3r_image c() const {
+    auto image = detail::sized<mast3r_image>();
+    image.height = height, image.width = width, image.stride = stride, image.pixels = data;
+    return image;
+  }
+};
+
+/* A tensor of a result. Copies share the memory. */
+class GPUTensor {
+ public:
+  GPUTensor() = default; /* not valid: an output that was left out */
+  explicit GPUTensor(mast3r_tensor handle) {
+    if (handle == 0) return;
+    handle_ = std::make_shared<detail::Handle>(handle, mast3r_tensor_release);
+    auto desc = detail::sized<mast3r_tensor_desc>();
+    check(mast3r_tensor_describe(handle, &desc));
+    shape_.assign(desc.shape, desc.shape + desc.ndim);
+    numel_ = static_cast<size_t>(desc.numel);
+    nbytes_ = static_cast<size_t>(desc.nbytes);
+    dtype_ = desc.dtype;
+  }
+
+  const std::vector<int64_t> &shape() const { return shape_; }
+  size_t ndim() const { return shape_.size(); }
+  size_t numel() const { return numel_; }
+  size_t nbytes() const { return nbytes_; }
+  int32_t dtype() const { return dtype_; } /* MAST3R_F32, MAST3R_I64 */
+  bool is_valid() const {
+    if (!handle_) return false;
+    auto desc = detail::sized<mast3r_tensor_desc>();
+    check(mast3r_tensor_describe(handle_->get(), &desc));
+    return desc.valid != 0;
+  }
+
+  /* The tensor's own memory on the host, as long as a copy of this object lives. */
+  template <class T = float>
+  const T *data() const {
+    need<T>();
+    void *out = nullptr;
+    check(mast3r_tensor_data(handle_->get(), &out));
+    return static_cast<const T *>(out);
+  }
+  template <class T = float>
+  std::vector<T> to_cpu() const {
+    need<T>();
+    std::vector<T> out(numel_);
+    check(mast3r_tensor_copy(handle_->get(), out.data(), nbytes_));
+    return out;
+  }
+  /* Without an allocation; count must be numel(). */
+  template <class T>
+  void copy_to(T *out, size_t count) const {
+    need<T>();
+    check(mast3r_tensor_copy(handle_->get(), out, count * sizeof(T)));
+  }
+
+ private:
+  template <class T>
+  void need() const {
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, int64_t>, "tensors are float or int64_t");
+    constexpr int32_t want = std::is_same_v<T, float> ? MAST3R_F32 : MAST3R_I64;
+    if (!handle_) throw ShapeError("mast3r: a tensor that was left out has no values");
+    if (dtype_ != want)
+      throw ShapeError(std::string("mast3r: the tensor's elements are ") +
+                       (dtype_ == MAST3R_F32 ? "float" : "int64_t") + ", want the other");
+  }
+
+  detail::Shared handle_;
+  std::vector<int64_t> shape_;
+  size_t numel_ = 0, nbytes_ = 0;
+  int32_t dtype_ = MAST3R_F32;
+};
+
+using Transform = mast3r_transform;
+using Timing = mast3r_timing;
+
+struct InferenceResult {
+  GPUTensor pts3d_1, pts3d_2; /* [H, W, 3], both in camera 1's frame */
+  GPUTensor conf_1, conf_2;
+  GPUTensor desc_1, desc_2;
+  GPUTensor desc_conf_1, desc_conf_2;
+  Transform transform_1{}, transform_2{};
+  Timing timing{};
+};
+
+struct View {
+  GPUTensor pts3d, conf, desc, desc_conf;
+  Transform transform{};
+};
+
+/* view_ij: picture i seen from camera j. */
+struct SymmetricResult {
+  View view_11, view_21, view_22, view_12;
+  Timing timing{};
+};
+
+struct MatchResult {
+  std::vector<int64_t> idx_1, idx_2; /* y * W + x */
+  std::vector<float> pts2d_1, pts2d_2;
+  std::vector<float> pts3d_1, pts3d_2;
+  std::vector<float> confidence;
+  double match_ms = 0;
+  size_t size() const { return idx_1.size(); }
+};
+
+struct RetrievalResult {
+  GPUTensor features, attention, global;
+  double total_ms = 0;
+};
+
+struct InferOptions {
+  bool preprocess = true; /* false: the pictures have the network's size already */
+  bool square_ok = true;  /* false: squares are cut to 4:3 */
+  int resolution = 0;     /* 0: the engine's */
+  int only = 0;           /* MAST3R_POINTS | ...; 0: all */
+
+  mast3r_infer_options c() const {
+    auto o = detail::sized<mast3r_infer_options>();
+    o.raw = !preprocess, o.rectangle_43 = !square_ok, o.resolution = resolution, o.only = only;
+    return o;
+  }
+};
+
+struct MatchOptions {
+  int top_k = 0; /* 0: all */
+  bool reciprocal = true;
+  float confidence_threshold = 0;
+  int subsample = 1, border = 0;
+};
+
+/* ---- buffers ---------------------------------------------------------- */
+
+/* Memory from a pool, given back to it at the end of its life. Moves, never copies. */
+class PooledBuffer {
+ public:
+  explicit PooledBuffer(mast3r_buffer handle)
+      : handle_(std::make_unique<detail::Handle>(handle, mast3r_buffer_release)) {}
+  void *contents() const {
+    void *out = nullptr;
+    check(mast3r_buffer_contents(handle_->get(), &out, nullptr));
+    return out;
+  }
+  size_t length() const {
+    uint64_t n = 0;
+    check(mast3r_buffer_contents(handle_->get(), nullptr, &n));
+    return static_cast<size_t>(n);
+  }
+  void release() { handle_->close(); }
+
+ private:
+  std::unique_ptr<detail::Handle> handle_;
+};
+
+/* The buffers that a context keeps for reuse. */
+class BufferPool {
+ public:
+  explicit BufferPool(detail::Shared engine) : engine_(std::move(engine)) {}
+  PooledBuffer acquire(size_t nbytes) const {
+    mast3r_buffer out = 0;
+    check(mast3r_buffer_acquire(engine_->get(), nbytes, &out));
+    return PooledBuffer(out);
+  }
+  void warmup(const std::vector<uint64_t> &sizes) const {
+    check(mast3r_pool_warmup(engine_->get(), sizes.data(), sizes.size()));
+  }
+  mast3r_pool stats() const {
+    auto out = detail::sized<mast3r_pool>();
+    check(mast3r_pool_info(engine_->get(), &out));
+    return out;
+  }
+  size_t count() const { return static_cast<size_t>(stats().kept); }
+  size_t bytes() const { return static_cast<size_t>(stats().kept_bytes); }
+  void clear() const { check(mast3r_engine_trim(engine_->get())); }
+
+ private:
+  detail::Shared engine_;
+};
+
+/* ---- context ---------------------------------------------------------- */
+
+/* A device and its buffers. Copies are the same context. */
+class MPSGraphContext {
+ public:
+  /* The process's own, opened by the first call. */
+  static MPSGraphContext shared() {
+    static const MPSGraphContext context = create();
+    return context;
+  }
+  /* One that shares nothing with any other. */
+  static MPSGraphContext create(const RuntimeConfig &config = {}) {
+    auto c = detail::sized<mast3r_config>();
+    c.resolution = config.resolution, c.threads = config.num_threads;
+    c.variant = config.variant.c_str(), c.precision = config.precision.c_str();
+    c.backend = config.backend.c_str();
+    mast3r_engine out = 0;
+    check(mast3r_engine_create(&c, &out));
+    return MPSGraphContext(std::make_shared<detail::Handle>(out, mast3r_engine_close));
+  }
+
+  mast3r_info info() const {
+    auto out = detail::sized<mast3r_info>();
+    check(mast3r_engine_info(engine_->get(), &out));
+    return out;
+  }
+  std::string device_name() const { return info().device; }
+  std::string backend() const { return info().backend; }
+  uint64_t recommended_working_set_size() const { return info().working_set; }
+  uint64_t max_buffer_length() const { return info().max_buffer; }
+  BufferPool buffer_pool() const { return BufferPool(engine_); }
+  void synchronize() const { check(mast3r_engine_synchronize(engine_->get())); }
+  void clear_buffer_pool() const { buffer_pool().clear(); }
+  mast3r_engine c() const { return engine_->get(); }
+
+ private:
+  friend class MPSGraphEngine;
+  explicit MPSGraphContext(detail::Shared engine) : engine_(std::move(engine)) {}
+  detail::Shared engine_;
+};
+
+/* ---- engine ----------------------------------------------------------- */
+
+class MPSGraphEngine {
+ public:
+  /* A context of its own. */
+  explicit MPSGraphEngine(const RuntimeConfig &config = {}) : context_(MPSGraphContext::create(config)) {}
+  /* In a context; its model is the context's. */
+  explicit MPSGraphEngine(MPSGraphContext context) : context_(std::move(context)) {}
+
+  const MPSGraphContext &context() const { return context_; }
+  std::string name() const { return context_.info().name; }
+  bool is_ready() const { return context_.info().ready != 0; }
+  void load(const std::string &path) { detail::run(mast3r_submit_load, c(), path.c_str()); }
+  void warmup(int iterations = 3) { detail::run(mast3r_submit_warmup, c(), static_cast<int32_t>(iterations)); }
+  /* Frees the model and the device memory; results stay valid. */
+  void close() { context_.engine_->close(); }
+
+  InferenceResult infer(const ImageView &image1, const ImageView &image2, const InferOptions &options = {}) {
+    const auto a = image1.c(), b = image2.c();
+    const auto o = options.c();
+    auto job = detail::run(mast3r_submit_infer, c(), &a, &b, &o);
+    return pair(job->get(), 0);
+  }
+  /* Pairs (i, i+1); every picture is encoded once. */
+  std::vector<InferenceResult> infer_batch(const std::vector<ImageView> &images, const InferOptions &options = {}) {
+    const auto list = array(images);
+    const auto o = options.c();
+    auto job = detail::run(mast3r_submit_sequence, c(), list.data(), list.size(), &o);
+    std::vector<InferenceResult> out;
+    for (size_t i = 0, n = job->results(); i < n; i++) out.push_back(pair(job->get(), i));
+    return out;
+  }
+  SymmetricResult infer_symmetric(const ImageView &image1, const ImageView &image2, const InferOptions &options = {}) {
+    const auto a = image1.c(), b = image2.c();
+    const auto o = options.c();
+    auto job = detail::run(mast3r_submit_symmetric, c(), &a, &b, &o);
+    auto r = detail::sized<mast3r_result>();
+    check(mast3r_job_take_result(job->get(), 0, &r));
+    SymmetricResult out;
+    out.view_11 = view(r.view[0]), out.view_21 = view(r.view[1]);
+    out.view_22 = view(r.view[2]), out.view_12 = view(r.view[3]);
+    out.timing = r.timing;
+    return out;
+  }
+
+  MatchResult match(const InferenceResult &result, const MatchOptions &options = {}) {
+    const auto one = map(result.desc_1, result.pts3d_1), two = map(result.desc_2, result.pts3d_2);
+    auto o = detail::sized<mast3r_match_options>();
+    o.top_k = options.top_k, o.reciprocal = options.reciprocal;
+    o.min_confidence = options.confidence_threshold;
+    o.subsample = options.subsample, o.border = options.border;
+    auto job = detail::run(mast3r_submit_match, c(), &one, &two, &o);
+    auto m = detail::sized<mast3r_matches>();
+    check(mast3r_job_take_matches(job->get(), &m));
+    /* each is a tensor before any can throw */
+    const GPUTensor i1(m.index1), i2(m.index2), p1(m.pixel1), p2(m.pixel2), x1(m.points1), x2(m.points2),
+        conf(m.confidence);
+    MatchResult out;
+    out.idx_1 = i1.to_cpu<int64_t>(), out.idx_2 = i2.to_cpu<int64_t>();
+    out.pts2d_1 = p1.to_cpu(), out.pts2d_2 = p2.to_cpu();
+    out.pts3d_1 = x1.to_cpu(), out.pts3d_2 = x2.to_cpu();
+    out.confidence = conf.to_cpu();
+    out.match_ms = m.match_ms;
+    return out;
+  }
+
+  void load_retrieval(const std::string &path) {
+    detail::run(mast3r_submit_load_retrieval, c(), static_cast<const char *>(nullptr), path.c_str());
+  }
+  void load_retrieval_standalone(const std::string &model, const std::string &path) {
+    detail::run(mast3r_submit_load_retrieval, c(), model.c_str(), path.c_str());
+  }
+  bool is_retrieval_ready() const { return retrieval_state().first; }
+  bool is_retrieval_standalone() const { return retrieval_state().second; }
+  RetrievalResult encode_retrieval(const ImageView &image, const InferOptions &options = {}) {
+    return encode_retrieval_batch({image}, options).front();
+  }
+  std::vector<RetrievalResult> encode_retrieval_batch(const std::vector<ImageView> &images,
+                                                      const InferOptions &options = {}) {
+    const auto list = array(images);
+    const auto o = options.c();
+    auto job = detail::run(mast3r_submit_retrieval, c(), list.data(), list.size(), &o);
+    std::vector<RetrievalResult> out;
+    for (size_t i = 0, n = job->results(); i < n; i++) {
+      auto r = detail::sized<mast3r_retrieval>();
+      check(mast3r_job_take_retrieval(job->get(), i, &r));
+      RetrievalResult one;
+      one.features = GPUTensor(r.features), one.attention = GPUTensor(r.attention);
+      one.global = GPUTensor(r.global), one.total_ms = r.total_ms;
+      out.push_back(std::move(one));
+    }
+    return out;
+  }
+
+  void export_onnx(const std::string &path, int height = 0, int width = 0, bool half = false) {
+    auto o = detail::sized<mast3r_export_options>();
+    o.height1 = height, o.width1 = width, o.half = half;
+    detail::run(mast3r_submit_export, c(), path.c_str(), &o);
+  }
+
+  mast3r_engine c() const { return context_.c(); }
+
+ private:
+  std::pair<bool, bool> retrieval_state() const {
+    int32_t ready = 0, standalone = 0;
+    check(mast3r_engine_retrieval(c(), &ready, &standalone));
+    return {ready != 0, standalone != 0};
+  }
+  static std::vector<mast3r_image> array(const std::vector<ImageView> &images) {
+    std::vector<mast3r_image> out;
+    for (const auto &image : images) out.push_back(image.c());
+    return out;
+  }
+  static View view(const mast3r_view &v) {
+    View out;
+    out.pts3d = GPUTensor(v.points), out.conf = GPUTensor(v.conf);
+    out.desc = GPUTensor(v.desc), out.desc_conf = GPUTensor(v.desc_conf);
+    out.transform = v.transform;
+    return out;
+  }
+  static InferenceResult pair(mast3r_job job, size_t index) {
+    auto r = detail::sized<mast3r_result>();
+    check(mast3r_job_take_result(job, index, &r));
+    const View one = view(r.view[0]), two = view(r.view[1]);
+    InferenceResult out;
+    out.pts3d_1 = one.pts3d, out.pts3d_2 = two.pts3d;
+    out.conf_1 = one.conf, out.conf_2 = two.conf;
+    out.desc_1 = one.desc, out.desc_2 = two.desc;
+    out.desc_conf_1 = one.desc_conf, out.desc_conf_2 = two.desc_conf;
+    out.transform_1 = one.transform, out.transform_2 = two.transform;
+    out.timing = r.timing;
+    return out;
+  }
+  static mast3r_map map(const GPUTensor &desc, const GPUTensor &points) {
+    if (desc.ndim() != 3) throw ShapeError("mast3r: match needs a result with descriptors");
+    auto m = detail::sized<mast3r_map>();
+    m.height = static_cast<int32_t>(desc.shape()[0]);
+    m.width = static_cast<int32_t>(desc.shape()[1]);
+    m.dim = static_cast<int32_t>(desc.shape()[2]);
+    m.descriptors = desc.data();
+    if (points.ndim() != 0) m.points = points.data();
+    return m;
+  }
+
+  MPSGraphContext context_;
+};
+
+}  // namespace mast3r
+
+#endif /* MAST3R_HPP */

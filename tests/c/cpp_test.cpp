@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The C++ classes as a program meets them: cpp_test MODEL.safetensors
+ *
+ * One line a failed check, exit 1; nothing else is printed but the closing count.
+ */
+#include "mast3r.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+static int passed, failed;
+static std::string model;
+
+static void check_(bool ok, int line, const char *text) {
+  ok ? passed++ : failed++;
+  if (!ok) std::printf("line %d: %s\n", line, text);
+}
+#define CHECK(...) check_((__VA_ARGS__), __LINE__, #__VA_ARGS__)
+
+/* The call throws just this, with a word in its text and the status of its class. */
+template <class Kind, class Call>
+static bool throws(const char *word, mast3r_status code, Call call) {
+  try {
+    call();
+  } catch (const Kind &error) {
+    return std::strstr(error.what(), word) != nullptr && error.code() == code;
+  } catch (...) {
+  }
+  return false;
+}
+
+static std::vector<uint8_t> noise(int height, int width, uint32_t seed) {
+  std::vector<uint8_t> out(size_t(3) * height * width);
+  for (auto &v : out) v = uint8_t((seed = seed * 1664525u + 1013904223u) >> 24);
+  return out;
+}
+
+static const auto left = noise(48, 64, 1), right = noise(48, 64, 2);
+static const mast3r::ImageView one(left.data(), 48, 64), two(right.data(), 48, 64);
+
+static mast3r::RuntimeConfig config() {
+  mast3r::RuntimeConfig c;
+  c.backend = "cpu", c.num_threads = 2, c.resolution = 64;
+  return c;
+}
+
+static mast3r_stats live() {
+  auto stats = mast3r::detail::sized<mast3r_stats>();
+  mast3r::check(mast3r_live(&stats));
+  return stats;
+}
+
+static void test_context() {
+  auto shared = mast3r::MPSGraphContext::shared();
+  CHECK(shared.c() == mast3r::MPSGraphContext::shared().c());
+  auto own = mast3r::MPSGraphContext::create(config());
+  CHECK(own.c() != shared.c());
+  CHECK(own.backend() == "cpu" && !own.device_name().empty());
+  CHECK(own.info().threads == 2 && own.max_buffer_length() == own.info().max_buffer);
+  CHECK(own.recommended_working_set_size() == own.info().working_set);
+  own.synchronize();
+  auto bad = config();
+  bad.backend = "abacus";
+  CHECK(throws<mast3r::ArgumentError>("abacus", MAST3R_E_ARGUMENT, [&] { mast3r::MPSGraphContext::create(bad); }));
+}
+
+static void test_pool() {
+  auto context = mast3r::MPSGraphContext::create(config());
+  auto pool = context.buffer_pool();
+  const auto before = live().buffers;
+  {
+    auto buffer = pool.acquire(4096);
+    CHECK(buffer.length() == 4096 && live().buffers == before + 1 && pool.stats().live == 1);
+    std::memset(buffer.contents(), 7, buffer.length());
+    auto moved = std::move(buffer);
+    CHECK(static_cast<uint8_t *>(moved.contents())[4095] == 7);
+    moved.release();
+    CHECK(throws<mast3r::HandleError>("handle", MAST3R_E_HANDLE, [&] { moved.contents(); }));
+  }
+  CHECK(live().buffers == before && pool.stats().live == 0);
+  pool.warmup({1 << 20, 1 << 20});
+  CHECK(pool.count() >= 2 && pool.bytes() >= 2u << 20);
+  context.clear_buffer_pool();
+  CHECK(pool.count() == 0 && pool.bytes() == 0);
+  CHECK(throws<mast3r::ArgumentError>("bytes", MAST3R_E_ARGUMENT, [&] { pool.acquire(0); }));
+  CHECK(throws<mast3r::ArgumentError>("bytes", MAST3R_E_ARGUMENT, [&] { pool.warmup({UINT64_MAX}); }));
+}
+
+static void test_engine() {
+  mast3r::InferenceResult kept;
+  {
+    mast3r::MPSGraphEngine engine(config());
+    CHECK(!engine.is_ready());
+    CHECK(throws<mast3r::NotLoadedError>("no model", MAST3R_E_NOT_LOADED, [&] { engine.infer(one, two); }));
+    CHECK(throws<mast3r::NotFoundError>("none", MAST3R_E_NOT_FOUND, [&] { engine.load("none.safetensors"); }));
+    engine.load(model);
+    engine.warmup(1);
+    CHECK(engine.is_ready() && engine.name().find("on cpu") != std::string::npos);
+    kept = engine.infer(one, two);
+    CHECK(kept.pts3d_1.shape() == std::vector<int64_t>({48, 64, 3}) && kept.pts3d_1.ndim() == 3);
+    CHECK(kept.conf_2.numel() == 48 * 64 && kept.conf_2.nbytes() == 4 * 48 * 64 && kept.conf_2.is_valid());
+    CHECK(kept.timing.total_ms > 0 && kept.transform_1.width == 64);
+
+    const auto sequence = engine.infer_batch({one, two, one});
+    CHECK(sequence.size() == 2 && sequence[0].pts3d_2.to_cpu() == kept.pts3d_2.to_cpu());
+    const auto both = engine.infer_symmetric(one, two);
+    CHECK(both.view_11.pts3d.to_cpu() == kept.pts3d_1.to_cpu());
+    CHECK(both.view_22.desc.to_cpu() == sequence[1].desc_1.to_cpu());
+
+    const auto matches = engine.match(kept);
+    CHECK(matches.size() > 0 && matches.pts2d_1.size() == 2 * matches.size());
+    CHECK(matches.idx_1[0] == int64_t(matches.pts2d_1[1]) * 64 + int64_t(matches.pts2d_1[0]));
+    for (size_t i = 1; i < matches.size(); i++) CHECK(matches.confidence[i] <= matches.confidence[i - 1]);
+    const auto points = kept.pts3d_1.to_cpu();
+    CHECK(matches.pts3d_1[2] == points[3 * size_t(matches.idx_1[0]) + 2]);
+    mast3r::MatchOptions few;
+    few.top_k = 3;
+    CHECK(engine.match(kept, few).size() == 3);
+
+    mast3r::InferOptions options;
+    options.only = MAST3R_POINTS;
+    const auto partial = engine.infer(one, two, options);
+    CHECK(partial.pts3d_1.to_cpu() == points && !partial.desc_1.is_valid());
+    CHECK(throws<mast3r::ShapeError>("descriptors", MAST3R_E_SHAPE, [&] { engine.match(partial); }));
+    CHECK(throws<mast3r::ShapeError>("left out", MAST3R_E_SHAPE, [&] { partial.conf_1.to_cpu(); }));
+    options.preprocess = false;
+    const mast3r::ImageView odd(left.data(), 47, 64);
+    CHECK(throws<mast3r::ImageError>("47", MAST3R_E_IMAGE, [&] { engine.infer(odd, two, options); }));
+    CHECK(throws<mast3r::ArgumentError>("NULL", MAST3R_E_ARGUMENT, [&] { engine.infer({nullptr, 4, 4}, two); }));
+    CHECK(!engine.is_retrieval_ready() && !engine.is_retrieval_standalone());
+    CHECK(throws<mast3r::NotLoadedError>("retrieval", MAST3R_E_NOT_LOADED, [&] { engine.encode_retrieval(one); }));
+    CHECK(throws<mast3r::NotFoundError>("none", MAST3R_E_NOT_FOUND, [&] { engine.load_retrieval("none"); }));
+    CHECK(throws<mast3r::NotFoundError>("none", MAST3R_E_NOT_FOUND,
+                                        [&] { engine.load_retrieval_standalone(model, "none"); }));
+    CHECK(throws<mast3r::Error>("none", MAST3R_E_NOT_FOUND, [&] { engine.export_onnx("none/m.onnx", 48, 64); }));
+    engine.close();
+    CHECK(throws<mast3r::HandleError>("handle", MAST3R_E_HANDLE, [&] { engine.infer(one, two); }));
+  }
+  std::vector<float> out(kept.conf_1.numel()); /* after close and the end of the engine */
+  kept.conf_1.copy_to(out.data(), out.size());
+  CHECK(out == kept.conf_1.to_cpu() && std::isfinite(out[0]) && out[0] == kept.conf_1.data()[0]);
+  CHECK(throws<mast3r::ShapeError>("bytes", MAST3R_E_SHAPE, [&] { kept.conf_1.copy_to(out.data(), 1); }));
+  CHECK(throws<mast3r::ShapeError>("float", MAST3R_E_SHAPE, [&] { kept.conf_1.to_cpu<int64_t>(); }));
+}
+
+static void test_context_of_an_engine() {
+  auto context = mast3r::MPSGraphContext::create(config());
+  mast3r::MPSGraphEngine a(context), b(context);
+  a.load(model);
+  CHECK(b.is_ready() && b.context().c() == context.c());
+  std::vector<float> first, second;
+  std::thread other([&] { first = a.infer(one, two).conf_1.to_cpu(); });
+  second = b.infer(one, two).conf_1.to_cpu();
+  other.join();
+  CHECK(first == second);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) return 2;
+  model = argv[1];
+  const auto before = live();
+  try {
+    test_context();
+    test_pool();
+    test_engine();
+    test_context_of_an_engine();
+  } catch (const std::exception &error) {
+    std::printf("unexpected: %s\n", error.what());
+    failed++;
+  }
+  const auto after = live();
+  CHECK(after.engines == before.engines + 1); /* the shared context stays */
+  CHECK(after.tensors == before.tensors && after.jobs == before.jobs && after.buffers == before.buffers);
+  std::printf("C++: %d checks passed, %d failed\n", passed, failed);
+  return failed != 0;
+}
