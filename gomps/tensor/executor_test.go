@@ -25,7 +25,7 @@ func wave(shape ...int) Array {
 }
 
 // block is layer_norm -> matmul + bias -> gelu -> matmul + residual -> softmax.
-func block(t *testing.T) (*Graph, map[string]Array) {
+func block(t testing.TB) (*Graph, map[string]Array) {
 	t.Helper()
 	g := NewGraph()
 	add := func(name string, kind OpKind, in ...string) {

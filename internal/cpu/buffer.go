@@ -9,6 +9,7 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/bufpool"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/gemm"
 )
 
 // poolLimit bounds the buffers in use and kept for reuse together: while it is
@@ -27,8 +28,18 @@ func newBufferPool() *bufferPool {
 // regions allocates for the pool.
 type regions struct{}
 
-func (regions) Alloc(n int) (*region, error) { return newRegion(n) }
-func (regions) Free(r *region)               { r.release() }
+// onHeap is up to what size a buffer lies on the Go heap: a mapping of its own
+// would cost a call of the system and whole pages.
+const onHeap = 16 << 10
+
+func (regions) Alloc(n int) (*region, error) {
+	if n <= onHeap {
+		return &region{b: gemm.Alloc(n)}, nil
+	}
+	return newRegion(n)
+}
+
+func (regions) Free(r *region) { r.release() }
 
 // buffer is a backend.Buffer. What the pool hands out next is another buffer, so
 // that a stale reference to a released one sees nothing.

@@ -117,6 +117,14 @@ func (st *stage) panel(im *impl, p *Packed, s *Source, b, pi int) {
 	clear(st.f[rows*stageK:])
 	step := panelN * p.Type.Size() // bytes per k
 	base := b*s.StrideB + n0*s.StrideN
+	if p.kind == kF32 && s.Type == tensor.F32 && s.StrideN == 1 && max(s.Taps, 1) == 1 {
+		// The B of a plain A·B: each k has its n side by side, as a panel does.
+		for k := range p.K {
+			n := copy(dst[k*step:][:step], s.Data[(base+k*s.StrideC)*4:][:rows*4])
+			clear(dst[k*step+n:][:step-n])
+		}
+		return
+	}
 	for k := 0; k < p.K; k += stageK {
 		kn := min(stageK, p.K-k)
 		st.load(im, s, base, p.K/max(s.Taps, 1), k, kn, rows)
