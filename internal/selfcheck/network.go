@@ -45,7 +45,7 @@ var network = sync.OnceValues(func() (*graph.Graph, error) {
 
 // Network runs a whole pair.
 func Network(ctx context.Context, dev, ref backend.Backend, p backend.Precision) Check {
-	name := fmt.Sprintf("network %v", p)
+	const name = "network"
 	g, err := network()
 	if err != nil {
 		return Check{Name: name, Err: fmt.Errorf("selfcheck: %s: %w", name, err)}

@@ -5,6 +5,7 @@
 package metaltest
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -182,5 +183,46 @@ func TestNoWeightIsCopied(t *testing.T) {
 				t.Errorf("of %d weights %d bytes are mapped and %d copied; Metal copied %d", i.Parameters, i.WeightsMapped, i.WeightsCopied, copied()-before)
 			}
 		})
+	}
+}
+
+// TestSelfCheck is the whole report, on a GPU that is right, on one that is not,
+// and without one.
+func TestSelfCheck(t *testing.T) {
+	s := metalsim.Open(t)
+	r, err := gomps.SelfCheck(background)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.OK() || !r.Metal || r.Reason != "" || len(r.Checks) != 33 || r.Checks[0].Name != "methods" {
+		t.Errorf("%+v", r)
+	}
+	s.Set("fault", "align_corners")
+	if r, err = gomps.SelfCheck(background); err != nil {
+		t.Fatal(err)
+	}
+	var wrong []string
+	for _, c := range r.Checks {
+		if !c.OK {
+			wrong = append(wrong, c.Name)
+		}
+	}
+	if want := "fp32 resize, fp32 network, fp16 resize, fp16 network"; strings.Join(wrong, ", ") != want || r.OK() {
+		t.Errorf("wrong: %q, want %s", wrong, want)
+	}
+	s.Set("fault", "none")
+	s.Set("fail_command", "1")
+	if r, err = gomps.SelfCheck(background); err != nil || r.OK() || r.Checks[1].OK || !r.Checks[2].OK {
+		t.Errorf("one command buffer failed: %+v, %v", r, err)
+	}
+	s.Set("no_device", "1")
+	if r, err = gomps.SelfCheck(background); err != nil || r.Metal || r.Reason == "" || len(r.Checks) != 1 || !r.OK() {
+		t.Errorf("without a GPU: %+v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	s.Set("no_device", "0")
+	if _, err := gomps.SelfCheck(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
+)
+
+// CheckReport is what SelfCheck found.
+type CheckReport struct {
+	// Metal says whether there is a GPU to check; Reason says why not.
+	Metal  bool   `json:"metal"`
+	Reason string `json:"reason,omitempty"`
+	Device string `json:"device,omitempty"`
+	OS     string `json:"os,omitempty"`
+	// Checks are what was looked at, in order.
+	Checks []CheckResult `json:"checks"`
+}
+
+// CheckResult is one thing that was looked at.
+type CheckResult struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// OK reports whether everything that was looked at is right.
+func (r *CheckReport) OK() bool {
+	for _, c := range r.Checks {
+		if !c.OK {
+			return false
+		}
+	}
+	return true
+}
+
+// SelfCheck compares this machine's Metal with what the engine believes of it:
+// every Objective-C method that it sends, by the runtime's own type encoding
+// (which needs no GPU), then the network's operations and a whole small network
+// against the CPU in float32 and in half precision. Without Metal there is
+// nothing to check and the report says so. Errors are those of a cancelled ctx;
+// what fails to run is a check that failed.
+func SelfCheck(ctx context.Context) (*CheckReport, error) {
+	r := &CheckReport{Checks: []CheckResult{}}
+	rep, err := metal.SelfCheck()
+	if err != nil {
+		r.Reason = err.Error()
+		return r, nil
+	}
+	c := CheckResult{Name: "methods", OK: len(rep.Mismatches) == 0,
+		Detail: fmt.Sprintf("%d of %d agree with this system, %d cannot be asked", rep.Checked-len(rep.Mismatches), rep.Checked, len(rep.Unchecked))}
+	if !c.OK {
+		c.Detail += ": " + rep.Mismatches[0].Error()
+	}
+	r.Checks = append(r.Checks, c)
+	if err := r.devices(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// devices compares the GPU with the CPU.
+func (r *CheckReport) devices(ctx context.Context) (err error) {
+	settings, err := Config{}.metal()
+	if err != nil {
+		return err
+	}
+	gpu, err := mps.New(settings)
+	if err != nil {
+		r.Reason = err.Error()
+		return nil
+	}
+	defer func() { err = errors.Join(err, gpu.Close()) }()
+	ref, err := cpu.New(cpu.Config{})
+	if err != nil {
+		return &DeviceError{"open the CPU", err}
+	}
+	defer ref.Close()
+	d := gpu.Device()
+	r.Metal, r.Device, r.OS = true, d.Name, d.OS
+	for _, p := range []backend.Precision{backend.FP32, backend.FP16} {
+		for _, c := range append(selfcheck.Operations(ctx, gpu, ref, p), selfcheck.Network(ctx, gpu, ref, p)) {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("gomps: self-check: %w", err)
+			}
+			out := CheckResult{Name: fmt.Sprintf("%v %s", p, c.Name), OK: c.Err == nil,
+				Detail: fmt.Sprintf("relative L2 %.1e (limit %.0e)", c.Worst, c.Limit)}
+			if c.Err != nil && !errors.Is(c.Err, selfcheck.ErrDisagree) {
+				out.Detail = c.Err.Error()
+			}
+			r.Checks = append(r.Checks, out)
+		}
+	}
+	return nil
+}
