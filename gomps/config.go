@@ -32,6 +32,12 @@ type Config struct {
 	// comparison takes a moment, once per process; when it fails, Backend "auto"
 	// runs on the CPU and says why, and "metal" is an error.
 	SkipSelfCheck bool
+	// PackCache is a directory for the CPU's packed weights: the second engine, in
+	// this process or another, maps what the first has packed, and all of them
+	// share that memory. "" means the environment variable of EnvPackCache, and
+	// without it packing at each load. The directory may be deleted at any time;
+	// what is wrong with it is a warning to Logger.
+	PackCache string
 	// Logger gets warnings and debug records; nil discards them.
 	Logger *slog.Logger
 }

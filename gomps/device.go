@@ -35,12 +35,20 @@ func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback st
 			log.Debug("running on the CPU", "reason", fallback) // Info says it to who asks
 		}
 	}
-	dev, err = cpu.New(cpu.Config{Threads: cfg.Threads})
+	cache := cfg.PackCache
+	if cache == "" {
+		cache = os.Getenv(EnvPackCache)
+	}
+	dev, err = cpu.New(cpu.Config{Threads: cfg.Threads, PackCache: cache, Logger: log})
 	if err != nil {
 		return nil, "", &DeviceError{"open the CPU", err}
 	}
 	return dev, fallback, nil
 }
+
+// EnvPackCache names the environment variable that stands in for Config.PackCache,
+// for callers who cannot reach Config.
+const EnvPackCache = "MAST3R_PACK_CACHE"
 
 // openMetal opens the GPU and compares it with the CPU.
 func openMetal(cfg Config) (*mps.Backend, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"time"
@@ -29,6 +30,12 @@ type Config struct {
 	// Threads is the number of threads; 0 means as many as Go may use, which
 	// follows the processor quota of a container.
 	Threads int
+	// PackCache is a directory that keeps packed weights from one process to the
+	// next and shares them among those that run; "" packs at load. What is wrong
+	// with it is a warning to Logger, and weights are packed in memory.
+	PackCache string
+	// Logger gets these warnings; nil discards them.
+	Logger *slog.Logger
 	// Profile, when set, is told of every step that ran.
 	Profile func(Sample)
 }
@@ -66,6 +73,9 @@ func New(cfg Config) (*Backend, error) {
 		return nil, fmt.Errorf("cpu: %d threads, want 0 (automatic) to 4096", cfg.Threads)
 	}
 	b := &Backend{cfg: cfg, pool: par.New(cfg.Threads), arena: &region{}, scratch: &region{}, buffers: newBufferPool()}
+	if cfg.PackCache != "" {
+		b.weights.disk = newPackCache(cfg.PackCache, cfg.Logger)
+	}
 	return b, nil
 }
 
@@ -96,6 +106,9 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	}()
 	if err := p.lower(ctx, simple, opt); err != nil {
 		return nil, fmt.Errorf("cpu: graph %q: %w", g.Name, err)
+	}
+	if b.weights.disk != nil {
+		b.weights.disk.idle()
 	}
 	if err := b.reserve(p.arenaSize, p.scratchSize); err != nil {
 		return nil, err

@@ -5,3 +5,6 @@
 package cpu
 
 func adviseHuge([]byte) {}
+
+// mapPopulate has no counterpart here.
+const mapPopulate = 0

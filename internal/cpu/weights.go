@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -30,7 +31,7 @@ type weightKey struct {
 type weight struct {
 	key    weightKey
 	packed *gemm.Packed
-	mem    *slab
+	free   func() // gives the memory of packed back; nil before there is any
 	source []byte // keeps memory of the Go heap alive, so that its address stays its name
 	sum    uint64
 	users  int
@@ -50,6 +51,7 @@ type weightCache struct {
 	all  map[weightKey]*weight
 	seed maphash.Seed
 	mem  slabs
+	disk *packCache // nil without one
 	// packed counts the packings, for tests.
 	packed int
 }
@@ -63,12 +65,13 @@ func keyOf(p graph.Param, n, k int, as tensor.DType) weightKey {
 func (c *weightCache) get(pool *par.Pool, p graph.Param, s gemm.Source, n, k int, as tensor.DType, offset int) (*weight, error) {
 	key := keyOf(p, n, k, as)
 	key.arrange = [5]int{offset, s.StrideN, s.StrideC, s.Taps, s.StrideTap}
-	return c.entry(key, p, func(w *weight) error { return c.pack(w, pool, s) })
+	return c.entry(pool, key, p, 1, func(dst *gemm.Packed) error { return dst.Pack(pool, s) })
 }
 
-// entry returns the weight of a key, made by fill at the first call. Programs
-// compiled at the same time meet here: the second waits for the first's packing.
-func (c *weightCache) entry(key weightKey, p graph.Param, fill func(w *weight) error) (*weight, error) {
+// entry returns the weight of a key, a batch of matrices that fill packs at the
+// first call. Programs compiled at the same time meet here: the second waits for
+// the first's packing.
+func (c *weightCache) entry(pool *par.Pool, key weightKey, p graph.Param, batch int, fill func(dst *gemm.Packed) error) (*weight, error) {
 	c.mu.Lock()
 	if c.all == nil {
 		c.all, c.seed = map[weightKey]*weight{}, maphash.MakeSeed()
@@ -77,7 +80,7 @@ func (c *weightCache) entry(key weightKey, p graph.Param, fill func(w *weight) e
 	w := c.all[key]
 	if w != nil && w.sum != sum && w.users == 0 {
 		// Another file was mapped where an unmapped one had been.
-		w.mem.free()
+		w.release()
 		w = nil
 	}
 	if w != nil {
@@ -94,7 +97,7 @@ func (c *weightCache) entry(key weightKey, p graph.Param, fill func(w *weight) e
 	c.all[key] = w
 	c.packed++
 	c.mu.Unlock()
-	w.err = fill(w)
+	w.err = c.build(pool, w, p, batch, fill)
 	close(w.ready)
 	if w.err != nil {
 		c.drop(w)
@@ -106,42 +109,56 @@ func (c *weightCache) entry(key weightKey, p graph.Param, fill func(w *weight) e
 	return w, nil
 }
 
-// sample hashes a few hundred bytes spread over the data: enough to tell one
-// tensor from another at the same address, and no more than a few page faults.
+// sample is a quick hash of the data, to see that it is still the same.
 func (c *weightCache) sample(data []byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
-	const piece, pieces = 64, 8
-	step := max(piece, len(data)/pieces)
-	for i := 0; i < len(data); i += step {
-		_, _ = h.Write(data[i:min(i+piece, len(data))])
-	}
+	sample(&h, data)
 	return h.Sum64()
 }
 
-// pack fills a new packed matrix from the source.
-func (c *weightCache) pack(w *weight, pool *par.Pool, s gemm.Source) error {
+// build packs a weight, or maps it from the disk when it was packed before.
+func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int, fill func(dst *gemm.Packed) error) error {
 	size, err := gemm.PackedSize(w.key.as, w.key.n, w.key.k)
 	if err != nil {
 		return err
 	}
-	if err := c.reserve(w, size, 1); err != nil {
-		return err
+	size *= batch
+	pack := func(mem []byte) error {
+		dst, err := gemm.NewPacked(w.key.as, w.key.n, w.key.k, batch, mem)
+		if err != nil {
+			return err
+		}
+		w.packed = dst
+		return fill(dst)
 	}
-	return w.packed.Pack(pool, s)
-}
-
-// reserve gives a weight memory for a batch of matrices of the given size.
-func (c *weightCache) reserve(w *weight, size, batch int) error {
+	if c.disk != nil && p.Origin.File != "" {
+		mem, free, err := c.disk.get(pool, packNameOf(w.key, batch, size, p), pack)
+		if err == nil {
+			w.free = free
+			w.packed, err = gemm.NewPacked(w.key.as, w.key.n, w.key.k, batch, mem)
+			return err
+		}
+		if f := (*fillError)(nil); errors.As(err, &f) {
+			return f.error
+		}
+	}
 	c.mu.Lock()
-	mem, slab, err := c.mem.alloc(size * batch)
+	mem, slab, err := c.mem.alloc(size)
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	w.mem = slab
-	w.packed, err = gemm.NewPacked(w.key.as, w.key.n, w.key.k, batch, mem)
-	return err
+	w.free = slab.free
+	return pack(mem)
+}
+
+// release gives the memory back; the cache's lock is held.
+func (w *weight) release() {
+	if w.free != nil {
+		w.free()
+		w.free, w.packed = nil, nil
+	}
 }
 
 // drop ends one use. A weight that could not be packed is forgotten.
@@ -151,7 +168,7 @@ func (c *weightCache) drop(w *weight) {
 	w.users--
 	if w.users == 0 && w.err != nil && c.all[w.key] == w {
 		delete(c.all, w.key)
-		w.mem.free()
+		w.release()
 	}
 }
 
@@ -161,7 +178,7 @@ func (c *weightCache) trim() {
 	defer c.mu.Unlock()
 	for k, w := range c.all {
 		if w.users == 0 {
-			w.mem.free()
+			w.release()
 			delete(c.all, k)
 		}
 	}
@@ -172,7 +189,7 @@ func (c *weightCache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, w := range c.all {
-		w.mem.free()
+		w.release()
 		delete(c.all, k)
 	}
 }

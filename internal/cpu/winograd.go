@@ -239,20 +239,13 @@ func (c *weightCache) winograd(pool *par.Pool, p graph.Param, out, in int, opt l
 	}
 	key := keyOf(p, out, in, as)
 	key.arrange[0] = -1 // no offset: this is not a part of the data, but made of it
-	return c.entry(key, p, func(w *weight) error { return c.packWinograd(w, pool, p) })
+	return c.entry(pool, key, p, 16, func(dst *gemm.Packed) error { return packWinograd(dst, pool, p) })
 }
 
 // packWinograd computes U = G g G^T per pair of channels, in float64, with
 // G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1].
-func (c *weightCache) packWinograd(w *weight, pool *par.Pool, p graph.Param) error {
-	out, in := w.key.n, w.key.k
-	size, err := gemm.PackedSize(w.key.as, out, in)
-	if err != nil {
-		return err
-	}
-	if err := c.reserve(w, size, 16); err != nil {
-		return err
-	}
+func packWinograd(dst *gemm.Packed, pool *par.Pool, p graph.Param) error {
+	out, in := dst.N, dst.K
 	temp, err := newRegion(16 * out * in * 4)
 	if err != nil {
 		return err
@@ -265,7 +258,7 @@ func (c *weightCache) packWinograd(w *weight, pool *par.Pool, p graph.Param) err
 			transformKernel(u[o*in+i:], out*in, g[i*9:][:9])
 		}
 	})
-	if err := w.packed.Pack(pool, gemm.Source{Data: temp.b, Type: tensor.F32, StrideN: in, StrideC: 1, StrideB: out * in}); err != nil {
+	if err := dst.Pack(pool, gemm.Source{Data: temp.b, Type: tensor.F32, StrideN: in, StrideC: 1, StrideB: out * in}); err != nil {
 		return fmt.Errorf("winograd: %w", err)
 	}
 	return nil

@@ -27,6 +27,16 @@ type Param struct {
 	// Release tells the owner that a backend holds its own copy now and that the
 	// pages of Data may leave memory. It may be nil; Data stays readable.
 	Release func()
+	// Origin says where Data comes from, in words that mean the same in another
+	// process.
+	Origin Origin
+}
+
+// Origin is a place in a file. The zero value is that of bytes no file holds.
+type Origin struct {
+	File    string // absolute path
+	Version string // another one whenever the file has changed
+	Offset  int    // of the first byte
 }
 
 // Elementwise operations.

@@ -130,8 +130,10 @@ func (b *builder) weight(name string, shape ...int) *graph.Node {
 		return b.standIn(name, shape)
 	}
 	p := graph.Param{Name: name, Shape: t.Shape, DType: t.DType, Data: t.Data}
-	if f, _, ok := t.Offset(); ok {
+	if f, at, ok := t.Offset(); ok {
 		p.Region = f.Bytes()
+		file, version := f.Identity()
+		p.Origin = graph.Origin{File: file, Version: version, Offset: at}
 	}
 	p.Release = func() { _ = t.Release() } // advice to the system: nothing is lost when it fails
 	return b.Param(p)

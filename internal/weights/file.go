@@ -64,6 +64,10 @@ type File struct {
 
 	mu    sync.Mutex
 	unmap func() error // nil when closed or not mapped
+
+	changed           int64 // time of the last change, in nanoseconds
+	identity          sync.Once
+	absolute, version string // see Identity
 }
 
 // Open maps a model file and checks its header: safetensors, an archive of
@@ -97,7 +101,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, unmap())
 	}
-	f.unmap = unmap
+	f.unmap, f.changed = unmap, st.ModTime().UnixNano()
 	return f, nil
 }
 

@@ -15,6 +15,10 @@ import (
 // panelN is the number of output columns of a panel.
 const panelN = 32
 
+// LayoutVersion numbers the layout of packed bytes, which caches on disk hold. It
+// goes up when the same source packs to other bytes.
+const LayoutVersion = 1
+
 // Errors of this package wrap one of these.
 var (
 	ErrShape       = errors.New("shape does not fit")
