@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -name '*.go' -o -name '*.s' -o -name '*.c' -o -name '*.h' -o -name '*.map' 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test darwin bench bench-go wheel check lint golden clean go-test c-test py-test
+.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean go-test c-test py-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -58,6 +58,9 @@ darwin: $(VENV)/.build ## the library and the wheel for macOS 15 on Apple silico
 bench: .venv-bench/.ready ## this project beside PyTorch and ONNX Runtime, in one run; table, JSON and plot in build/bench/
 	.venv-bench/bin/python benchmarks/bench.py --memory
 
+bench-ops: $(VENV)/.bench-ops ## eager tensors beside NumPy, in one run; table, JSON and plot in build/bench/
+	$(PY) benchmarks/ops.py
+
 bench-go: ## Go benchmarks of the kernels
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
 
@@ -76,6 +79,9 @@ $(VENV)/bin/pip:
 
 $(VENV)/.build: $(VENV)/bin/pip pyproject.toml
 	$(VENV)/bin/pip install --quiet 'setuptools>=70.1' wheel && touch $@
+
+$(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
+	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable '.[demo]' && touch $@
