@@ -10,8 +10,9 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
-// reduceStep folds axes. Each element of the result is a tile's job of its own:
-// its terms are summed in order, in float64.
+// reduceStep folds axes. Each element of the result, or a part of one that has
+// many terms, is a tile's job of its own: its terms are summed in order, in
+// float64, and so are the parts. What is a part depends on the shapes alone.
 type reduceStep struct {
 	overTiles
 	o       graph.Reduce
@@ -20,10 +21,14 @@ type reduceStep struct {
 	gone    []int // sizes of the folded axes,
 	strides []int // and theirs
 	count   int   // terms of one result
+	parts   int   // of one result
+	partial []float64
 	t       tiling
 }
 
-// reduce splits the axes into those that stay and those that are folded.
+// partTerms is about how many terms make a part: as many as a tile has elements.
+const partTerms = grain
+
 func (l *lowering) reduce(n *graph.Node, o graph.Reduce) (step, error) {
 	if o.Fn > graph.ReduceMin {
 		return nil, fmt.Errorf("reduction %v: %w", o.Fn, ErrUnsupported)
@@ -40,54 +45,107 @@ func (l *lowering) reduce(n *graph.Node, o graph.Reduce) (step, error) {
 		}
 		s.shape, s.from = append(s.shape, d), append(s.from, st[i])
 	}
-	s.t = newTiling(s.dst.numel(), s.count)
+	s.parts = max(1, s.count/partTerms)
+	s.partial = make([]float64, s.dst.numel()*s.parts)
+	s.t = newTiling(len(s.partial), s.count/s.parts)
 	s.tiles, s.fn = s.t.tiles, s.tile
 	return s, nil
+}
+
+func (s *reduceStep) run(e *exec) error {
+	if err := s.overTiles.run(e); err != nil {
+		return err
+	}
+	for i := range s.dst.numel() {
+		p := s.partial[i*s.parts:][:s.parts]
+		v := p[0]
+		for _, x := range p[1:] {
+			switch s.o.Fn {
+			case graph.ReduceMax:
+				v = max(v, x)
+			case graph.ReduceMin:
+				v = min(v, x)
+			default:
+				v += x
+			}
+		}
+		if s.o.Fn == graph.ReduceMean {
+			v /= float64(s.count)
+		}
+		s.dst.row(s.y, i/s.dst.c)[i%s.dst.c] = float32(v)
+	}
+	return nil
 }
 
 func (s *reduceStep) tile(_, t int) {
 	first, end := s.t.span(t)
 	for i := first; i < end; i++ {
-		at, r := 0, i
+		at, r := 0, i/s.parts
 		for d := len(s.shape) - 1; d >= 0; d-- {
 			at += r % s.shape[d] * s.from[d]
 			r /= s.shape[d]
 		}
-		s.dst.row(s.y, i/s.dst.c)[i%s.dst.c] = s.fold(at)
+		part := i % s.parts
+		s.partial[i] = s.fold(at, s.count*part/s.parts, s.count*(part+1)/s.parts)
 	}
 }
 
-// fold reduces the folded axes from base on. The last of them is an inner loop
-// of its own: it is where the elements are.
-func (s *reduceStep) fold(base int) float32 {
-	sum, low, high := 0.0, math.Inf(1), math.Inf(-1)
+// fold reduces terms [first, end) of the result whose first term is at base. The
+// last of the folded axes is an inner loop of its own: it is where the elements are.
+func (s *reduceStep) fold(base, first, end int) float64 {
+	sum := 0.0
+	switch s.o.Fn {
+	case graph.ReduceMax:
+		sum = math.Inf(-1)
+	case graph.ReduceMin:
+		sum = math.Inf(1)
+	}
 	n, stride := 1, 1
 	outer := len(s.gone) - 1
 	if outer >= 0 {
 		n, stride = s.gone[outer], s.strides[outer]
 	}
-	for i := range s.count / n {
-		at, r := base, i
+	for first < end {
+		at, r := base+first%n*stride, first/n
 		for d := outer - 1; d >= 0; d-- {
 			at += r % s.gone[d] * s.strides[d]
 			r /= s.gone[d]
 		}
-		for range n {
-			v := float64(s.x[at])
-			sum += v
-			low, high = math.Min(low, v), math.Max(high, v)
-			at += stride
-		}
+		terms := min(n-first%n, end-first)
+		sum = s.line(sum, at, stride, terms)
+		first += terms
 	}
+	return sum
+}
+
+// line goes on with n terms from at. Sums run in four lanes, so that an addition
+// need not wait for the one before; the lanes are part of the order.
+func (s *reduceStep) line(v float64, at, stride, n int) float64 {
+	x := s.x[at:]
 	switch s.o.Fn {
-	case graph.ReduceMean:
-		return float32(sum / float64(s.count))
 	case graph.ReduceMax:
-		return float32(high)
+		for i := range n {
+			v = max(v, float64(x[i*stride]))
+		}
+		return v
 	case graph.ReduceMin:
-		return float32(low)
+		for i := range n {
+			v = min(v, float64(x[i*stride]))
+		}
+		return v
 	}
-	return float32(sum)
+	var a, b, c, d float64
+	i := 0
+	for ; i+4 <= n; i += 4 {
+		a += float64(x[i*stride])
+		b += float64(x[(i+1)*stride])
+		c += float64(x[(i+2)*stride])
+		d += float64(x[(i+3)*stride])
+	}
+	for ; i < n; i++ {
+		a += float64(x[i*stride])
+	}
+	return v + ((a + b) + (c + d))
 }
 
 // argStep is the index of the largest or smallest element along an axis. Only a

@@ -34,3 +34,17 @@ func TestScatterOutside(t *testing.T) {
 		}
 	}
 }
+
+// TestLongReductions folds axes with more terms than a part has.
+func TestLongReductions(t *testing.T) {
+	run := optest.Backend(newBackend(t, 2), backend.Options{})
+	for _, axes := range [][]int{{0, 1, 2}, {0, 1}, {1, 2}, {0, 2}, {2}} {
+		for _, fn := range []graph.ReduceFn{graph.ReduceSum, graph.ReduceMean, graph.ReduceMax, graph.ReduceMin} {
+			g := graph.New("reduce")
+			g.Output("y", g.Add(graph.Reduce{Fn: fn, Axes: axes}, g.Input("x", tensor.F32, 3, 47, 12345)))
+			in := inputsOf(g, 5)
+			got, want := mustRun(t, run, g, in)[0], mustRun(t, optest.Reference, g, in)[0]
+			checkClose(t, "reduction", asFloats(got), asFloats(want))
+		}
+	}
+}
