@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -21,36 +20,17 @@ import (
 //
 //	go test -run xxx -bench MatMul/avx512-f32 -benchtime 10x ./internal/cpu/gemm
 
-// peak runs the largest kernel of a type on every thread at once and returns
-// GFLOP per second of processor time, the upper quartile of a few bursts (the best
-// one may owe its rank to the coarseness of the clock).
-func peak(pool *par.Pool, d tensor.DType) float64 {
-	im := active.Load()
-	kind, _ := kindOf(d)
-	mr, perStep := im.sizes[0], 1
-	if d == tensor.BF16 {
-		perStep = 2
-	}
-	const steps, calls = 64, 1000
-	type mem struct {
-		a [maxMR * (steps + 16)]float32
-		b [panelN * steps]float32
-		c [maxMR * tileLD]float32
-	}
-	ms := make([]mem, pool.Threads())
-	fn := func(w, _ int) {
-		m := &ms[w]
-		k := kargs{a: unsafe.Pointer(&m.a), lda: (steps + 16) * 4, b: unsafe.Pointer(&m.b), c: unsafe.Pointer(&m.c), ldc: tileLD * 4,
-			steps: steps, runs: 1, off: &noOff[0], ini: unsafe.Pointer(&zeroRow)}
-		for range calls {
-			im.kern[kind].call(&k)
-		}
+// peak returns GFLOP per second of processor time, the upper quartile of a few
+// bursts (the best one may owe its rank to the coarseness of the clock).
+func peak(b *testing.B, pool *par.Pool, d tensor.DType) float64 {
+	p, err := NewPeak(pool, d)
+	if err != nil {
+		b.Fatal(err)
 	}
 	var rates []float64
 	for range 8 {
 		c := cpuTime()
-		pool.Run(16, fn)
-		flop := 2 * float64(mr*im.nr*steps*perStep*calls*16)
+		flop := p.Burst(pool)
 		rates = append(rates, flop/float64((cpuTime()-c).Nanoseconds()))
 	}
 	slices.Sort(rates)
@@ -58,7 +38,7 @@ func peak(pool *par.Pool, d tensor.DType) float64 {
 }
 
 func report(b *testing.B, pool *par.Pool, d tensor.DType, flop float64, run func()) {
-	top := peak(pool, d)
+	top := peak(b, pool, d)
 	run() // the first call touches memory
 	best := time.Duration(1 << 62)
 	cpu := cpuTime()
@@ -69,7 +49,7 @@ func report(b *testing.B, pool *par.Pool, d tensor.DType, flop float64, run func
 	}
 	cpu = cpuTime() - cpu
 	perCPU := flop * float64(b.N) / float64(cpu.Nanoseconds())
-	top = max(top, peak(pool, d))
+	top = max(top, peak(b, pool, d))
 	b.ReportMetric(flop*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
 	b.ReportMetric(flop/float64(best.Nanoseconds()), "best-GFLOP/s")
 	b.ReportMetric(perCPU, "GFLOP/cpu-s")
