@@ -86,6 +86,14 @@ CALL(scene_pairs,
 CALL(submit_convert, (const char *in, const char *out, const char *precision, mast3r_job *job),
      ((char *)in, (char *)out, (char *)precision, job))
 
+CALL(submit_selfcheck, (mast3r_job *out), (out))
+CALL(submit_profile,
+     (mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
+      const mast3r_infer_options *options, int32_t iterations, int32_t wait, mast3r_job *out),
+     (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, iterations, wait, out))
+CALL(submit_cost, (const mast3r_cost_options *options, mast3r_job *out), ((mast3r_cost_options *)options, out))
+
+CALL(job_report, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
 CALL(job_progress, (mast3r_job job, mast3r_progress *out), (job, out))
 CALL(job_files, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
 CALL(job_wait, (mast3r_job job, int32_t milliseconds), (job, milliseconds))

@@ -24,6 +24,7 @@ type job struct {
 	finished chan struct{}
 	err      error
 	files    []string
+	report   any // becomes JSON
 
 	done, total atomic.Int64 // progress
 

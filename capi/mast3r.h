@@ -202,6 +202,16 @@ typedef struct {
   uint64_t done, total; /* bytes; total 0: not known yet */
 } mast3r_progress;
 
+/* Whose work mast3r_submit_cost counts: a model file, or with model NULL a published variant. */
+typedef struct {
+  uint32_t size;
+  int32_t height1, width1, height2, width2; /* network sizes; 0: the model's own at 4:3 */
+  int32_t reserved;
+  const char *model, *variant;
+  const char *precision;   /* "fp32", "fp16"; NULL: "fp16" */
+  double tflops, gb_per_s; /* what the machine can do; 0: an M4 Pro */
+} mast3r_cost_options;
+
 /* What the encoder made of one picture. */
 typedef struct {
   uint32_t size;
@@ -363,6 +373,17 @@ mast3r_status mast3r_submit_export(mast3r_engine engine, const char *path, const
  * 16 KiB. out: a file, or a directory, where the files get the names that load looks for.
  * precision: "fp32", "fp16", "bf16", NULL or "keep". Needs no engine. */
 mast3r_status mast3r_submit_convert(const char *in, const char *out, const char *precision, mast3r_job *job);
+
+/* Reports, read with mast3r_job_report. Of this machine's Metal against the CPU; of the
+ * time of a pair, by stage and operation (wait: every stage is waited for, which gives each
+ * its own time on a GPU); of a pair's work, counted from shapes without running anything. */
+mast3r_status mast3r_submit_selfcheck(mast3r_job *out);
+mast3r_status mast3r_submit_profile(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
+                                    const mast3r_infer_options *options, int32_t iterations, int32_t wait,
+                                    mast3r_job *out);
+mast3r_status mast3r_submit_cost(const mast3r_cost_options *options, mast3r_job *out);
+/* The report of a finished job as a JSON object; see mast3r_engine_metadata. */
+mast3r_status mast3r_job_report(mast3r_job job, char *buffer, size_t capacity, size_t *needed);
 
 /* How far a job is; of a job that does not count, total stays 0. */
 mast3r_status mast3r_job_progress(mast3r_job job, mast3r_progress *out);

@@ -208,6 +208,51 @@ static void test_convert(void) {
   CHECK(rmdir(dir) == 0); /* nothing else was left in it */
 }
 
+static char report[65536];
+
+/* Reads the report of a job into `report`. */
+static mast3r_status read_report(mast3r_job job) {
+  size_t needed = 0;
+  mast3r_status status = mast3r_job_report(job, NULL, 0, &needed);
+  if (status != MAST3R_OK) return status;
+  CHECK(needed <= sizeof report);
+  status = mast3r_job_report(job, report, sizeof report, &needed);
+  CHECK(strlen(report) + 1 == needed);
+  return status;
+}
+
+static void test_reports(void) {
+  mast3r_job job = 0;
+  mast3r_cost_options cost = {.size = sizeof cost, .variant = "mast3r_vit_large", .height1 = 384, .width1 = 512};
+  CHECK(finish(mast3r_submit_cost(&cost, &job), &job) == MAST3R_OK);
+  CHECK(read_report(job) == MAST3R_OK && strstr(report, "\"predicted_ms\":") != NULL);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  cost.height1 = 100;
+  WANT(finish(mast3r_submit_cost(&cost, &job), &job), MAST3R_E_SHAPE, "patch size 16");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  cost.size = 0;
+  WANT(mast3r_submit_cost(&cost, &job), MAST3R_E_ABI, "size");
+  WANT(mast3r_submit_cost(NULL, &job), MAST3R_E_ARGUMENT, "NULL");
+
+  mast3r_engine engine = open_engine(1);
+  mast3r_image a = picture(0), b = picture(1);
+  mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
+  CHECK(finish(mast3r_submit_profile(engine, &a, &b, &raw, 2, 1, &job), &job) == MAST3R_OK);
+  CHECK(read_report(job) == MAST3R_OK && strstr(report, "\"name\":\"decoder\"") != NULL);
+  CHECK(strstr(report, "\"iterations\":2") != NULL && strstr(report, "\"wait\":true") != NULL);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  WANT(mast3r_submit_profile(engine, &a, &b, &raw, 0, 0, &job), MAST3R_E_ARGUMENT, "iterations");
+  CHECK(finish(mast3r_submit_warmup(engine, 0, &job), &job) == MAST3R_OK);
+  WANT(read_report(job), MAST3R_E_ARGUMENT, "no report");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+
+  CHECK(finish(mast3r_submit_selfcheck(&job), &job) == MAST3R_OK);
+  CHECK(read_report(job) == MAST3R_OK && strstr(report, "\"metal\":") != NULL);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  WANT(mast3r_submit_selfcheck(NULL), MAST3R_E_ARGUMENT, "NULL");
+}
+
 static void take(mast3r_engine engine, mast3r_result *out) {
   mast3r_image a = picture(0), b = picture(1);
   mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
@@ -390,6 +435,55 @@ static void test_log(void) {
   CHECK(mast3r_log_level(0) == MAST3R_OK);
 }
 
+/* Eager tensors: there and back, an operation by name, in place, and every kind of wrong call. */
+static void test_eager(void) {
+  mast3r_tensor_config config = {.size = sizeof config, .backend = "cpu", .threads = 2};
+  mast3r_tensor_context context = 0;
+  CHECK(mast3r_tensor_open(&config, &context) == MAST3R_OK && context != 0);
+  const float numbers[6] = {1, -2, 3, 0.5f, 0, -1};
+  const int64_t shape[2] = {2, 3}, huge[2] = {INT64_MAX, 2};
+  mast3r_tensor x = 0, y = 0, parts[3] = {0}, both[2];
+  size_t count = 9, needed = 0;
+  float out[6];
+  CHECK(mast3r_tensor_from_host(context, MAST3R_F32, 2, shape, numbers, sizeof numbers, &x) == MAST3R_OK);
+  CHECK(mast3r_tensor_apply(context, "relu", NULL, &x, 1, &y, 1, &count) == MAST3R_OK && count == 1);
+  CHECK(mast3r_tensor_copy(y, out, sizeof out) == MAST3R_OK && out[0] == 1 && out[1] == 0 && out[3] == 0.5f);
+  both[0] = y, both[1] = x;
+  CHECK(mast3r_tensor_apply(context, "add_", NULL, both, 2, NULL, 0, &count) == MAST3R_OK && count == 0);
+  CHECK(mast3r_tensor_copy(y, out, sizeof out) == MAST3R_OK && out[0] == 2 && out[1] == -2);
+  CHECK(mast3r_tensor_apply(context, "split", "{\"axis\": 1, \"sizes\": [1, 1, 1]}", &x, 1, parts, 3, &count) == MAST3R_OK &&
+        count == 3);
+  for (int i = 0; i < 3; i++) CHECK(mast3r_tensor_release(parts[i]) == MAST3R_OK);
+  mast3r_tensor_desc desc = {.size = sizeof desc};
+  CHECK(mast3r_tensor_describe(x, &desc) == MAST3R_OK && desc.dtype == MAST3R_F32 && desc.ndim == 2 && desc.nbytes == 24);
+  CHECK(mast3r_tensor_operations(NULL, 0, &needed) == MAST3R_OK && needed > 1000);
+
+  void *pointer;
+  WANT(mast3r_tensor_data(x, &pointer), MAST3R_E_ARGUMENT, "mast3r_tensor_copy");
+  WANT(mast3r_tensor_copy(x, out, 20), MAST3R_E_SHAPE, "want 24");
+  WANT(mast3r_tensor_apply(context, "sinh", NULL, &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "sinh");
+  WANT(mast3r_tensor_apply(context, "relu", "{", &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "attributes");
+  WANT(mast3r_tensor_apply(context, "relu", "{\"axis\": 1}", &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "axis");
+  WANT(mast3r_tensor_apply(context, "chunk", "{\"axis\": 1, \"n\": 3}", &x, 1, parts, 2, &count), MAST3R_E_ARGUMENT, "want 3");
+  WANT(mast3r_tensor_apply(context, "matmul", NULL, both, 2, parts, 1, &count), MAST3R_E_SHAPE, "[2,3]");
+  WANT(mast3r_tensor_apply(context, "relu", NULL, parts, 1, parts, 1, &count), MAST3R_E_HANDLE, "released");
+  WANT(mast3r_tensor_apply(context, NULL, NULL, &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "NULL");
+  WANT(mast3r_tensor_apply(context, "relu", NULL, &x, SIZE_MAX, parts, 1, &count), MAST3R_E_ARGUMENT, "at most 1024");
+  WANT(mast3r_tensor_apply(x, "relu", NULL, &x, 1, parts, 1, &count), MAST3R_E_HANDLE, "want a context");
+  WANT(mast3r_tensor_from_host(context, MAST3R_I64, 2, shape, numbers, 24, parts), MAST3R_E_ARGUMENT, "element type 2");
+  WANT(mast3r_tensor_from_host(context, MAST3R_F32, 9, shape, numbers, 24, parts), MAST3R_E_ARGUMENT, "9 dimensions");
+  WANT(mast3r_tensor_from_host(context, MAST3R_F32, 2, huge, NULL, 0, parts), MAST3R_E_SHAPE, "shape");
+  WANT(mast3r_tensor_from_host(context, MAST3R_F32, 2, shape, numbers, 23, parts), MAST3R_E_SHAPE, "23 bytes");
+
+  mast3r_tensor_stats stats = {.size = sizeof stats};
+  CHECK(mast3r_tensor_info(context, &stats) == MAST3R_OK && stats.live_tensors == 2 && strcmp(stats.backend, "cpu") == 0);
+  CHECK(mast3r_tensor_commit(context) == MAST3R_OK && mast3r_tensor_sync(context) == MAST3R_OK);
+  CHECK(mast3r_tensor_cleanup(context) == MAST3R_OK && mast3r_tensor_close(context) == MAST3R_OK);
+  WANT(mast3r_tensor_sync(context), MAST3R_E_HANDLE, "released");
+  CHECK(mast3r_tensor_copy(x, out, sizeof out) == MAST3R_OK && out[1] == -2); /* outlives its context */
+  CHECK(mast3r_tensor_release(x) == MAST3R_OK && mast3r_tensor_release(y) == MAST3R_OK);
+}
+
 /* What a forked child does: every call must fail, at once. */
 static int child_refused(mast3r_engine engine) {
   mast3r_config config = {.size = sizeof config};
@@ -435,6 +529,7 @@ int main(int argc, char **argv) {
   test_handles();
   test_models();
   test_convert();
+  test_reports();
   test_bad_pictures();
   test_pair();
   test_sequence_and_symmetric();
@@ -442,6 +537,7 @@ int main(int argc, char **argv) {
   test_cancel();
   test_threads();
   test_log();
+  test_eager();
   test_fork();
   mast3r_stats stats = {.size = sizeof stats};
   CHECK(mast3r_live(&stats) == MAST3R_OK);

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+/*
+#include "guard.h"
+*/
+import "C"
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+)
+
+// Reports are JSON: they are for people and scripts, and grow.
+
+//export m3r_submit_selfcheck
+func m3r_submit_selfcheck(out *C.mast3r_job) status {
+	return done(func() error {
+		if out == nil {
+			return null("mast3r_submit_selfcheck", "out")
+		}
+		start(context.Background(), out, func() {}, func(ctx context.Context, j *job) error {
+			r, err := gomps.SelfCheck(ctx)
+			if err == nil {
+				j.report = r
+			}
+			return err
+		})
+		return nil
+	})
+}
+
+//export m3r_submit_profile
+func m3r_submit_profile(h C.mast3r_engine, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options, iterations, wait C.int32_t, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_profile"
+		a, b, opt, err := pairArguments(call, image1, image2, options)
+		if err != nil {
+			return err
+		}
+		if iterations < 1 {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: %d iterations, want 1 or more", call, iterations)
+		}
+		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
+			p, err := e.Profile(ctx, a, b, gomps.ProfileOptions{InferOptions: opt, Iterations: int(iterations), Wait: wait != 0})
+			if err == nil {
+				j.report = p
+			}
+			return err
+		})
+	})
+}
+
+//export m3r_submit_cost
+func m3r_submit_cost(options *C.mast3r_cost_options, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_cost"
+		if options == nil || out == nil {
+			return null(call, "options or out")
+		}
+		if err := sized(call, "options", options.size, unsafe.Sizeof(*options)); err != nil {
+			return err
+		}
+		opt := gomps.CostOptions{
+			Model: textOr(options.model), Variant: textOr(options.variant), Precision: textOr(options.precision),
+			Height1: int(options.height1), Width1: int(options.width1), Height2: int(options.height2), Width2: int(options.width2),
+			TFLOPS: float64(options.tflops), GBps: float64(options.gb_per_s),
+		}
+		start(context.Background(), out, func() {}, func(_ context.Context, j *job) error {
+			c, err := gomps.EstimateCost(opt)
+			if err == nil {
+				j.report = c
+			}
+			return err
+		})
+		return nil
+	})
+}
+
+//export m3r_job_report
+func m3r_job_report(h C.mast3r_job, buffer *C.char, capacity C.size_t, needed *C.size_t) status {
+	return done(func() error {
+		const call = "mast3r_job_report"
+		if needed == nil || (buffer == nil && capacity != 0) {
+			return null(call, "buffer or needed")
+		}
+		j, err := ended(call, h)
+		if err != nil {
+			return err
+		}
+		if j.report == nil {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: this job has no report", call)
+		}
+		return putJSON(buffer, capacity, needed, j.report)
+	})
+}
