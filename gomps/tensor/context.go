@@ -234,18 +234,21 @@ func (c *Context) run(key string, build func(g *graph.Graph, in []*graph.Node) [
 			return nil, fmt.Errorf("%w: operand %d of %s", err, i, key)
 		}
 	}
-	p, err := c.program(key, build, in)
+	p, g, err := c.program(key, build, in)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]*Tensor, len(p.Graph().Outputs))
+	out := make([]*Tensor, len(g.Outputs))
 	bufs := make([]backend.Buffer, len(out))
-	for i, o := range p.Graph().Outputs {
+	for i, o := range g.Outputs {
 		if out[i], err = c.newTensor(o.Node.Shape, o.Node.DType); err != nil {
 			release(out)
 			return nil, err
 		}
 		bufs[i] = out[i].buffer()
+	}
+	if p == nil {
+		return out, nil
 	}
 	if err := c.encode(p, in, bufs); err != nil {
 		release(out)
@@ -295,8 +298,9 @@ func (c *Context) encode(p backend.Program, in []*Tensor, out []backend.Buffer) 
 	return nil
 }
 
-// program finds or compiles an operation.
-func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in []*Tensor) (backend.Program, error) {
+// program finds or compiles an operation. Where no result has elements there is
+// nothing to compile, and nil: MPSGraph knows no empty values.
+func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in []*Tensor) (backend.Program, *graph.Graph, error) {
 	name := append(make([]byte, 0, 128), key...)
 	for _, t := range in {
 		name = append(append(name, ' '), t.dtype.String()...)
@@ -307,9 +311,8 @@ func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Nod
 	full := string(name)
 	if p := c.cache.get(full); p != nil {
 		c.stats.CacheHits++
-		return p, nil
+		return p, p.Graph(), nil
 	}
-	c.stats.CacheMisses++
 	g := graph.New(key)
 	nodes := make([]*graph.Node, len(in))
 	for i, t := range in {
@@ -320,21 +323,25 @@ func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Nod
 	}
 	g, err := g.Build()
 	if err != nil {
-		return nil, wrapGraph(err)
+		return nil, nil, wrapGraph(err)
 	}
+	if !slices.ContainsFunc(g.Outputs, func(o graph.Output) bool { return o.Node.Numel() > 0 }) {
+		return nil, g, nil
+	}
+	c.stats.CacheMisses++
 	p, err := c.dev.Compile(context.Background(), g, backend.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("tensor: compile %s: %w", key, err)
+		return nil, nil, fmt.Errorf("tensor: compile %s: %w", key, err)
 	}
 	// Closing an evicted program waits for its last run, which must not sit in
 	// work that nobody has handed over.
 	evicted := c.cache.put(full, p)
 	if evicted != nil {
 		if err := errors.Join(c.sync(), evicted.Close()); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return p, nil
+	return p, g, nil
 }
 
 // wrapGraph turns a graph's error into one of this package; its text names the

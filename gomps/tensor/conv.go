@@ -56,6 +56,9 @@ func (c *Context) Conv2DBackward(gy, x, w *Tensor, opt ConvOptions) (gx, gw, gb 
 	if o.Activation != None {
 		return nil, nil, nil, fmt.Errorf("%w: the gradient of a convolution with activation %q; apply ActivationBackward first", ErrOption, o.Activation)
 	}
+	if err := wantRank("conv2d_backward", 4, gy, x, w); err != nil {
+		return nil, nil, nil, err
+	}
 	out, err := c.computeAll(fmt.Sprintf("conv2d_backward%v", o), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		gy, x := g.Transpose(in[0], 0, 2, 3, 1), g.Transpose(in[1], 0, 2, 3, 1)
 		w := in[2]
@@ -138,11 +141,8 @@ func checkPatches(what string, h, w, kernel, stride, pad int) error {
 // Im2Col lays out the patches of x [B,C,H,W] as columns:
 // [B, C*kernel*kernel, OH*OW].
 func (c *Context) Im2Col(x *Tensor, kernel, stride, pad int) (*Tensor, error) {
-	if err := ready("im2col", x); err != nil {
+	if err := wantRank("im2col", 4, x); err != nil {
 		return nil, err
-	}
-	if len(x.shape) != 4 {
-		return nil, fmt.Errorf("%w: im2col of %v, want [B,C,H,W]", ErrShape, x.shape)
 	}
 	b, ch, h, w := x.shape[0], x.shape[1], x.shape[2], x.shape[3]
 	if err := checkPatches("im2col", h, w, kernel, stride, pad); err != nil {

@@ -3,6 +3,7 @@
 package tensor
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -165,14 +166,17 @@ func (c *Context) LinearBackward(gy, y, x, w, gw, gb *Tensor, act Activation) (*
 	if err := act.check(); err != nil {
 		return nil, err
 	}
+	if err := checkLinearBackward(gy, y, x, w, gw, gb); err != nil {
+		return nil, err
+	}
 	out, err := c.computeAll("linear_backward+"+string(act), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		gy, y, x, w, gw, gb := in[0], in[1], in[2], in[3], in[4], in[5]
 		if act != None {
 			gy = g.Binary(graph.Mul, gy, derivative(g, act, y))
 		}
-		rows := gy.Numel() / gy.Shape[len(gy.Shape)-1]
-		flat := g.Reshape(gy, rows, gy.Shape[len(gy.Shape)-1])
-		xs := g.Reshape(x, rows, x.Shape[len(x.Shape)-1])
+		rows := gy.Shape[:len(gy.Shape)-1].Numel()
+		flat := g.Reshape(gy, rows, w.Shape[0])
+		xs := g.Reshape(x, rows, w.Shape[1])
 		// gW = gy^T x: a product with both operands seen as [rows, .].
 		dw := g.Add(graph.MatMul{}, g.Transpose(flat, 1, 0), xs)
 		db := g.Add(graph.Reduce{Axes: []int{0}}, flat)
@@ -182,15 +186,31 @@ func (c *Context) LinearBackward(gy, y, x, w, gw, gb *Tensor, act Activation) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := gw.become(out[1], nil); err != nil {
-		release(out)
-		return nil, err
-	}
-	if err := gb.become(out[2], nil); err != nil {
+	if err := errors.Join(gw.become(out[1], nil), gb.become(out[2], nil)); err != nil {
 		release(out)
 		return nil, err
 	}
 	return out[0], nil
+}
+
+// checkLinearBackward looks at all shapes before anything changes: sums would
+// broadcast what does not belong together.
+func checkLinearBackward(gy, y, x, w, gw, gb *Tensor) error {
+	if err := ready("linear_backward", gy, y, x, w, gw, gb); err != nil {
+		return err
+	}
+	n := len(x.shape) - 1
+	switch {
+	case len(w.shape) != 2 || n < 0 || x.shape[n] != w.shape[1]:
+		return fmt.Errorf("%w: linear_backward of x %v and w %v, want [...,in] and [out,in]", ErrShape, x.shape, w.shape)
+	case len(gy.shape) != n+1 || !gy.shape[:n].Equal(x.shape[:n]) || gy.shape[n] != w.shape[0]:
+		return fmt.Errorf("%w: linear_backward of gy %v for x %v and w %v", ErrShape, gy.shape, x.shape, w.shape)
+	case !y.shape.Equal(gy.shape):
+		return fmt.Errorf("%w: linear_backward of y %v and gy %v", ErrShape, y.shape, gy.shape)
+	case !gw.shape.Equal(w.shape) || len(gb.shape) != 1 || gb.shape[0] != w.shape[0]:
+		return fmt.Errorf("%w: linear_backward into gw %v and gb %v for w %v", ErrShape, gw.shape, gb.shape, w.shape)
+	}
+	return nil
 }
 
 // derivative of an activation: from its output for relu, tanh and sigmoid, from

@@ -179,31 +179,45 @@ func samples() map[string][]sample {
 	return m
 }
 
-// call runs a sample with its floats in type d and returns the operands and the
-// results; an operation without results has changed its operands.
+// operand i as a tensor, floats in type d; nil where the sample has none.
+func (s *sample) operand(c *Context, i int, d DType, keep func(*Tensor, error) *Tensor) *Tensor {
+	switch v := s.in[i].(type) {
+	case Array:
+		half, full := v.halves()
+		if d == F16 {
+			return keep(c.FromFloat16s(half, v.Shape...))
+		}
+		return keep(c.FromFloat32s(full, v.Shape...))
+	case []int32:
+		return keep(c.FromInt32s(v, len(v)))
+	}
+	return nil
+}
+
+// halves are the elements rounded to float16, in both types.
+func (a Array) halves() (half []uint16, full []float32) {
+	for _, e := range a.Data {
+		half = append(half, dt.F16FromFloat32(e))
+		full = append(full, dt.Float32FromF16(half[len(half)-1]))
+	}
+	return half, full
+}
+
+// call runs a sample with its floats in type d and returns the operands, the
+// results and the operands' numbers; an operation without results has changed its
+// operands.
 func (s *sample) call(t *testing.T, c *Context, name string, d DType, keep func(*Tensor, error) *Tensor) (in, out []*Tensor, numbers [][]float64) {
 	t.Helper()
-	for _, v := range s.in {
-		var x *Tensor
+	for i := range s.in {
+		in = append(in, s.operand(c, i, d, keep))
 		var plain []float64
-		switch v := v.(type) {
-		case Array:
-			h := make([]uint16, len(v.Data))
-			f := make([]float32, len(v.Data))
-			for i, e := range v.Data {
-				h[i] = dt.F16FromFloat32(e)
-				f[i] = dt.Float32FromF16(h[i]) // the same numbers in both types
-				plain = append(plain, float64(f[i]))
+		if v, ok := s.in[i].(Array); ok {
+			_, full := v.halves()
+			for _, e := range full {
+				plain = append(plain, float64(e))
 			}
-			if d == F16 {
-				x = keep(c.FromFloat16s(h, v.Shape...))
-			} else {
-				x = keep(c.FromFloat32s(f, v.Shape...))
-			}
-		case []int32:
-			x = keep(c.FromInt32s(v, len(v)))
 		}
-		in, numbers = append(in, x), append(numbers, plain)
+		numbers = append(numbers, plain)
 	}
 	out, err := c.Do(name, s.attributes, in...)
 	if err != nil {

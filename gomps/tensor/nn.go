@@ -36,6 +36,12 @@ func (c *Context) LayerNorm(x, gamma, beta *Tensor, eps float32) (*Tensor, error
 // LayerNormBackward gives the gradients of LayerNorm for the gradient gy of its
 // result: of the input, of gamma, of beta.
 func (c *Context) LayerNormBackward(gy, x, gamma *Tensor, eps float32) (gx, ggamma, gbeta *Tensor, err error) {
+	if err := ready("layer_norm_backward", gy, x, gamma); err != nil {
+		return nil, nil, nil, err
+	}
+	if len(x.shape) < 1 || !gy.shape.Equal(x.shape) || len(gamma.shape) != 1 || gamma.shape[0] != x.Dim(-1) {
+		return nil, nil, nil, fmt.Errorf("%w: layer_norm_backward of gy %v, x %v and gamma %v", ErrShape, gy.shape, x.shape, gamma.shape)
+	}
 	out, err := c.computeAll(fmt.Sprintf("layer_norm_backward%x", eps), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		gy, x, gamma := in[0], in[1], in[2]
 		last := len(x.Shape) - 1
@@ -164,11 +170,8 @@ func (c *Context) RoPE(x *Tensor, heads, rows, cols int, base float32) (*Tensor,
 // Attention is softmax(scale q k^T + mask) v for q [B,H,N,d], k and v [B,H,M,d];
 // mask, additive, broadcasts to [B,H,N,M] and may be nil.
 func (c *Context) Attention(q, k, v, mask *Tensor, scale float32) (*Tensor, error) {
-	if err := ready("attention", q, k, v); err != nil {
+	if err := wantRank("attention", 4, q, k, v); err != nil {
 		return nil, err
-	}
-	if len(q.shape) != 4 || len(k.shape) != 4 || len(v.shape) != 4 {
-		return nil, fmt.Errorf("%w: attention of %v, %v and %v, want [B,H,N,d]", ErrShape, q.shape, k.shape, v.shape)
 	}
 	in := []*Tensor{q, k, v}
 	if mask != nil {

@@ -75,6 +75,9 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 	if err := ready("confusion matrix", preds, targets, cm); err != nil {
 		return err
 	}
+	if n := len(targets.shape); n != 1 && n != 2 || n == 2 && targets.dtype == I32 {
+		return fmt.Errorf("%w: confusion matrix with targets %v%v, want i32[N] or scores [N,K]", ErrShape, targets.dtype, targets.shape)
+	}
 	if len(preds.shape) != 2 || len(cm.shape) != 2 || cm.shape[0] != preds.shape[1] || cm.shape[1] != preds.shape[1] {
 		return fmt.Errorf("%w: confusion matrix %v for scores %v, want [K,K] and [N,K]", ErrShape, cm.shape, preds.shape)
 	}

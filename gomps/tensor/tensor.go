@@ -92,6 +92,20 @@ func ready(op string, in ...*Tensor) error {
 	return nil
 }
 
+// wantRank is ready, and the same for the number of dimensions: code that indexes
+// shapes relies on it.
+func wantRank(op string, rank int, in ...*Tensor) error {
+	if err := ready(op, in...); err != nil {
+		return err
+	}
+	for i, t := range in {
+		if len(t.shape) != rank {
+			return fmt.Errorf("%w: operand %d of %s is %v, want %d dimensions", ErrShape, i, op, t.shape, rank)
+		}
+	}
+	return nil
+}
+
 // Shape is a copy of the dimensions, slowest first.
 func (t *Tensor) Shape() []int { return t.shape.Clone() }
 

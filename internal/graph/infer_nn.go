@@ -3,6 +3,8 @@
 package graph
 
 import (
+	"math"
+
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -173,17 +175,21 @@ func (o LayerNorm) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	if err := vector(in[2], "beta", lastDim(in[0])); err != nil {
 		return nil, 0, err
 	}
-	return normShape(in)
+	return normShape(in, o.Eps)
 }
 
 func (o RMSNorm) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	if err := arity(in, 2); err != nil {
 		return nil, 0, err
 	}
-	return normShape(in)
+	return normShape(in, o.Eps)
 }
 
-func normShape(in []*Node) (tensor.Shape, tensor.DType, error) {
+func normShape(in []*Node, eps float32) (tensor.Shape, tensor.DType, error) {
+	// MPSGraph ends the process over an epsilon below zero.
+	if !(eps >= 0) || math.IsInf(float64(eps), 1) {
+		return nil, 0, shapeErr("epsilon %v, want a finite number of at least 0", eps)
+	}
 	if lastDim(in[0]) < 1 {
 		return nil, 0, shapeErr("x %v has no last dimension to normalise", in[0])
 	}
