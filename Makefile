@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -name '*.go' -o -name '*.s' -o -name '*.c' -o -name '*.h' -o -name '*.map' 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean go-test c-test py-test
+.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy go-test c-test py-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -34,6 +34,12 @@ wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
 	mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
 
 check: lint test ## lint, then test
+
+gopy: $(VENV)/.test ## the library as a Python extension module, and the Python tests against it
+	$(VENV)/bin/pip install --quiet pybindgen
+	cd capi/pyext && $(GO) test ./...
+	sh capi/pyext/build.sh $(PY) python/mast3r_runtime/_gopy
+	MAST3R_NATIVE=gopy $(PY) -m pytest
 
 lint: $(VENV)/.test
 	@out=$$(gofmt -l capi gomps internal tests); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _native, export
+from . import _native
 from ._pictures import Only, image_array, infer_options
 from ._tensor import GPUTensor
 from .errors import ModelNotFoundError, ShapeError, WeightsError
@@ -48,6 +48,8 @@ class Features:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``.npz`` or ``.safetensors``, as the suffix says."""
+        from . import export  # with Pillow, which nothing else here needs
+
         path = Path(path)
         transform = np.array([getattr(self.transform, name) for name in Transform.__slots__], np.int32)
         arrays = {"tokens": np.ascontiguousarray(self.numpy()), "transform": transform}

@@ -10,6 +10,7 @@ size, which the library checks, and a test compares the sizes with the C compile
 from __future__ import annotations
 
 import ctypes as C
+import importlib
 import json
 import logging
 import os
@@ -217,6 +218,22 @@ class Progress(_Sized):
     ]
 
 
+class CostOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("height1", C.c_int32),
+        ("width1", C.c_int32),
+        ("height2", C.c_int32),
+        ("width2", C.c_int32),
+        ("reserved", C.c_int32),
+        ("model", C.c_char_p),
+        ("variant", C.c_char_p),
+        ("precision", C.c_char_p),
+        ("tflops", C.c_double),
+        ("gb_per_s", C.c_double),
+    ]
+
+
 class Encoded(_Sized):
     _fields_ = [
         ("size", C.c_uint32),
@@ -385,6 +402,10 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_index_close": [Handle],
     "mast3r_scene_pairs": [C.c_int32, C.c_char_p, _P(SceneOptions), _H],
     "mast3r_submit_convert": [C.c_char_p, C.c_char_p, C.c_char_p, _H],
+    "mast3r_submit_selfcheck": [_H],
+    "mast3r_submit_profile": [Handle, _P(Image), _P(Image), _P(InferOptions), C.c_int32, C.c_int32, _H],
+    "mast3r_submit_cost": [_P(CostOptions), _H],
+    "mast3r_job_report": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
     "mast3r_job_progress": [Handle, _P(Progress)],
     "mast3r_job_files": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
     "mast3r_job_wait": [Handle, C.c_int32],
@@ -464,12 +485,31 @@ def check_fork() -> None:
 
 
 def library_path() -> Path:
-    """Where the shared library lies: beside this file, or at MAST3R_LIBRARY."""
+    """Where the shared library lies: beside this file, or at MAST3R_LIBRARY.
+
+    MAST3R_NATIVE=gopy means the extension module that ``make gopy`` builds: it carries the
+    same calls. A process has one or the other, never both: two Go runtimes do not get on.
+    """
     override = os.environ.get("MAST3R_LIBRARY")
     if override:
         return Path(override)
+    native = os.environ.get("MAST3R_NATIVE", "")
+    if native == "gopy":
+        return _extension()
+    if native not in ("", "ctypes"):
+        raise errors.ArgumentError(f"MAST3R_NATIVE={native!r}, want ctypes or gopy")
     suffix = "dylib" if sys.platform == "darwin" else "so"
     return Path(__file__).with_name(f"libmast3r_runtime.{suffix}")
+
+
+def _extension() -> Path:
+    try:
+        module = importlib.import_module(f"{__package__}._gopy._mast3r")
+    except ImportError as error:
+        raise errors.LibraryError(
+            f"MAST3R_NATIVE=gopy: {error}; build the extension for this Python with: make gopy"
+        ) from error
+    return Path(str(module.__file__))
 
 
 def library() -> C.CDLL:

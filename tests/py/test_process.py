@@ -222,3 +222,20 @@ def test_library_of_another_version(tmp_path: Path) -> None:
     assert "nowhere.so" in run_python(code, tmp_path / "nowhere.so")
     (tmp_path / "junk.so").write_bytes(b"no library")
     assert "junk.so" in run_python(code, tmp_path / "junk.so")
+
+
+def test_choice_of_the_native_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MAST3R_NATIVE: ctypes, gopy, or an error that says so; a missing extension says how to build it."""
+    code = """
+        from mast3r_runtime import _native, errors
+        try:
+            print(_native.library_path().name.partition(".")[0])
+        except errors.Mast3rError as error:
+            print(type(error).__name__, "make gopy" in str(error), "abacus" in str(error))
+    """
+    monkeypatch.delenv("MAST3R_LIBRARY", raising=False)
+    for native, want in (("ctypes", ["libmast3r_runtime"]), ("abacus", ["ArgumentError", "False", "True"])):
+        monkeypatch.setenv("MAST3R_NATIVE", native)
+        assert run_python(code).split() == want
+    monkeypatch.setenv("MAST3R_NATIVE", "gopy")
+    assert run_python(code).split() in (["_mast3r"], ["LibraryError", "True", "False"])

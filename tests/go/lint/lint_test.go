@@ -53,6 +53,8 @@ var arrows = map[string][]string{
 	"gomps/tensor":              {"internal/backend", "internal/cpu", "internal/graph", "internal/mps", "internal/tensor"},
 	"capi":                      {"gomps", "gomps/tensor", "internal/par"},
 	"capi/cmd/libmast3r":        {"capi"},
+	"capi/pyext":                {"capi", "capi/pyext/hide", "gomps"},
+	"capi/pyext/hide":           {},
 	"tests/go/lint":             {},
 }
 
