@@ -162,6 +162,7 @@ func (t *Tensor) become(y *Tensor, err error) error {
 		defer y.Release()
 		return fmt.Errorf("%w: the result %v%v does not fit in place of %v%v", ErrShape, y.dtype, y.shape, t.dtype, t.shape)
 	}
+	t.bounds.Store(nil)
 	if old := t.mem.buf.Swap(y.mem.buf.Swap(nil)); old != nil {
 		y.mem.live.Add(-1)
 		(*old).Release()

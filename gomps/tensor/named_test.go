@@ -387,6 +387,10 @@ func TestNamedErrors(t *testing.T) {
 		{"dropout", Attributes{"p": 1.0, "seed": 0.0}, []*Tensor{x}, ErrOption, []string{"probability 1"}},
 		{"im2col", Attributes{"kernel": 2.0, "padding": 1e9}, []*Tensor{keep(c.Zeros(F32, 1, 1, 4, 4))}, ErrShape, []string{"padding 1000000000"}},
 		{"reshape", Attributes{"shape": nums(1<<40, 1<<40)}, []*Tensor{x}, ErrShape, nil},
+		{"embedding", nil, []*Tensor{x, keep(c.FromInt32s([]int32{0, 2}, 2))}, ErrOption, []string{"index 2 of an axis of 2"}},
+		{"scatter_add", Attributes{"rows": 3.0}, []*Tensor{x, keep(c.FromInt32s([]int32{-5, 0}, 2))}, ErrOption, []string{"index -5 of an axis of 3"}},
+		{"scatter", nil, []*Tensor{x, keep(c.Cast(keep(c.Full(9, 2)), I32)), x}, ErrOption, []string{"index 9"}},
+		{"layer_norm", Attributes{"eps": 0.0}, []*Tensor{x, keep(c.Zeros(F32, 3)), keep(c.Zeros(F32, 3))}, ErrShape, []string{"epsilon 0"}},
 		{"reshape", Attributes{"shape": nums(-1, 4)}, []*Tensor{x}, ErrShape, []string{"[2,3]", "[-1,4]"}},
 	} {
 		_, err := c.Do(e.name, e.a, e.in...)
@@ -401,7 +405,7 @@ func TestNamedErrors(t *testing.T) {
 		}
 	}
 	// Whatever failed has left nothing behind.
-	if s := c.Stats(); s.LiveTensors != 5 {
-		t.Errorf("%d live tensors, want 5", s.LiveTensors)
+	if s := c.Stats(); s.LiveTensors != 11 {
+		t.Errorf("%d live tensors, want 11", s.LiveTensors)
 	}
 }

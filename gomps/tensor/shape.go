@@ -93,6 +93,11 @@ func (c *Context) Slice(x *Tensor, begin, end, step []int) (*Tensor, error) {
 	if len(begin) != len(x.shape) || len(end) != len(x.shape) || len(step) != len(x.shape) {
 		return nil, fmt.Errorf("%w: slice of %v by begin %v, end %v, step %v", ErrShape, x.shape, begin, end, step)
 	}
+	for i, s := range step {
+		if s < 0 && (begin[i] < 0 || begin[i] >= x.shape[i] || end[i] < -1) {
+			return nil, fmt.Errorf("%w: slice of %v down from %v to %v", ErrShape, x.shape, begin, end)
+		}
+	}
 	key := fmt.Sprintf("slice%v%v%v", begin, end, step)
 	return c.move(key, func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		o := graph.Slice{Begin: append([]int{}, begin...), End: append([]int{}, end...), Step: append([]int{}, step...)}
@@ -186,9 +191,17 @@ func (c *Context) Pad(x *Tensor, before, after []int, value float32) (*Tensor, e
 }
 
 // Gather takes entries of x along axis by the indices in idx (int32). An index
-// outside is an error when the host knows it; on the device the result of one is
-// not defined.
+// outside is an error; indices that an operation computed are read for that once,
+// which waits for the device.
 func (c *Context) Gather(x, idx *Tensor, axis int) (*Tensor, error) {
+	if err := ready("gather", x, idx); err != nil {
+		return nil, err
+	}
+	if a := axis + len(x.shape); axis >= 0 && axis < len(x.shape) || axis < 0 && a >= 0 {
+		if err := checkIndices("gather", idx, x.Dim(axis)); err != nil {
+			return nil, err
+		}
+	}
 	return c.move(fmt.Sprintf("gather%d", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.Gather{Axis: axis}, in[0], in[1])
 	}, x, idx)
@@ -200,6 +213,12 @@ func (c *Context) Embedding(table, idx *Tensor) (*Tensor, error) { return c.Gath
 // ScatterAdd adds the rows of x [n,...] to rows rows of zeros at idx [n]: the
 // gradient of Gather along axis 0 and of Embedding.
 func (c *Context) ScatterAdd(x, idx *Tensor, rows int) (*Tensor, error) {
+	if err := ready("scatter_add", x, idx); err != nil {
+		return nil, err
+	}
+	if err := checkIndices("scatter_add", idx, rows); err != nil {
+		return nil, err
+	}
 	return c.compute(fmt.Sprintf("scatter_add%d", rows), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.ScatterAdd{Rows: rows}, in[0], in[1])
 	}, x, idx)
@@ -213,6 +232,9 @@ func (c *Context) Scatter(x, idx, src *Tensor) (*Tensor, error) {
 	}
 	if len(x.shape) < 1 || len(src.shape) < 1 || !x.shape[1:].Equal(src.shape[1:]) {
 		return nil, fmt.Errorf("%w: scatter rows of %v into %v", ErrShape, src.shape, x.shape)
+	}
+	if err := checkIndices("scatter", idx, x.shape[0]); err != nil {
+		return nil, err
 	}
 	return c.compute("scatter", func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		x, idx, src := in[0], in[1], in[2]

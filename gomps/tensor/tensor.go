@@ -5,6 +5,7 @@ package tensor
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -31,6 +32,8 @@ type Tensor struct {
 	c     *Context
 	shape dt.Shape
 	dtype DType
+	// bounds are the least and the largest of indices, once they are known.
+	bounds atomic.Pointer[[2]int32]
 	// mem is apart so that the cleanup of a forgotten Tensor can hold it without
 	// holding the Tensor.
 	mem *memory
@@ -150,9 +153,46 @@ func (c *Context) host(d DType, shape []int, fill func(dst []byte)) (*Tensor, er
 		return nil, err
 	}
 	if s.Numel() > 0 {
-		fill(t.buffer().Bytes())
+		b := t.buffer().Bytes()
+		fill(b)
+		if d == I32 {
+			t.bounds.Store(boundsOf(b))
+		}
 	}
 	return t, nil
+}
+
+func boundsOf(b []byte) *[2]int32 {
+	v := view[int32](b)
+	return &[2]int32{slices.Min(v), slices.Max(v)}
+}
+
+// outside is the one of two bounds that is no index.
+func outside(b *[2]int32) int32 {
+	if b[0] < 0 {
+		return b[0]
+	}
+	return b[1]
+}
+
+// checkIndices wants indices of an axis of n. A device would read or write
+// elsewhere by a wrong one. Indices that the host has not seen are read once,
+// which waits for the device.
+func checkIndices(op string, idx *Tensor, n int) error {
+	if idx.dtype != I32 || idx.Numel() == 0 {
+		return nil // the graph's rules have a word on the type
+	}
+	b := idx.bounds.Load()
+	if b == nil {
+		if err := idx.read(func(src []byte) { b = boundsOf(src) }); err != nil {
+			return err
+		}
+		idx.bounds.Store(b)
+	}
+	if b[0] < 0 || int(b[1]) >= n {
+		return fmt.Errorf("%w: %s: index %d of an axis of %d", ErrOption, op, outside(b), n)
+	}
+	return nil
 }
 
 func checkLength(n int, shape []int) error {

@@ -186,9 +186,9 @@ func (o RMSNorm) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 }
 
 func normShape(in []*Node, eps float32) (tensor.Shape, tensor.DType, error) {
-	// MPSGraph ends the process over an epsilon below zero.
-	if !(eps >= 0) || math.IsInf(float64(eps), 1) {
-		return nil, 0, shapeErr("epsilon %v, want a finite number of at least 0", eps)
+	// MPSGraph ends the process over an epsilon that is not above zero.
+	if !(eps > 0) || math.IsInf(float64(eps), 1) {
+		return nil, 0, shapeErr("epsilon %v, want a finite number above 0", eps)
 	}
 	if lastDim(in[0]) < 1 {
 		return nil, 0, shapeErr("x %v has no last dimension to normalise", in[0])
