@@ -3,6 +3,7 @@
 package gomps
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,6 +48,9 @@ func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture,
 	pics := make([]*picture, len(images))
 	for i, img := range images {
 		pic, err := j.prepareOne(img, opt)
+		if device := (*DeviceError)(nil); errors.As(err, &device) {
+			return nil, err // no fault of the picture
+		}
 		if err != nil {
 			return nil, &ImageError{base + i, err}
 		}

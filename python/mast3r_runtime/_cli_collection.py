@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs for folders of pictures and for ONNX: ``retrieve``, ``batch``, ``export``, ``profile``."""
+"""The verbs for folders of pictures and for ONNX: ``retrieve``, ``batch``, ``export``."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -48,12 +47,6 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
         onnx.add_argument(f"--{name}", type=int, default=0, help="at the network (default: its own at 4:3)")
     onnx.add_argument("--half", action="store_true", help="weights as float16")
     onnx.add_argument("--json", action="store_true", help="print JSON")
-
-    profile = verb("profile", _profile, "Say where the time of a pair goes.")
-    _engine_options(profile)
-    profile.add_argument("--iterations", type=int, default=10)
-    profile.add_argument("--wait", action="store_true", help="wait for Enter, so that a profiler can attach")
-    profile.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _bar(total: int, unit: str) -> Any:
@@ -161,33 +154,4 @@ def _export(arguments: argparse.Namespace) -> int:
         )
     sizes = {str(file): file.stat().st_size for file in files}
     _say(arguments, sizes, "\n".join(f"{file}: {size / 2**20:.1f} MiB" for file, size in sizes.items()))
-    return 0
-
-
-def _profile(arguments: argparse.Namespace) -> int:
-    import numpy as np
-
-    from .cli import _engine, _say
-
-    if arguments.iterations < 1:
-        raise ValueError(f"--iterations {arguments.iterations}: want at least 1")
-    with _engine(arguments) as engine:
-        info = engine.info()
-        patch = int(info["patch"])
-        width = max(int(info["resolution"]) // patch * patch, patch)
-        height = max(width * 3 // 4 // patch * patch, patch)
-        pair = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
-        engine.warmup(1)
-        if arguments.wait:
-            print(f"process {os.getpid()} is ready; attach, then press Enter", file=sys.stderr)
-            sys.stdin.readline()
-        rows: list[dict[str, float]] = []
-        for _ in range(arguments.iterations):
-            rows.append(dict(engine.infer_gpu(pair[0], pair[1]).timing))
-        stages = {name: float(np.median([row[name] for row in rows])) for name in rows[0]}
-        name = engine.name()
-    lines = [f"{name}: {width} x {height}, median of {len(rows)}"]
-    lines += [f"{stage.removesuffix('_ms'):12} {ms:10.2f} ms" for stage, ms in stages.items()]
-    values = {"engine": name, "width": width, "height": height, "iterations": len(rows), **stages}
-    _say(arguments, values, "\n".join(lines))
     return 0

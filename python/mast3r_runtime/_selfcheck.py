@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import _models, _synthetic
+from . import _models, _reports, _synthetic
 from ._engine import Engine
 from .backends._cpu import CPUEngine
 from .backends._mps import MPSEngine
@@ -49,6 +49,7 @@ def run(backend: str = "auto") -> Iterator[Check]:
         model = Path(folder) / "unified.safetensors"
         _synthetic.write(model)
         steps: list[Callable[[], Iterator[Check]]] = [
+            *([] if backend == "cpu" else [_metal]),
             lambda: _reference(kind, model, pair),
             lambda: _threads(kind, model, pair),
             lambda: _preprocessing(kind, model, pair),
@@ -60,6 +61,25 @@ def run(backend: str = "auto") -> Iterator[Check]:
                 yield from step()
             except Mast3rError as error:
                 yield Check(type(error).__name__, False, str(error))
+
+
+def _metal() -> Iterator[Check]:
+    """On a Mac: the methods that are sent, the GPU's operations, and a small network."""
+    report = _reports.check_metal()
+    agreeing: dict[str, int] = {}  # operations, by precision: one line says it for all
+    for check in report["checks"]:
+        precision, _, operation = check["name"].partition(" ")
+        if operation and operation != "network" and check["ok"]:
+            agreeing[precision] = agreeing.get(precision, 0) + 1
+        else:
+            yield Check(f"metal {check['name']}", check["ok"], check["detail"])
+    for precision, count in agreeing.items():
+        yield Check(f"metal {precision} operations", True, f"{count} agree with the CPU")
+    if report["metal"]:
+        with MPSEngine("auto", 0, "auto", 0) as engine:
+            reason = engine.info()["fallback_reason"]
+            where = f"{report['device']}, {report['os']}"
+            yield Check("metal is used", not reason, reason or where)
 
 
 def _open(kind: type[Engine], model: Path | None, resolution: int = 96, threads: int = 0) -> Engine:

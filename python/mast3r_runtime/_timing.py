@@ -9,7 +9,15 @@ import numpy as np
 
 from ._engine import Engine
 
-__all__ = ["benchmark"]
+__all__ = ["benchmark", "native_size"]
+
+
+def native_size(engine: Engine, resolution: int | None = None) -> tuple[int, int]:
+    """Height and width of a 4:3 picture at the model's own long side, or another."""
+    info = engine.info()
+    patch = max(int(info["patch"]), 1)
+    width = max((resolution or int(info["resolution"])) // patch * patch, patch)
+    return max(width * 3 // 4 // patch * patch, patch), width
 
 
 def benchmark(
@@ -18,10 +26,7 @@ def benchmark(
     """Time a random pair of the model's 4:3 size, results brought to the host."""
     if iterations < 1 or warmup < 0:
         raise ValueError(f"{iterations} iterations after {warmup}, want at least 1 after 0")
-    info = engine.info()
-    patch = max(int(info["patch"]), 1)
-    width = max((resolution or int(info["resolution"])) // patch * patch, patch)
-    height = max(width * 3 // 4 // patch * patch, patch)
+    height, width = native_size(engine, resolution)
     rng = np.random.default_rng(0)
     pair = [rng.integers(0, 256, (height, width, 3), np.uint8) for _ in range(2)]
     times = np.empty(iterations)

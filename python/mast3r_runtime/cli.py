@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _cli_collection
+from . import _cli_collection, _cli_profile
 from ._specs import LICENSE, MODEL_SPECS
 from ._version import __version__
 from .errors import ArgumentError, Mast3rError
@@ -103,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _files_verbs(verb)
     _cli_collection.add(verb)
+    _cli_profile.add(verb)
 
     bench = verb("benchmark", _benchmark, "Time the network on a random pair.")
     _engine_options(bench)

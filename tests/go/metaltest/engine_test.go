@@ -212,7 +212,7 @@ func TestInjectedFailures(t *testing.T) {
 		}
 		seen++
 		var de *gomps.DeviceError
-		if !errors.As(err, &de) || !errors.Is(err, metal.ErrOutOfMemory) {
+		if ie := (*gomps.ImageError)(nil); !errors.As(err, &de) || errors.As(err, &ie) || !errors.Is(err, metal.ErrOutOfMemory) {
 			t.Errorf("allocation %d: %v", n, err)
 		}
 	}
