@@ -8,9 +8,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
-GO_SOURCES := $(shell find capi gomps internal -name '*.go' -o -name '*.s' -o -name '*.c' -o -name '*.h' -o -name '*.map' 2>/dev/null) go.mod go.sum capi/build.sh
+GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy go-test c-test py-test
+.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -35,6 +35,9 @@ wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
 
 check: lint test ## lint, then test
 
+reference: $(VENV)/.test ## docs/api.md from the docstrings
+	$(PY) docs/reference.py >docs/api.md
+
 gopy: $(VENV)/.test ## the library as a Python extension module, and the Python tests against it
 	$(VENV)/bin/pip install --quiet pybindgen
 	cd capi/pyext && $(GO) test ./...
@@ -42,9 +45,9 @@ gopy: $(VENV)/.test ## the library as a Python extension module, and the Python 
 	MAST3R_NATIVE=gopy $(PY) -m pytest
 
 lint: $(VENV)/.test
-	@out=$$(gofmt -l capi gomps internal tests); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
+	@out=$$(gofmt -l $(filter %.go,$(GO_SOURCES)) capi/pyext/*.go tests); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
-	$(VENV)/bin/ruff check python tests setup.py
+	$(VENV)/bin/ruff check python tests docs setup.py
 	$(PY) -m mypy
 
 golden: ## every comparison with the reference's numbers, the published sizes too, where ../shared is there

@@ -56,6 +56,7 @@ class build_go(Command):
     def get_source_files(self):  # what an sdist needs to build the library
         folders = ("capi", "gomps", "internal")
         sources = [p for d in folders for p in (ROOT / d).rglob("*") if p.is_file()]
+        sources = [p for p in sources if ROOT / "capi" / "pyext" not in p.parents]  # see make gopy
         keep = [p for p in sources if "testdata" not in p.parts and not p.name.endswith("_test.go")]
         return [str(p.relative_to(ROOT)) for p in keep] + ["go.mod", "go.sum"]
 

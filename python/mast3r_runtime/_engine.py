@@ -10,7 +10,7 @@ import os
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from .errors import ClosedError, Mast3rError, ShapeError
 from .images import ImageLike
 from .results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
 from .retrieval import RetrievalMethods
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Engine", "create", "info_of"]
 
@@ -152,7 +155,7 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
             raise ClosedError("engine: closed")
         return self._handle
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
