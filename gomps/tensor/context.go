@@ -139,6 +139,10 @@ func (c *Context) Stats() Stats {
 	return s
 }
 
+// Pool is the memory that tensors are made of: its books, its limit, and the ways
+// to make it smaller. It is shared with nobody.
+func (c *Context) Pool() backend.Pool { return c.dev.Pool() }
+
 // Commit hands the collected operations to the device and does not wait.
 func (c *Context) Commit() error {
 	c.mu.Lock()

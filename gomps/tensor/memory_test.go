@@ -176,3 +176,39 @@ func TestBatches(t *testing.T) {
 		t.Errorf("%d batches are under way, want at most %d", len(c.flying), maxFlying)
 	}
 }
+
+// TestPool: tensors come from one pool of power-of-two classes, which does as it
+// is told.
+func TestPool(t *testing.T) {
+	contexts(t, func(t *testing.T, c *Context) {
+		p := c.Pool()
+		if err := p.Warmup(1000, 1000, 5000); err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Stats(); s.PooledBuffers != 3 || s.PooledBytes != 2*1024+8192 || s.Classes != 2 || s.Allocations != 3 {
+			t.Errorf("after Warmup: %+v", s)
+		}
+		x := must[*Tensor](t)(c.Full(1, 250)) // 1000 bytes
+		if s := p.Stats(); s.Reuses != 1 || s.InUseBytes != 1024 || s.ReuseRate() != 0.25 {
+			t.Errorf("after a tensor: %+v", s)
+		}
+		y := must[*Tensor](t)(c.Exp(x)) // the other one
+		x.Release()
+		if v := must[[]float32](t)(y.Float32s()); v[249] < 2.7 || v[249] > 2.72 {
+			t.Errorf("exp(1) = %v", v[249])
+		}
+		y.Release()
+		if n := p.ClearSize(600); n != 2 {
+			t.Errorf("ClearSize removed %d buffers, want 2", n)
+		}
+		if n := p.ShrinkToFit(0); n != 1 {
+			t.Errorf("ShrinkToFit removed %d buffers, want 1", n)
+		}
+		p.SetLimit(4096)
+		z := must[*Tensor](t)(c.Full(1, 2000)) // larger than the limit, and never refused
+		z.Release()
+		if s := p.Stats(); s.PooledBuffers != 0 || s.InUseBuffers != 0 || s.PeakBytes < 8192 {
+			t.Errorf("beyond the limit: %+v", s)
+		}
+	})
+}

@@ -70,6 +70,8 @@ type Backend interface {
 	// Begin starts collecting work for a lane; work of one lane runs in the
 	// order of its Submits, lanes may overlap.
 	Begin(lane Lane) (Work, error)
+	// Pool is the memory of Alloc.
+	Pool() Pool
 	// Trim gives pooled memory back to the system.
 	Trim()
 	// Close frees what the backend holds; buffers handed out stay readable until

@@ -48,6 +48,9 @@ type buffer struct {
 	bytes atomic.Pointer[[]byte] // nil once released
 }
 
+// Pool is the memory of Alloc.
+func (b *Backend) Pool() backend.Pool { return b.buffers }
+
 // Alloc gives a buffer of n bytes with unspecified contents.
 func (b *Backend) Alloc(n int) (backend.Buffer, error) {
 	if n < 0 {

@@ -137,6 +137,9 @@ func (b *Backend) Stats() Stats {
 	return s
 }
 
+// Pool is the memory of Alloc.
+func (b *Backend) Pool() backend.Pool { return b.pool }
+
 // Trim gives pooled buffers back to the system.
 func (b *Backend) Trim() { b.pool.Clear() }
 

@@ -25,7 +25,7 @@ var arrows = map[string][]string{
 	"internal/graph":            {"internal/tensor"},
 	"internal/graph/ref":        {"internal/graph", "internal/tensor"},
 	"internal/graph/passes":     {"internal/graph", "internal/graph/ref"},
-	"internal/backend":          {"internal/graph"},
+	"internal/backend":          {"internal/bufpool", "internal/graph"},
 	"internal/bufpool":          {},
 	"internal/weights":          {"internal/tensor", "internal/weights/pickle"},
 	"internal/weights/pickle":   {"internal/tensor"},
