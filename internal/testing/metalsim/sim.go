@@ -109,6 +109,15 @@ func (s *Sim) SimulatorOnly() {
 	}
 }
 
+// Tolerance is what a limit that holds on the simulator is multiplied by: a real
+// GPU has other sums, and faster functions than the C library's.
+func Tolerance() float64 {
+	if runtime.GOOS == "darwin" {
+		return 300
+	}
+	return 1
+}
+
 // Set changes a setting of the simulated device.
 func (s *Sim) Set(key, value string) {
 	s.SimulatorOnly()

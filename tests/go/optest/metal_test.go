@@ -26,8 +26,10 @@ func onMetal(t *testing.T, cfg mps.Config, opt backend.Options) Runner {
 	return Backend(b, opt)
 }
 
-func TestMetalGolden(t *testing.T) { Golden(t, onMetal(t, mps.Config{}, backend.Options{}), 1) }
+func TestMetalGolden(t *testing.T) {
+	Golden(t, onMetal(t, mps.Config{}, backend.Options{}), metalsim.Tolerance())
+}
 
 func TestMetalRandom(t *testing.T) {
-	Random(t, onMetal(t, mps.Config{}, backend.Options{}), 10, 3e-6)
+	Random(t, onMetal(t, mps.Config{}, backend.Options{}), 10, 3e-6*metalsim.Tolerance())
 }
