@@ -185,6 +185,18 @@ class SymmetricResult:
         v11, v21, v22, v12 = (ViewResult._take(result.view[i]) for i in range(4))
         return cls(v11, v21, v22, v12, _timing(result.timing))
 
+    def to_torch(self, device: str = "cpu") -> dict[str, torch.Tensor]:
+        """The outputs as torch tensors, as ``pts3d_11`` (torch is not a dependency)."""
+        import torch
+
+        out = {}
+        for view in ("11", "21", "22", "12"):
+            for name in ("pts3d", "conf", "desc", "desc_conf"):
+                tensor: GPUTensor = getattr(getattr(self, f"view_{view}"), name)
+                if tensor.is_valid:
+                    out[f"{name}_{view}"] = torch.from_numpy(tensor.numpy()).to(device)
+        return out
+
 
 @dataclass(frozen=True, slots=True)
 class InferenceResult:

@@ -25,6 +25,9 @@ from ._tensor import Array, GPUTensor
 from .errors import ClosedError, ShapeError
 from .images import ImageLike
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["HostArray", "Index", "Pair", "RetrievalMethods", "RetrievalResult", "scene_pairs", "similarity"]
 
 F32 = npt.NDArray[np.float32]
@@ -78,6 +81,13 @@ class RetrievalResult:
     def numpy(self) -> Array:
         """The features as a plain array."""
         return self.features.numpy()
+
+    def to_torch(self, device: str = "cpu") -> dict[str, torch.Tensor]:
+        """The arrays as torch tensors by field name (torch is not a dependency)."""
+        import torch
+
+        names = ("features", "attention", "attention_normalized", "global_feature")
+        return {name: torch.from_numpy(getattr(self, name).numpy()).to(device) for name in names}
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()

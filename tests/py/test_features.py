@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import pickle
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -125,3 +127,31 @@ def test_dlpack(engine: CPUEngine, rng: np.random.Generator) -> None:
     array = np.from_dlpack(tensor)
     assert array.ctypes.data == tensor.numpy().ctypes.data  # no copy
     assert tensor.__dlpack_device__() == (1, 0)
+
+
+class FakeTensor:
+    """As much of a torch tensor as to_torch asks for; torch itself is not a dependency."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.device = array, "none"
+
+    def to(self, device: str) -> FakeTensor:
+        self.device = device
+        return self
+
+
+def test_to_torch_hands_over_the_memory(
+    engine: CPUEngine, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which arrays go to torch.from_numpy under which names, with torch played by a stand-in."""
+    stand_in = types.ModuleType("torch")
+    stand_in.from_numpy = FakeTensor  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", stand_in)
+    a, b = noise(rng, 64, 96), noise(rng, 64, 96)
+    result = engine.infer_gpu(a, b)
+    got = result.to_torch("mps")
+    assert set(got) == {f"{n}_{v}" for n in ("pts3d", "conf", "desc", "desc_conf") for v in (1, 2)}
+    assert got["conf_2"].array is result.conf_2.numpy() and got["conf_2"].device == "mps"
+    assert set(engine.match(result).to_torch()) >= {"idx_1", "pts3d_2", "confidence"}
+    both = engine.infer_symmetric(a, b, only=["pts3d"])
+    assert set(both.to_torch()) == {"pts3d_11", "pts3d_21", "pts3d_22", "pts3d_12"}
