@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -158,8 +159,10 @@ def test_runtime_pickles_as_its_configuration() -> None:
 
 
 CTRL_C = """
-    import sys, time
+    import signal, sys, time
     from mast3r_runtime.backends._cpu import CPUEngine
+    # A shell ignores SIGINT for what it starts in the background, tests too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     engine = CPUEngine("auto", 512)
     engine.load(sys.argv[1])
     engine.warmup(1)
@@ -179,11 +182,14 @@ def test_ctrl_c(micro: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(CTRL_C), str(micro)]
     process = subprocess.Popen(command, env=child_environment(), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
+    guard = threading.Timer(120, process.kill)  # a call that is not interrupted must not hang the suite
+    guard.start()
     with process:
         assert process.stdout.readline().strip() == "ready"
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         assert process.stdout.read().split("\n")[:2] == ["interrupted", "works on"]
+    guard.cancel()
     assert process.returncode == 0
 
 
