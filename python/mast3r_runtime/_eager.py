@@ -369,10 +369,10 @@ def apply(
     handles = (_native.Handle * len(tensors))(*(0 if x is None else x._live() for x in tensors))
     results = (_native.Handle * _RESULTS)()
     produced = C.c_size_t()
-    text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}, allow_nan=False)
+    text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode() if attributes else None
     _native.call(
         "mast3r_tensor_apply",
-        context._open(), name.encode(), text.encode(), handles, len(tensors), results, _RESULTS,
+        context._open(), name.encode(), text, handles, len(tensors), results, _RESULTS,
         C.byref(produced),
     )  # fmt: skip
     return [Tensor(context, int(handle)) for handle in results[: produced.value]]
