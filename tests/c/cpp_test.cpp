@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 static int passed, failed;
@@ -146,6 +147,49 @@ static void test_engine() {
   CHECK(throws<mast3r::ShapeError>("float", MAST3R_E_SHAPE, [&] { kept.conf_1.to_cpu<int64_t>(); }));
 }
 
+/* Whitening that changes nothing: mean 0, the identity. */
+static std::string write_head(int dim) {
+  const std::string path = "build/c/head.safetensors";
+  const size_t m = size_t(dim) * 8, p = m * size_t(dim);
+  const std::string d = std::to_string(dim);
+  std::string header = "{\"prewhiten.m\":{\"dtype\":\"F64\",\"shape\":[1," + d + "],\"data_offsets\":[0," +
+                       std::to_string(m) + "]},\"prewhiten.p\":{\"dtype\":\"F64\",\"shape\":[" + d + "," + d +
+                       "],\"data_offsets\":[" + std::to_string(m) + "," + std::to_string(m + p) + "]}}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const uint64_t size = header.size();
+  std::vector<double> data(size_t(dim) * (size_t(dim) + 1));
+  for (int i = 0; i < dim; i++) data[size_t(dim) + size_t(i) * size_t(dim) + size_t(i)] = 1;
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char *>(&size), 8);
+  file.write(header.data(), std::streamsize(size));
+  file.write(reinterpret_cast<const char *>(data.data()), std::streamsize(data.size() * 8));
+  return path;
+}
+
+static void test_retrieval_and_export() {
+  mast3r::MPSGraphEngine engine(config());
+  engine.load(model);
+  const int dim = engine.context().info().enc_dim;
+  const auto head = write_head(dim);
+  engine.load_retrieval(head);
+  CHECK(engine.is_retrieval_ready() && !engine.is_retrieval_standalone());
+  const auto found = engine.encode_retrieval_batch({one, two});
+  CHECK(found.size() == 2 && found[0].features.shape()[1] == dim && found[0].total_ms > 0);
+  const auto features = found[0].features.to_cpu(), attention = found[0].attention.to_cpu();
+  double norm = 0, length = 0;
+  for (int i = 0; i < dim; i++) norm += double(features[size_t(i)]) * features[size_t(i)];
+  for (float v : found[0].global.to_cpu()) length += double(v) * v;
+  CHECK(std::abs(std::sqrt(norm) - attention[0]) < 1e-3 * attention[0] && std::abs(length - 1) < 1e-4);
+  CHECK(engine.encode_retrieval(one).features.to_cpu() == features);
+  mast3r::MPSGraphEngine alone(config());
+  alone.load_retrieval_standalone(model, head);
+  CHECK(alone.is_retrieval_standalone() && !alone.is_ready());
+  CHECK(alone.encode_retrieval(one).features.to_cpu() == features);
+  engine.export_onnx("build/c/model.onnx", 48, 64, true);
+  std::ifstream data("build/c/model.onnx.data", std::ios::binary | std::ios::ate);
+  CHECK(data.tellg() > 1000);
+}
+
 static void test_context_of_an_engine() {
   auto context = mast3r::MPSGraphContext::create(config());
   mast3r::MPSGraphEngine a(context), b(context);
@@ -166,6 +210,7 @@ int main(int argc, char **argv) {
     test_context();
     test_pool();
     test_engine();
+    test_retrieval_and_export();
     test_context_of_an_engine();
   } catch (const std::exception &error) {
     std::printf("unexpected: %s\n", error.what());
