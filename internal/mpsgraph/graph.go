@@ -158,8 +158,8 @@ func checkValue(shape tensor.Shape, d tensor.DType) error {
 			return fmt.Errorf("shape %v is empty along dimension %d", shape, i)
 		}
 	}
-	if n := shape.Numel() * d.Size(); n > maxBytes {
-		return fmt.Errorf("%v%v has %d bytes, MPSGraph is right up to %d", d, shape, n, maxBytes)
+	if n := int64(shape.Numel()) * int64(d.Size()); n > maxBytes {
+		return fmt.Errorf("%v%v has %d bytes, MPSGraph is right up to %d", d, shape, n, int64(maxBytes))
 	}
 	return nil
 }

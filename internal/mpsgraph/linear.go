@@ -64,7 +64,7 @@ func (g *Graph) checkAttention(op string, in []*Tensor) bool {
 		return false
 	}
 	scores := tensor.Shape{b, h, nq, nk}
-	if scores.Check(1) != nil || scores.Numel() >= maxScores {
+	if scores.Check(1) != nil || int64(scores.Numel()) >= maxScores {
 		g.failf(op, in, "%d x %d x %d x %d scores, MPS is right below 2^31", b, h, nq, nk)
 		return false
 	}
