@@ -38,6 +38,8 @@ func eagerStatus(call string, err error) error {
 // Element types of mast3r.h and of eager tensors.
 var eagerTypes = map[C.int32_t]eager.DType{C.MAST3R_F32: eager.F32, C.MAST3R_F16: eager.F16, C.MAST3R_I32: eager.I32}
 
+// eagerHandle gives out a handle of the kind that results have, so that one set of
+// calls describes, copies and releases every tensor.
 func eagerHandle(t *eager.Tensor) C.mast3r_tensor {
 	var dtype C.int32_t
 	for c, d := range eagerTypes {
@@ -85,7 +87,8 @@ func m3r_tensor_close(h C.mast3r_tensor_context) status {
 	})
 }
 
-// onContext runs a method of a context.
+// onContext runs a method of a context. A context is closed by its handle's end, so
+// that a call that comes later meets no context at all.
 func onContext(call string, h C.mast3r_tensor_context, f func(*eager.Context) error) status {
 	return done(func() error {
 		c, err := eagerContext(call, h)
@@ -176,7 +179,7 @@ func m3r_tensor_from_host(h C.mast3r_tensor_context, dtype, ndim C.int32_t, shap
 		switch {
 		case data == nil:
 			t, err = c.Zeros(d, dims...)
-		case uint64(nbytes) > 1<<48:
+		case uint64(nbytes) > 1<<48: // more than an address space: Go would panic
 			return fail(C.MAST3R_E_ARGUMENT, "%s: %d bytes", call, nbytes)
 		default:
 			t, err = c.FromBytes(d, unsafe.Slice((*byte)(data), nbytes), dims...)
@@ -204,6 +207,8 @@ func m3r_tensor_apply(h C.mast3r_tensor_context, operation, attributes *C.char, 
 		if err != nil {
 			return err
 		}
+		// Names, counts and attributes are checked by Do against the operation's
+		// signature: one door, and nothing to keep in step with eighty.
 		var a eager.Attributes
 		if text := textOr(attributes); text != "" {
 			if err := json.Unmarshal([]byte(text), &a); err != nil {
@@ -221,6 +226,8 @@ func m3r_tensor_apply(h C.mast3r_tensor_context, operation, attributes *C.char, 
 			return eagerStatus(call, err)
 		}
 		*produced = C.size_t(len(out))
+		// Only operations that change nothing have more results than one can foresee,
+		// so that a caller may ask again with more room.
 		if len(out) > int(capacity) {
 			for _, t := range out {
 				t.Release()

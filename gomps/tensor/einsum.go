@@ -55,6 +55,8 @@ func parseEinsum(spec string, in []*Tensor) (*einsum, error) {
 	if len(in) != len(e.in) {
 		return nil, fmt.Errorf("%w: einsum %q of %d tensors, want %d", ErrOption, spec, len(in), len(e.in))
 	}
+	// Every letter has one size, wherever it stands; the error about one that has two
+	// names both tensors.
 	size := map[rune]int{}
 	from := map[rune]int{} // the tensor that size comes from
 	for i, letters := range e.in {
@@ -137,7 +139,8 @@ func (t term) in(g *graph.Graph, letters string) term {
 	return term{g.Transpose(t.node, perm...), letters}
 }
 
-// product is [batch, left, sum] x [batch, right, sum]^T, each group of letters
+// product is one batched product of matrices, which is the fastest thing that both
+// backends have: [batch, left, sum] x [batch, right, sum]^T, each group of letters
 // one dimension.
 func (e *einsum) product(g *graph.Graph, a, b term) term {
 	var batch, sum, left, right string

@@ -2,6 +2,10 @@
 
 package tensor
 
+// The table of operations by name. A signature is the whole description: Do checks
+// calls against it, docs/tensor-ops.md prints it, and Python's functions are
+// generated from it. That it is true is tested by a call of every entry.
+
 // Forms of run for the common kinds of operations.
 
 type runner = func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error)
@@ -45,7 +49,7 @@ func inPlace(f func(t, u *Tensor) error) runner {
 	return func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return nil, f(in[0], in[1]) }
 }
 
-// How gradients are had.
+// How gradients are had, where it is not the name of an operation.
 const (
 	own        = "its own operation"
 	elementary = "of elementary operations"
@@ -264,6 +268,7 @@ var reduceOps = []row{
 	}},
 }
 
+// convAttributes are those of the convolution and its gradient, which must agree.
 const convAttributes = "stride int = 1, padding int = 0, dilation int = 1, groups int = 1"
 
 var mapOps = []row{

@@ -8,7 +8,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
-// reduce folds the given axes, or all when there are none.
+// reduce folds the given axes, or all when there are none. Long folds are done in
+// two stages on either device, parts first, so that one sum is work for many.
 func (c *Context) reduce(fn graph.ReduceFn, x *Tensor, axes []int) (*Tensor, error) {
 	return c.compute(fmt.Sprintf("reduce_%v%v", fn, axes), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		a := axes
