@@ -7,7 +7,7 @@ import ctypes as C
 
 import pytest
 
-from mast3r_runtime import _native, errors
+from mast3r_runtime import _native, _structs, errors
 
 CALLS = sorted(_native._SIGNATURES)
 HANDLES = (1, 0xDEADBEEF, 2**64 - 1, 1 << 32)
@@ -41,7 +41,7 @@ def test_handles_that_are_none(name: str) -> None:
         for kind in kinds[1:]:
             if issubclass(kind, C._Pointer):
                 target = kind._type_
-                value = _native.struct(target) if issubclass(target, _native._Sized) else target()
+                value = _native.struct(target) if issubclass(target, _structs._Sized) else target()
                 keep.append(value)
                 arguments.append(C.byref(value))
             elif issubclass(kind, C.c_char_p):
@@ -61,7 +61,7 @@ def test_structs_of_another_size(name: str) -> None:
     kinds = _native._SIGNATURES[name]
     pointers = [i for i, kind in enumerate(kinds) if issubclass(kind, C._Pointer)]
     for wrong in pointers:
-        if not issubclass(kinds[wrong]._type_, _native._Sized):
+        if not issubclass(kinds[wrong]._type_, _structs._Sized):
             continue
         arguments = [nothing(kind) for kind in kinds]
         value = kinds[wrong]._type_(size=3)
