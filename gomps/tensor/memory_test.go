@@ -212,3 +212,27 @@ func TestPool(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitingWorkKeepsItsOperands: what an operation was given is what it reads,
+// whatever happens to its operands before the device gets to it.
+func TestWaitingWorkKeepsItsOperands(t *testing.T) {
+	contexts(t, func(t *testing.T, c *Context) {
+		keep := keeper(t)
+		var sums []*Tensor
+		for i := range 50 {
+			x := must[*Tensor](t)(c.Full(float32(i), 64))
+			sums = append(sums, keep(c.Sum(x)))
+			// In place, released, and its memory asked for again by the next round,
+			// whose numbers the host writes at once.
+			if err := x.AddInPlace(x); err != nil {
+				t.Fatal(err)
+			}
+			x.Release()
+		}
+		for i, s := range sums {
+			if v := must[[]float32](t)(s.Float32s()); v[0] != float32(64*i) {
+				t.Fatalf("sum %d is %v, want %d", i, v[0], 64*i)
+			}
+		}
+	})
+}
