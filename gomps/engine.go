@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -48,7 +49,8 @@ type loaded struct {
 	set       *weights.Set
 	model     *model.Model
 	precision backend.Precision
-	size      int // long side
+	size      int      // long side
+	unused    []string // tensors of the file that the model does not read
 	programs  programs
 	counts    struct{ encodes, decodes, heads atomic.Uint64 }
 }
@@ -93,7 +95,7 @@ func (e *Engine) Load(path string) error {
 	}
 	old := e.loaded
 	e.set(func() { e.loaded = l })
-	if unused := l.model.Report().Extra; len(unused) > 0 {
+	if unused := l.unused; len(unused) > 0 {
 		e.log.Warn("the model file holds tensors that are not used", "path", path, "count", len(unused), "first", unused[0])
 	}
 	e.log.Info("model loaded", "path", path, "variant", l.model.Variant, "parameters", l.model.Parameters, "precision", l.precision)
@@ -108,7 +110,7 @@ func (e *Engine) prepare(set *weights.Set) (*loaded, error) {
 	if v := e.cfg.Variant; v != "" && v != "auto" && plainVariant(v) != plainVariant(m.Variant) {
 		return nil, &ConfigError{"Variant", v, fmt.Sprintf("%s, which is what the file holds", m.Variant)}
 	}
-	l := &loaded{set: set, model: m, size: e.cfg.Resolution}
+	l := &loaded{set: set, model: m, size: e.cfg.Resolution, unused: m.Report().Extra}
 	if l.size == 0 {
 		l.size = m.Resolution
 	}
@@ -225,7 +227,7 @@ func (e *Engine) Info() Info {
 	i.EncDim, i.EncDepth, i.EncHeads = m.EncDim, m.EncDepth, m.EncHeads
 	i.DecDim, i.DecDepth, i.DecHeads = m.DecDim, m.DecDepth, m.DecHeads
 	i.Parameters, i.Metadata = m.Parameters, m.Metadata()
-	i.UnusedTensors = m.Report().Extra
+	i.UnusedTensors = slices.Clone(l.unused)
 	i.Encodes, i.Decodes, i.HeadPasses = l.counts.encodes.Load(), l.counts.decodes.Load(), l.counts.heads.Load()
 	return i
 }
