@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small work: the bundled model's pair, the cost of a call, import, first results."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import peers
+from common import TINY, Contender, Peak, in_child, p95, pair_gflop, pictures, take_turns
+from stages import rows
+
+
+def tiny(names: list[str], threads: int, rounds: int, peak: Peak) -> dict[str, Any]:
+    """The bundled model's pair at 256x192."""
+    images = pictures(192, 256)
+    all_of = [peers.make(n, TINY / "unified.safetensors", images, threads) for n in names]
+    turn = [Contender(p.name, p.pair) for p in all_of]
+    peaks = take_turns("small pair", turn, rounds, peak, pause=0.05)
+    for p in all_of:
+        p.close()
+    return {"width": 256, "height": 192, "rows": rows(turn, pair_gflop("mast3r_tiny", 192, 256), peaks)}
+
+
+def calls(repeats: int) -> dict[str, dict[str, float]]:
+    """Microseconds of calls that have next to nothing to compute: Python to Go and back."""
+    import numpy as np
+
+    from mast3r_runtime.backends._cpu import CPUEngine
+
+    one, grey = np.ones((1, 1, 24), np.float32), np.full((32, 32, 3), 128, np.uint8)
+    with CPUEngine("auto", num_threads=1) as engine:
+        engine.load(TINY)
+
+        def pair() -> float:
+            return engine.infer_gpu(grey, grey, preprocess=False).timing["total_ms"] / 1e3
+
+        return {
+            "a question (is_retrieval_ready)": _micros(engine.is_retrieval_ready, repeats),
+            "a question about everything (is_ready)": _micros(engine.is_ready, repeats),
+            "a job: submit, wait, take (match of 1x1)": _micros(lambda: engine.match(one, one, confidence_threshold=-1), repeats),
+            "around an inference: the call less the engine's own time": _micros(pair, repeats // 10, less_result=True),
+        }
+
+
+def _micros(f: Callable[[], Any], repeats: int, less_result: bool = False) -> dict[str, float]:
+    times = []
+    for _ in range(20):
+        f()
+    for _ in range(repeats):
+        start = time.perf_counter()
+        own = f()
+        took = time.perf_counter() - start
+        times.append(1e6 * (took - own if less_result else took))
+    return {"median_us": statistics.median(times), "p95_us": p95(times), "min_us": min(times)}
+
+
+def starts(repeats: int, threads: int, path: Path, size: tuple[int, int]) -> dict[str, Any]:
+    """Import and first result in fresh processes: without a cache of packed weights, filling one, from a full one."""
+    imports = [in_child("imports") for _ in range(repeats)]
+    out: dict[str, Any] = {"import": _medians(imports), "model": path.parent.name if path.name.startswith("unified") else path.stem, "size": size}
+    kinds: dict[str, list[dict[str, float]]] = {"no cache": [], "cold cache": [], "warm cache": []}
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = {"MAST3R_PACK_CACHE": folder}
+            for kind, env in (("no cache", {}), ("cold cache", cache), ("warm cache", cache)):
+                kinds[kind].append(in_child("first_result", env, path=path, size=size, threads=threads))
+    out["first_result"] = {kind: _medians(list_) for kind, list_ in kinds.items()}
+    return out
+
+
+def _medians(list_: list[dict[str, float]]) -> dict[str, float]:
+    return {k: statistics.median(x[k] for x in list_) for k in list_[0]}
