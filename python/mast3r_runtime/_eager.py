@@ -23,7 +23,6 @@ __all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "t
 
 _CODES: dict[np.dtype[Any], int] = {np.dtype(np.float32): 1, np.dtype(np.float16): 3, np.dtype(np.int32): 4}
 _DTYPES: dict[int, np.dtype[Any]] = {code: dtype for dtype, code in _CODES.items()}
-_RESULTS = 64  # room for results; a split into more says so
 
 
 @dataclass(frozen=True)
@@ -367,15 +366,24 @@ def apply(
     context = next((x.context for x in operands if isinstance(x, Tensor)), None) or _context()
     tensors = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
     handles = (_native.Handle * len(tensors))(*(0 if x is None else x._live() for x in tensors))
-    results = (_native.Handle * _RESULTS)()
+    room = _room(attributes)
+    results = (_native.Handle * room)()
     produced = C.c_size_t()
     text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode() if attributes else None
     _native.call(
         "mast3r_tensor_apply",
-        context._open(), name.encode(), text, handles, len(tensors), results, _RESULTS,
+        context._open(), name.encode(), text, handles, len(tensors), results, room,
         C.byref(produced),
     )  # fmt: skip
     return [Tensor(context, int(handle)) for handle in results[: produced.value]]
+
+
+def _room(attributes: Mapping[str, object]) -> int:
+    """How many results there may be: three of a gradient, or the parts of a tensor."""
+    parts, sizes = attributes.get("n"), attributes.get("sizes")
+    if isinstance(parts, int) and 4 < parts < 2**20:
+        return parts
+    return max(4, len(sizes)) if isinstance(sizes, Sequence) else 4
 
 
 def _plain(name: str, value: object) -> object:
