@@ -4,6 +4,7 @@ package gomps
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -218,11 +219,15 @@ type RetrievalIndex struct {
 	nfeat float64
 	index *retrieval.Index
 	words *words
+	// seen are the nearest words of features by their hash: finding them is nearly
+	// all the work, and a picture is mostly both added and looked up.
+	seen map[[sha256.Size]byte][]int32
 }
 
 // OpenIndex starts an index with a codebook (a safetensors file with "centroids"
-// [words,dim], or the published pickle, or a directory with one of them). Of each picture the nfeat strongest features count;
-// the published head was made for 300. Close it before the engine.
+// [words,dim], or the published pickle, or a directory with one of them). Of each
+// picture the nfeat strongest features count; the published head was made for 300.
+// Close it before the engine.
 func (e *Engine) OpenIndex(codebook string, nfeat float64) (*RetrievalIndex, error) {
 	file, err := weights.CodebookFile(codebook)
 	if err != nil {
@@ -236,7 +241,7 @@ func (e *Engine) OpenIndex(codebook string, nfeat float64) (*RetrievalIndex, err
 	if err := errors.Join(err, set.Close()); err != nil {
 		return nil, &WeightsError{codebook, err}
 	}
-	x := &RetrievalIndex{e: e, nfeat: nfeat, words: newWords(e.dev, book)}
+	x := &RetrievalIndex{e: e, nfeat: nfeat, words: newWords(e.dev, book), seen: map[[sha256.Size]byte][]int32{}}
 	if x.index, err = retrieval.NewIndex(book, x.quantize); err != nil {
 		return nil, &WeightsError{codebook, err}
 	}
@@ -291,7 +296,22 @@ func (x *RetrievalIndex) quantize(features []float32, n, k int) ([]int32, error)
 	if x.e.closed {
 		return nil, ErrClosed
 	}
-	return x.words.nearest(features, n, k)
+	// The k nearest are the first of the most that anybody asks for.
+	most := min(retrieval.QueryAssignments, x.words.book.Words)
+	key := sha256.Sum256(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(features))), 4*len(features)))
+	top, ok := x.seen[key]
+	if !ok {
+		var err error
+		if top, err = x.words.nearest(features, n, most); err != nil {
+			return nil, err
+		}
+		x.seen[key] = top
+	}
+	out := make([]int32, 0, n*k)
+	for i := range n {
+		out = append(out, top[i*most:i*most+k]...)
+	}
+	return out, nil
 }
 
 // words finds nearest centroids on the device. With |x-c|^2 = |x|^2 - 2 x.c +
