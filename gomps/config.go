@@ -28,6 +28,10 @@ type Config struct {
 	// ManualAttention replaces Metal's own attention by products and a float32
 	// softmax: slower, and a way to compare.
 	ManualAttention bool
+	// ExecutableCache is a folder where Metal's compiled graphs are kept for the
+	// next process; "" keeps none. They depend on the system, the device and the
+	// sizes of the pictures, and nothing is ever removed.
+	ExecutableCache string
 	// SkipSelfCheck takes the GPU without comparing it with the CPU first. The
 	// comparison takes a moment, once per process; when it fails, Backend "auto"
 	// runs on the CPU and says why, and "metal" is an error.

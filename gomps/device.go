@@ -74,13 +74,18 @@ func openMetal(cfg Config) (*mps.Backend, error) {
 const (
 	// EnvAttention is "manual" for Config.ManualAttention.
 	EnvAttention = "MAST3R_ATTENTION"
+	// EnvExecutableCache is a folder for Config.ExecutableCache.
+	EnvExecutableCache = "MAST3R_EXECUTABLE_CACHE"
 	// EnvSelfCheck is "off" for Config.SkipSelfCheck.
 	EnvSelfCheck = "MAST3R_SELFCHECK"
 )
 
 // metal are the settings of the Metal path, from the Config or the environment.
 func (c Config) metal() (mps.Config, error) {
-	m := mps.Config{ManualAttention: c.ManualAttention}
+	m := mps.Config{ManualAttention: c.ManualAttention, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
+	if dir := os.Getenv(EnvExecutableCache); dir != "" && m.ExecutableCache == "" {
+		m.ExecutableCache = dir
+	}
 	switch v := os.Getenv(EnvAttention); v {
 	case "", "native":
 	case "manual":

@@ -5,6 +5,7 @@ package mps
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -27,6 +28,12 @@ type Config struct {
 	// PoolLimit bounds the buffers kept for reuse and in use, in bytes; 0 takes
 	// half of what the device recommends, the rest is for weights and MPSGraph.
 	PoolLimit uint64
+	// ExecutableCache is a folder for compiled graphs, which saves seconds of the
+	// next process; "" keeps none. Nothing is ever removed from it. Off by
+	// default: MPSGraph ends the process when it dislikes what it loads.
+	ExecutableCache string
+	// Logger is told what is wrong with the cache; nil discards.
+	Logger *slog.Logger
 }
 
 // Backend is the GPU as a backend.Backend.
@@ -36,6 +43,8 @@ type Backend struct {
 	lanes   [2]*lane
 	pool    *bufpool.Pool[*metal.Buffer]
 	weights *weightStore
+	// packages is nil without ExecutableCache.
+	packages *packages
 
 	mu      sync.Mutex
 	closed  bool
@@ -90,6 +99,9 @@ func New(cfg Config) (_ *Backend, err error) {
 	}()
 	if err := dev.Do(mpsgraph.Supported); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	if cfg.ExecutableCache != "" {
+		b.packages = newPackages(cfg.ExecutableCache, b, cfg.Logger)
 	}
 	for i := range b.lanes {
 		l := &lane{}

@@ -57,7 +57,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 			return err
 		}
 		p.feeds, p.ops = l.data, l.out.Ops()
-		p.exe, err = l.out.Compile(b.dev, l.feeds, results)
+		p.exe, err = b.packages.compile(b, l, results, opt)
 		return err
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -224,5 +225,33 @@ func TestSelfCheck(t *testing.T) {
 	s.Set("no_device", "0")
 	if _, err := gomps.SelfCheck(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestExecutableCache: the second engine over a folder of compiled graphs compiles
+// nothing, whether Config or the environment named the folder, and computes the
+// same bits.
+func TestExecutableCache(t *testing.T) {
+	s := metalsim.Open(t)
+	a, b := picture(48, 64, 0), picture(48, 64, 5)
+	dir := t.TempDir()
+	run := func(cfg gomps.Config) ([][]float32, int64) {
+		cfg.Backend, cfg.Resolution, cfg.SkipSelfCheck = "metal", 64, true
+		before := s.Counter("compiles")
+		return infer(t, open(t, cfg, "mast3r_micro"), a, b), s.Counter("compiles") - before
+	}
+	first, n := run(gomps.Config{ExecutableCache: dir})
+	if n != 4 {
+		t.Errorf("%d graphs compiled, want 4", n)
+	}
+	t.Setenv(gomps.EnvExecutableCache, dir)
+	second, n := run(gomps.Config{})
+	if n != 0 || s.Counter("packages_read") != 4 {
+		t.Errorf("%d graphs compiled and %d read, want 0 and 4", n, s.Counter("packages_read"))
+	}
+	for i := range first {
+		if !slices.Equal(first[i], second[i]) {
+			t.Errorf("tensor %d differs", i)
+		}
 	}
 }

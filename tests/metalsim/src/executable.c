@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPSGraphExecutable, and MPSGraph's own compile, run and encode messages.
+#include "foundation.h"
 #include "program.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@ void ms_commit_and_continue(id mps_command_buffer);
 static void executable_dealloc(id o)
 {
 	MPSGraphExecutableObj *e = (MPSGraphExecutableObj *)o;
+	if (!e->p) // its package could not be read
+		return;
 	pthread_mutex_lock(&ms_gpu_mu);
 	bool used = e->p->token->reads > 0;
 	pthread_mutex_unlock(&ms_gpu_mu);
@@ -215,9 +218,19 @@ static id encode(ms_program *p, id command_buffer, id inputs, id results, id des
 	return results;
 }
 
+// program_of is NULL for an object that is neither compiled nor loaded: alloc and a bare init.
+static ms_program *program_of(id executable)
+{
+	ms_program *p = ((MPSGraphExecutableObj *)executable)->p;
+	if (!p)
+		ms_violation("uninitialised", "an MPSGraphExecutable that was neither compiled nor loaded from a package");
+	return p;
+}
 static void run(ms_call *c, bool async)
 {
 	MPSGraphExecutableObj *e = (MPSGraphExecutableObj *)c->self;
+	if (!program_of(c->self))
+		return;
 	id cb = ms_queue_command_buffer(c->a[0].o, false), desc = c->a[3].o;
 	id r = cb ? encode(e->p, cb, c->a[1].o, c->a[2].o, desc) : NULL;
 	if (r) {
@@ -232,7 +245,8 @@ IMP(ex_run) { run(c, false); }
 IMP(ex_run_async) { run(c, true); }
 IMP(ex_encode)
 {
-	id r = encode(((MPSGraphExecutableObj *)c->self)->p, c->a[0].o, c->a[1].o, c->a[2].o, c->a[3].o);
+	ms_program *p = program_of(c->self);
+	id r = !p ? NULL : encode(p, c->a[0].o, c->a[1].o, c->a[2].o, c->a[3].o);
 	if (r)
 		ms_return_new(c, r);
 }
@@ -241,7 +255,28 @@ IMP(ex_targets) { ms_return(c, ((MPSGraphExecutableObj *)c->self)->targets); }
 IMP(ex_options) { c->ret.q = ((MPSGraphExecutableObj *)c->self)->options; }
 IMP(ex_set_options) { ((MPSGraphExecutableObj *)c->self)->options = c->a[0].q; }
 IMP(ex_specialize) { (void)c; }
+// A package-loaded executable has no tensors: its feeds and targets are nil.
+IMP(ex_load)
+{
+	ms_program *p = ms_package_read(c->a[0].o);
+	if (!p) {
+		ms_init_fail(c);
+		return;
+	}
+	MPSGraphExecutableObj *e = (MPSGraphExecutableObj *)ms_init_self(c);
+	e->p = p;
+	e->options = 1;
+	p->level = c->a[1].o ? (int)ms_property(c->a[1].o, "optimizationLevel") : 1;
+	ms_count(p->level == 0 ? "compiles_level0" : "compiles_level1", 1);
+}
+IMP(ex_save)
+{
+	ms_program *p = program_of(c->self);
+	if (p)
+		ms_package_write(p, c->a[0].o);
+}
 static const ms_impl executable_impls[] = {
+	{"-initWithMPSGraphPackageAtURL:compilationDescriptor:", ex_load}, {"-serializeToMPSGraphPackageAtURL:descriptor:", ex_save},
 	{"-runWithMTLCommandQueue:inputsArray:resultsArray:executionDescriptor:", ex_run},
 	{"-runAsyncWithMTLCommandQueue:inputsArray:resultsArray:executionDescriptor:", ex_run_async},
 	{"-encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:", ex_encode}, {"-feedTensors", ex_feeds},
@@ -300,7 +335,6 @@ static const ms_impl graph_impls[] = {
 void ms_init_executable(void)
 {
 	ms_define("MPSGraphExecutable", "NSObject", "", sizeof(MPSGraphExecutableObj), executable_dealloc);
-	ms_unavailable("MPSGraphExecutable");
 	MS_IMPLEMENT("MPSGraphExecutable", executable_impls);
 	MS_IMPLEMENT("MPSGraph", graph_impls);
 }

@@ -20,6 +20,8 @@ typedef struct {
 
 ms_program *ms_compile(const char *what, ms_core *core, int *feeds, int nfeeds, int *targets, int ntargets, const int *ops, int nops, int level);
 void ms_program_release(ms_program *);
+void ms_package_write(ms_program *, id url);
+ms_program *ms_package_read(id url); // NULL after a violation
 
 typedef struct { ms_op op; ms_program *p; ms_store_at *in, *out; } ms_graph_op; // mems are kept by the submission
 void ms_graph_run(ms_op *, ms_submit *);
