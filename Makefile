@@ -64,8 +64,11 @@ darwin: $(VENV)/.build ## the library and the wheel for macOS 15 on Apple silico
 	$(PY) packaging/darwin/check_wheel.py build/darwin/wheel/*.whl build/darwin/libmast3r_runtime.dylib
 	mkdir -p dist && cp build/darwin/wheel/*.whl dist/
 
-bench: .venv-bench/.ready ## this project beside PyTorch and ONNX Runtime, in one run; table, JSON and plot in build/bench/
-	.venv-bench/bin/python benchmarks/bench.py --memory
+bench: .venv-bench/.ready ## this project beside PyTorch, ONNX Runtime and FAISS, in one run; tables, JSON and plots in build/bench/
+	.venv-bench/bin/python benchmarks/bench.py
+
+bench-quick: .venv-bench/.ready ## the same with small sizes and few rounds: that it works
+	.venv-bench/bin/python benchmarks/bench.py --quick --out build/bench/quick
 
 bench-ops: $(VENV)/.bench-ops ## eager tensors beside NumPy, in one run; table, JSON and plot in build/bench/
 	$(PY) benchmarks/ops.py
@@ -75,7 +78,9 @@ bench-go: ## Go benchmarks of the kernels
 
 .venv-bench/.ready: $(LIBRARY)
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/pip install --quiet --editable . torch onnxruntime matplotlib safetensors && touch $@
+	.venv-bench/bin/pip install --quiet --editable . torch onnxruntime matplotlib safetensors
+	-.venv-bench/bin/pip install --quiet faiss-cpu
+	touch $@
 
 clean:
 	rm -rf build dist out $(VENV) *.egg-info python/*.egg-info $(LIBRARY)
