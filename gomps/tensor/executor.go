@@ -207,7 +207,8 @@ type ExecutorStats struct {
 	Fallbacks map[string]int
 }
 
-// Executor runs graphs on a CPU and, where there is one, a GPU.
+// Executor runs graphs on a CPU and, where there is one, a GPU. It serves one
+// goroutine at a time.
 type Executor struct {
 	cpu, gpu   *Context
 	noGPU      string
