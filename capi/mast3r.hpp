@@ -272,6 +272,12 @@ struct MatchResult {
   size_t size() const { return idx_1.size(); }
 };
 
+/* What the encoder made of one picture: to keep, and to decode against any other's. */
+struct Features {
+  GPUTensor tokens; /* [N, D] */
+  Transform transform{};
+};
+
 struct RetrievalResult {
   GPUTensor features, attention, global;
   double total_ms = 0;
@@ -429,6 +435,26 @@ class MPSGraphEngine {
     out.view_22 = view(r.view[2]), out.view_12 = view(r.view[3]);
     out.timing = r.timing;
     return out;
+  }
+
+  Features encode(const ImageView &image, const InferOptions &options = {}) {
+    const auto a = image.c();
+    const auto o = options.c();
+    auto job = detail::run(mast3r_submit_encode, c(), &a, size_t{1}, &o);
+    auto e = detail::sized<mast3r_encoded>();
+    check(mast3r_job_take_encoded(job->get(), 0, &e));
+    return {GPUTensor(e.tokens), e.transform};
+  }
+  InferenceResult decode(const Features &first, const Features &second, const InferOptions &options = {}) {
+    mast3r_features in[2] = {detail::sized<mast3r_features>(), detail::sized<mast3r_features>()};
+    const Features *given[2] = {&first, &second};
+    for (int i = 0; i < 2; i++) {
+      in[i].tokens = given[i]->tokens.data(), in[i].count = given[i]->tokens.numel();
+      in[i].transform = given[i]->transform;
+    }
+    const auto o = options.c();
+    auto job = detail::run(mast3r_submit_decode, c(), &in[0], &in[1], &o);
+    return pair(job->get(), 0);
   }
 
   MatchResult match(const InferenceResult &result, const MatchOptions &options = {}) {

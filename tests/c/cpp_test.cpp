@@ -4,7 +4,7 @@
  *
  * One line a failed check, exit 1; nothing else is printed but the closing count.
  */
-#include "mast3r.hpp"
+#include "mast3r_retrieval.hpp"
 
 #include <cmath>
 #include <cstdio>
@@ -166,6 +166,23 @@ static std::string write_head(int dim) {
   return path;
 }
 
+/* Words along the axes, both ways. */
+static std::string write_codebook(int dim) {
+  const std::string path = "build/c/codebook.safetensors";
+  const size_t n = 8, d = size_t(dim);
+  std::string header = "{\"centroids\":{\"dtype\":\"F32\",\"shape\":[" + std::to_string(n) + "," +
+                       std::to_string(d) + "],\"data_offsets\":[0," + std::to_string(4 * n * d) + "]}}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const uint64_t size = header.size();
+  std::vector<float> data(n * d);
+  for (size_t i = 0; i < n; i++) data[i * d + i / 2] = i % 2 ? 1 : -1;
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char *>(&size), 8);
+  file.write(header.data(), std::streamsize(size));
+  file.write(reinterpret_cast<const char *>(data.data()), std::streamsize(data.size() * 4));
+  return path;
+}
+
 static void test_retrieval_and_export() {
   mast3r::MPSGraphEngine engine(config());
   engine.load(model);
@@ -185,6 +202,29 @@ static void test_retrieval_and_export() {
   alone.load_retrieval_standalone(model, head);
   CHECK(alone.is_retrieval_standalone() && !alone.is_ready());
   CHECK(alone.encode_retrieval(one).features.to_cpu() == features);
+  const auto codebook = write_codebook(dim);
+  {
+    mast3r::RetrievalIndex index(engine, codebook, -1);
+    index.add({found[0]});
+    index.add(found);
+    const auto scores = index.score(found);
+    CHECK(index.size() == 3 && scores.size() == 6 && index.score({}).empty());
+    CHECK(scores[0] == scores[1] && scores[0] > 0);
+    CHECK(throws<mast3r::NotFoundError>("none", MAST3R_E_NOT_FOUND, [&] { mast3r::RetrievalIndex(engine, "none"); }));
+  }
+  using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+  CHECK(mast3r::scene_pairs(3, "swin-1-noncyclic") == Pairs({{0, 1}, {1, 2}}));
+  CHECK(mast3r::scene_pairs(2, "complete", {}, true) == Pairs({{1, 0}, {0, 1}}));
+  CHECK(mast3r::scene_pairs(2, "retrieval-1-1", {1, 0, 0, 1}).size() >= 1 && mast3r::scene_pairs(0, "complete").empty());
+  CHECK(throws<mast3r::ShapeError>("want 4", MAST3R_E_SHAPE, [&] { mast3r::scene_pairs(2, "retrieval-1-1", {1}); }));
+  CHECK(throws<mast3r::ArgumentError>("star", MAST3R_E_ARGUMENT, [&] { mast3r::scene_pairs(2, "star"); }));
+
+  const auto a = engine.encode(one), b = engine.encode(two);
+  const auto decoded = engine.decode(a, b), direct = engine.infer(one, two);
+  CHECK(decoded.pts3d_2.to_cpu() == direct.pts3d_2.to_cpu() && decoded.desc_1.to_cpu() == direct.desc_1.to_cpu());
+  CHECK(decoded.transform_2.width == 64 && a.tokens.shape()[1] == dim);
+  CHECK(throws<mast3r::ShapeError>("left out", MAST3R_E_SHAPE, [&] { engine.decode(a, {}); }));
+
   engine.export_onnx("build/c/model.onnx", 48, 64, true);
   std::ifstream data("build/c/model.onnx.data", std::ios::binary | std::ios::ate);
   CHECK(data.tellg() > 1000);
