@@ -59,6 +59,7 @@ def imports() -> dict[str, float]:
 def first_result(path: str, size: list[int], threads: int) -> dict[str, float]:
     """From the start of the interpreter's work to the first result of a pair."""
     import numpy as np
+    from common import high_water_mb
 
     from mast3r_runtime.backends._cpu import CPUEngine
 
@@ -74,6 +75,7 @@ def first_result(path: str, size: list[int], threads: int) -> dict[str, float]:
     return {
         "import_s": imported - START, "load_s": loaded - imported, "first_call_s": first - loaded,
         "second_call_s": time.perf_counter() - first, "total_s": first - START,
+        "peak_mb": high_water_mb(),
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,7 +83,7 @@ class Torch:
             marks.append(time.perf_counter())
             self.heads(*tokens, *self.grid)
             marks.append(time.perf_counter())
-        return dict(zip(("encoder", "decoder", "heads"), (b - a for a, b in zip(marks, marks[1:])), strict=True))
+        return dict(zip(("encoder", "decoder", "heads"), (b - a for a, b in itertools.pairwise(marks)), strict=True))
 
     def sequence(self) -> None:
         """Each picture encoded once: the best that one can do with PyTorch, and no less than ours."""
@@ -141,7 +142,7 @@ class Onnx:
 
     def sequence(self) -> None:
         """Pair by pair: the model has no place to hand features over."""
-        for a, b in zip(self.images, self.images[1:]):
+        for a, b in itertools.pairwise(self.images):
             self._run(a, b)
 
     def close(self) -> None:

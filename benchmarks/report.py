@@ -94,12 +94,12 @@ def _start(r: list[dict[str, Any]]) -> list[str]:
     i = r[0]["import"]
     lines = ["### Start", "", f"Import: {i['total_s']:.3f} s, of which NumPy {i['numpy_s']:.3f} s.", "",
              "From the interpreter's start to the first pair, fresh processes:", ""]  # fmt: skip
-    keys = ("import_s", "load_s", "first_call_s", "second_call_s", "total_s")
+    keys = ("import_s", "load_s", "first_call_s", "second_call_s", "total_s", "peak_mb")
     rows = [
         (f"{s['model']} {s['size'][0]}x{s['size'][1]}", kind, *(num(v[k]) for k in keys))
         for s in r for kind, v in s["first_result"].items()
     ]  # fmt: skip
-    return lines + table(("", "packed weights", "import", "load", "first call", "second call", "to the first result"), rows)
+    return lines + table(("", "packed weights", "import", "load", "first call", "second call", "to the first result", "peak MB"), rows)
 
 
 def _growth(r: dict[str, Any]) -> list[str]:

@@ -30,7 +30,9 @@ import (
 // weight, and not one for each model, since what is packed depends on what is
 // asked for (a program without descriptors never packs their layers), and since
 // a file written under another name and renamed is there whole or not at all:
-// readers need no lock, and a writer that dies leaves nothing half done.
+// readers need no lock, and a writer that dies leaves nothing half done. Deleting a
+// mapped file does no harm; cutting it short takes the pages away under the
+// reader, as with the model file, and only this user can do so.
 //
 // What a file is for is in its name, and what it was made of in its header: a
 // changed model file finds the old name with another header, and replaces it.
@@ -247,9 +249,11 @@ func (c *packCache) sweep(dir string) {
 		return
 	}
 	c.seen[dir] = true
-	left, _ := filepath.Glob(filepath.Join(dir, packTemp))
-	for _, path := range left {
-		_ = os.Remove(path) // it only takes space
+	left, _ := os.ReadDir(dir) // what cannot be listed stays
+	for _, f := range left {
+		if ok, _ := filepath.Match(packTemp, f.Name()); ok {
+			_ = os.Remove(filepath.Join(dir, f.Name()))
+		}
 	}
 }
 
