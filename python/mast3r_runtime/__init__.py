@@ -20,6 +20,7 @@ from ._download import FileStatus, ModelStatus, download, status
 from ._engine import Engine
 from ._features import Features
 from ._models import get_checkpoint_paths, get_checkpoint_urls, get_total_checkpoint_size_mb
+from ._reports import check_metal, estimate_cost, profile
 from ._specs import MODEL_SPECS, CheckpointFile, ModelSpec
 from ._tensor import GPUTensor
 from ._version import __version__
@@ -85,9 +86,11 @@ __all__ = [
     "Transform",
     "ViewResult",
     "__version__",
+    "check_metal",
     "convert",
     "download",
     "errors",
+    "estimate_cost",
     "get_available_backends",
     "get_backend_info",
     "get_best_backend",
@@ -95,6 +98,7 @@ __all__ = [
     "get_checkpoint_urls",
     "get_runtime",
     "get_total_checkpoint_size_mb",
+    "profile",
     "read_image",
     "scene_pairs",
     "similarity",

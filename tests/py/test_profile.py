@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from conftest import noise
 
-from mast3r_runtime import _reports, cli, errors
+import mast3r_runtime as m3r
+from mast3r_runtime import cli, errors
 from mast3r_runtime.backends._cpu import CPUEngine
 
 
 def test_profile(engine: CPUEngine, rng: np.random.Generator) -> None:
     pair = noise(rng, 64, 96), noise(rng, 96, 64)
-    report = _reports.profile(engine, *pair, iterations=2, preprocess=False)
+    report = m3r.profile(engine, *pair, iterations=2, preprocess=False)
     names = [stage["name"] for stage in report["stages"]]
     assert names == ["encoder", "encoder2", "decoder", "head1", "head2"]
     assert report["measured"] and report["ops_measured"] and report["backend"] == "cpu"
@@ -24,26 +25,26 @@ def test_profile(engine: CPUEngine, rng: np.random.Generator) -> None:
     assert stages > 0 and abs(stages - report["device_ms"]) < 0.5 * report["device_ms"] + 5
     assert {"attention", "linear", "layer_norm"} <= {op["name"] for op in report["ops"]}
     with pytest.raises(errors.ArgumentError, match="iterations=0"):
-        _reports.profile(engine, *pair, iterations=0)
+        m3r.profile(engine, *pair, iterations=0)
     with pytest.raises(errors.ImageError):
-        _reports.profile(engine, pair[0][:50], pair[1], preprocess=False)
+        m3r.profile(engine, pair[0][:50], pair[1], preprocess=False)
 
 
 def test_cost(micro: Path) -> None:
-    cost = _reports.estimate_cost(micro, size=(64, 96), precision="fp32")
+    cost = m3r.estimate_cost(micro, size=(64, 96), precision="fp32")
     assert [graph["name"] for graph in cost["graphs"]] == ["encoder", "decoder", "head1", "head2"]
     assert sum(graph["flops"] for graph in cost["graphs"]) == cost["total"]["flops"] > 1e8
-    large = _reports.estimate_cost(variant="mast3r_vit_large", size=(384, 512))
+    large = m3r.estimate_cost(variant="mast3r_vit_large", size=(384, 512))
     assert abs(large["total"]["flops"] / 1e9 - 2037) < 20  # the published count
-    slow = _reports.estimate_cost(variant="mast3r_vit_large", size=(384, 512), tflops=2.6, gb_per_s=68)
+    slow = m3r.estimate_cost(variant="mast3r_vit_large", size=(384, 512), tflops=2.6, gb_per_s=68)
     assert slow["total"]["predicted_ms"] > 2 * large["total"]["predicted_ms"]
     for bad in ({"variant": "nothing"}, {}, {"variant": "mast3r_vit_large", "precision": "int8"}):
         with pytest.raises(errors.ArgumentError):
-            _reports.estimate_cost(**bad)
+            m3r.estimate_cost(**bad)
     with pytest.raises(errors.ShapeError):
-        _reports.estimate_cost(micro, size=(64, 90))
+        m3r.estimate_cost(micro, size=(64, 90))
     with pytest.raises(errors.ModelNotFoundError):
-        _reports.estimate_cost(micro.parent / "nowhere")
+        m3r.estimate_cost(micro.parent / "nowhere")
 
 
 def test_commands(micro: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,6 +76,6 @@ def test_wait(micro: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 def test_check_metal_without_metal() -> None:
     """On this machine there is a reason, and nothing to check; on a Mac everything agrees."""
-    report = _reports.check_metal()
+    report = m3r.check_metal()
     assert report["metal"] or report["reason"]
     assert all(check["ok"] for check in report["checks"])
