@@ -24,6 +24,7 @@ go-test:
 
 c-test: $(LIBRARY)
 	sh tests/c/run.sh $(LIBRARY)
+	$(MAKE) -C tests/metalsim test
 
 py-test: $(VENV)/.test
 	$(PY) -m mypy
