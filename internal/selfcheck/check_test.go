@@ -39,7 +39,7 @@ var background = context.Background()
 // room for another machine's order of sums.
 func TestAgreement(t *testing.T) {
 	gpu, ref, _ := devices(t)
-	for _, p := range []backend.Precision{backend.FP32, backend.FP16} {
+	for _, p := range []backend.Precision{backend.FP32, backend.FP16, backend.BF16} {
 		for _, c := range append(Operations(background, gpu, ref, p), Network(background, gpu, ref, p)) {
 			t.Logf("%v %-32s %.2g", p, c.Name, c.Worst)
 			if c.Err != nil {
@@ -68,7 +68,7 @@ func TestFaults(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			gpu, ref, sim := devices(t)
 			sim.Set("fault", fault)
-			for _, p := range []backend.Precision{backend.FP32, backend.FP16} {
+			for _, p := range []backend.Precision{backend.FP32, backend.FP16, backend.BF16} {
 				c := Network(background, gpu, ref, p)
 				t.Logf("%v network %.2g", p, c.Worst)
 				if !errors.Is(c.Err, ErrDisagree) {
