@@ -184,3 +184,17 @@ def test_profile(simulator: Path, micro: Path) -> None:
 def test_manual_attention(simulator: Path, micro: Path) -> None:
     done = run(simulator, "-c", WHOLE_ENGINE, str(micro), "fp32", "2.5e-5", MAST3R_ATTENTION="manual")
     assert done.returncode == 0, done.stderr
+
+
+def test_executable_cache(simulator: Path, micro: Path, tmp_path: Path) -> None:
+    """A second process takes every graph from disk: it runs where compiling would fail."""
+    arguments = ("-c", WHOLE_ENGINE, str(micro), "fp16", "3e-2")
+    settings = {"MAST3R_EXECUTABLE_CACHE": str(tmp_path / "graphs")}
+    assert run(simulator, *arguments, **settings).returncode == 0
+    kept = sorted(path.name for path in (tmp_path / "graphs").iterdir())
+    assert len(kept) >= 5 and not any("." in name or name.startswith("new-") for name in kept)
+    failing = {"METALSIM_FAIL_GRAPH": "1"}
+    done = run(simulator, *arguments, **settings, **failing)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "graphs").iterdir()) == kept
+    assert run(simulator, *arguments, **failing).returncode != 0  # without the folder it fails
