@@ -317,6 +317,9 @@ mast3r_status mast3r_log_next(mast3r_log_record *out); /* MAST3R_PENDING: none *
 
 /* ---- engine ----------------------------------------------------------- */
 
+/* An engine without a model is a context: a device and its buffers. Those who want one
+ * for the whole process keep a handle; every other is isolated from it. */
+
 mast3r_status mast3r_engine_create(const mast3r_config *config, mast3r_engine *out);
 mast3r_status mast3r_engine_info(mast3r_engine engine, mast3r_info *out);
 /* The model file's metadata as a JSON object of strings. *needed is the length with
