@@ -325,7 +325,7 @@ type words struct {
 }
 
 // wordRows bounds the scores in memory: rows x words x 4 bytes.
-const wordRows = 64
+const wordRows = 320
 
 func newWords(dev backend.Backend, book *retrieval.Codebook) *words {
 	w := &words{dev: dev, book: book, bias: make([]float32, book.Words), programs: map[int]backend.Program{}}
