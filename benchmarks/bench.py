@@ -30,7 +30,9 @@ SECTIONS = ("network", "memory", "threads", "matching", "small", "start", "growt
 
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    p.add_argument("--variant", choices=sorted(VARIANTS), help="default mast3r_vit_large; mast3r_tiny with --quick")
+    p.add_argument(
+        "--variant", choices=sorted(VARIANTS), help="default mast3r_vit_large; mast3r_tiny with --quick"
+    )
     p.add_argument("--width", type=int)
     p.add_argument("--height", type=int)
     p.add_argument("--threads", type=int, default=min(os.cpu_count() or 1, 2))
@@ -38,11 +40,27 @@ def parse() -> argparse.Namespace:
     p.add_argument("--contenders", help=f"of {', '.join(peers.NAMES)}; the first is compared with the others")
     p.add_argument("--sections", default=",".join(SECTIONS), help=f"of {', '.join(SECTIONS)}")
     p.add_argument("--weights", type=Path, help="folder for the made-up weights, kept between runs")
-    p.add_argument("--quick", action="store_true", help="small sizes and few rounds: that everything works, within three minutes")
+    p.add_argument(
+        "--quick",
+        action="store_true",
+        help="small sizes and few rounds: that everything works, within three minutes",
+    )
     p.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
     args = p.parse_args()
-    full = {"variant": "mast3r_vit_large", "width": 512, "height": 384, "rounds": 5, "contenders": "ours,ours-fp16,ours-bf16,torch,torch-bf16,onnx"}
-    quick = {"variant": "mast3r_tiny", "width": 256, "height": 192, "rounds": 2, "contenders": "ours,torch,onnx"}
+    full = {
+        "variant": "mast3r_vit_large",
+        "width": 512,
+        "height": 384,
+        "rounds": 5,
+        "contenders": "ours,ours-fp16,ours-bf16,torch,torch-bf16,onnx",
+    }
+    quick = {
+        "variant": "mast3r_tiny",
+        "width": 256,
+        "height": 192,
+        "rounds": 2,
+        "contenders": "ours,torch,onnx",
+    }
     defaults = quick if args.quick else full
     for name, value in defaults.items():
         if getattr(args, name) is None:
@@ -68,15 +86,27 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "memory": lambda: stages.memory(names, path, size, threads),
         "threads": lambda: stages.threads(args.variant, path, size, threads, args.rounds),
         "matching": lambda: matching.measure((128, 96) if quick else (512, 384), threads, 2 if quick else 3),
-        "small": lambda: {"pair": small.tiny(names, threads, 5 if quick else 20, peak), "calls": small.calls(200 if quick else 5000)},
-        "start": lambda: [small.starts(1 if quick else 5, threads, tiny, (256, 192))]
-        + ([] if quick else [small.starts(1, threads, path, size)]),
+        "small": lambda: {
+            "pair": small.tiny(names, threads, 5 if quick else 20, peak),
+            "calls": small.calls(200 if quick else 5000),
+        },
+        "start": lambda: (
+            [small.starts(1 if quick else 5, threads, tiny, (256, 192))]
+            + ([] if quick else [small.starts(1, threads, path, size)])
+        ),
         "growth": lambda: {
-            "sizes": growth.sizes(few, growth.WIDTHS[:2] if quick else growth.WIDTHS, threads, 2 if quick else 4),
+            "sizes": growth.sizes(
+                few, growth.WIDTHS[:2] if quick else growth.WIDTHS, threads, 2 if quick else 4
+            ),
             "images": growth.numbers(few, growth.COUNTS[:2] if quick else growth.COUNTS, threads, 2),
         },
     }
-    result: dict[str, Any] = {"machine": machine(), "thread_count": threads, "quick": quick, "load_average": os.getloadavg()}
+    result: dict[str, Any] = {
+        "machine": machine(),
+        "thread_count": threads,
+        "quick": quick,
+        "load_average": os.getloadavg(),
+    }
     for name in args.sections:
         start = time.perf_counter()
         result[name] = steps[name]()

@@ -16,12 +16,16 @@ def pair(contender: str, path: str, size: list[int], threads: int, count: int) -
     return _measure(contender, path, size, threads, count, "pair", 2)
 
 
-def sequence(contender: str, path: str, size: list[int], threads: int, count: int, images: int) -> dict[str, float]:
+def sequence(
+    contender: str, path: str, size: list[int], threads: int, count: int, images: int
+) -> dict[str, float]:
     """Load a model and run sequences."""
     return _measure(contender, path, size, threads, count, "sequence", images)
 
 
-def _measure(contender: str, path: str, size: list[int], threads: int, count: int, call: str, images: int) -> dict[str, float]:
+def _measure(
+    contender: str, path: str, size: list[int], threads: int, count: int, call: str, images: int
+) -> dict[str, float]:
     from pathlib import Path
 
     import common
@@ -40,9 +44,13 @@ def _measure(contender: str, path: str, size: list[int], threads: int, count: in
         times.append(common.timed(run))
     processor = (time.process_time() - used) / max(1, count - 1)
     return {
-        "load_s": loaded - load, "first_s": first, "best_s": min(times or [first]), "processor_s": processor,
-        "peak_mb": common.high_water_mb(), "before_mb": base,
-    }  # fmt: skip
+        "load_s": loaded - load,
+        "first_s": first,
+        "best_s": min(times or [first]),
+        "processor_s": processor,
+        "peak_mb": common.high_water_mb(),
+        "before_mb": base,
+    }
 
 
 def imports() -> dict[str, float]:
@@ -73,10 +81,13 @@ def first_result(path: str, size: list[int], threads: int) -> dict[str, float]:
         first = time.perf_counter()
         engine.infer_gpu(grey, grey, preprocess=False)
     return {
-        "import_s": imported - START, "load_s": loaded - imported, "first_call_s": first - loaded,
-        "second_call_s": time.perf_counter() - first, "total_s": first - START,
+        "import_s": imported - START,
+        "load_s": loaded - imported,
+        "first_call_s": first - loaded,
+        "second_call_s": time.perf_counter() - first,
+        "total_s": first - START,
         "peak_mb": high_water_mb(),
-    }  # fmt: skip
+    }
 
 
 TASKS = {f.__name__: f for f in (pair, sequence, imports, first_result)}

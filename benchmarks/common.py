@@ -81,7 +81,14 @@ def pair_gflop(variant: str, height: int, width: int) -> float:
     decoder = 2 * (d["dec_depth"] * block + 2 * n * e * c)
     local = 2 * 2 * n * ((e + c) * hidden + hidden * 6400)
     f, last, layers = d["dpt_feature_dim"], d["dpt_last_dim"], d["dpt_layer_dims"]
-    act = n * (e * layers[0] + 16 * layers[0] ** 2 + c * layers[1] + 4 * layers[1] ** 2 + c * layers[2] + c * layers[3])
+    act = n * (
+        e * layers[0]
+        + 16 * layers[0] ** 2
+        + c * layers[1]
+        + 4 * layers[1] ** 2
+        + c * layers[2]
+        + c * layers[3]
+    )
     act += n / 4 * 9 * layers[3] ** 2
     rn = 9 * f * n * (16 * layers[0] + 4 * layers[1] + layers[2] + layers[3] / 4)
     rcu = 2 * 9 * f * f
@@ -97,7 +104,12 @@ class Peak:
     def __init__(self, threads: int) -> None:
         binary = ROOT / "build" / "bench" / "peak"
         binary.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["go", "build", "-o", str(binary), "./benchmarks/peak"], cwd=ROOT, check=True, env=os.environ | {"CGO_ENABLED": "0"})
+        subprocess.run(
+            ["go", "build", "-o", str(binary), "./benchmarks/peak"],
+            cwd=ROOT,
+            check=True,
+            env=os.environ | {"CGO_ENABLED": "0"},
+        )
         self._process = subprocess.Popen(
             [str(binary), "-threads", str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -139,7 +151,9 @@ class Contender:
         return row
 
 
-def take_turns(what: str, contenders: Sequence[Contender], rounds: int, peak: Peak | None = None, pause: float = 0.3) -> list[dict[str, Any]]:
+def take_turns(
+    what: str, contenders: Sequence[Contender], rounds: int, peak: Peak | None = None, pause: float = 0.3
+) -> list[dict[str, Any]]:
     """Let the contenders run one after the other, round by round; returns the peaks in between."""
     for c in contenders:
         start = time.perf_counter()
@@ -150,7 +164,9 @@ def take_turns(what: str, contenders: Sequence[Contender], rounds: int, peak: Pe
         for c in contenders:
             time.sleep(pause)  # let the threads of the one before go to sleep
             c.round()
-            print(f"{what}, round {r + 1}: {c.name}: {c.times['total'][-1]:.3f} s", file=sys.stderr, flush=True)
+            print(
+                f"{what}, round {r + 1}: {c.name}: {c.times['total'][-1]:.3f} s", file=sys.stderr, flush=True
+            )
         if peak is not None:
             time.sleep(pause)
             peaks.append(peak.ask())
@@ -174,14 +190,19 @@ def high_water_mb() -> float:
     """
     status = Path("/proc/self/status")
     if status.exists():
-        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1024
+        return (
+            next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+            / 1024
+        )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def in_child(task: str, env: dict[str, str] | None = None, **arguments: Any) -> dict[str, Any]:
     """What a function of child.py returns in a process of its own."""
     command = [sys.executable, str(HERE / "child.py"), task, json.dumps(arguments, default=str)]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | (env or {})).stdout
+    out = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | (env or {})
+    ).stdout
     return json.loads(out.strip().splitlines()[-1])
 
 
@@ -189,7 +210,14 @@ def machine() -> dict[str, str]:
     cpu = platform.processor()
     try:
         text = Path("/proc/cpuinfo").read_text()
-        cpu = next(line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name"))
+        cpu = next(
+            line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         pass
-    return {"cpu": cpu, "cores": str(os.cpu_count()), "system": platform.platform(), "python": platform.python_version()}
+    return {
+        "cpu": cpu,
+        "cores": str(os.cpu_count()),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }

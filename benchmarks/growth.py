@@ -37,6 +37,14 @@ def numbers(names: Sequence[str], counts: Sequence[int], threads: int, count: in
     out = []
     for images in counts:
         for n in names:
-            point = in_child("sequence", contender=n, path=path, size=(256, 192), threads=threads, count=count, images=images)
+            point = in_child(
+                "sequence",
+                contender=n,
+                path=path,
+                size=(256, 192),
+                threads=threads,
+                count=count,
+                images=images,
+            )
             out.append(point | {"contender": n, "images": images})
     return out

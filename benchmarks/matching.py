@@ -27,7 +27,9 @@ def maps(height: int, width: int, cell: int = 4, noise: float = 0.1) -> tuple[An
     y, x = np.mgrid[0:height, 0 : width + shift].astype(np.float32) / cell
     i, j = y.astype(int), x.astype(int)
     u, v = (x - j)[..., None], (y - i)[..., None]
-    smooth = (1 - v) * ((1 - u) * grid[i, j] + u * grid[i, j + 1]) + v * ((1 - u) * grid[i + 1, j] + u * grid[i + 1, j + 1])
+    smooth = (1 - v) * ((1 - u) * grid[i, j] + u * grid[i, j + 1]) + v * (
+        (1 - u) * grid[i + 1, j] + u * grid[i + 1, j + 1]
+    )
 
     def view(s: int) -> Any:
         d = smooth[:, s : s + width] + noise * r.normal(size=(height, width, DIM)).astype(np.float32)
@@ -100,7 +102,12 @@ def measure(size: tuple[int, int], threads: int, rounds: int) -> dict[str, Any]:
     width, height = size
     pixels = width * height
     a, b = maps(height, width)
-    result: dict[str, Any] = {"width": width, "height": height, "dim": DIM, "gflop_full": 2 * DIM * pixels**2 / 1e9}
+    result: dict[str, Any] = {
+        "width": width,
+        "height": height,
+        "dim": DIM,
+        "gflop_full": 2 * DIM * pixels**2 / 1e9,
+    }
     with CPUEngine(num_threads=threads) as engine:
 
         def ours(step: int) -> Callable[[], None]:
@@ -133,4 +140,3 @@ def measure(size: tuple[int, int], threads: int, rounds: int) -> dict[str, Any]:
     result["full"] = [c.row(full[0]) | {"measured": n} for c, n in zip(full, notes, strict=True)]
     result["fast"] = [c.row(fast[0]) | {"measured": "measured whole"} for c in fast]
     return result
-

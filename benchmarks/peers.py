@@ -22,7 +22,9 @@ class Ours:
 
         self.name = f"mast3r-runtime {precision}"
         self.images = images
-        self.engine = CPUEngine("auto", resolution=max(images[0].shape[:2]), precision=precision, num_threads=threads)
+        self.engine = CPUEngine(
+            "auto", resolution=max(images[0].shape[:2]), precision=precision, num_threads=threads
+        )
         self.engine.load(path)
 
     def pair(self) -> dict[str, float]:
@@ -47,7 +49,9 @@ class Torch:
 
     _nets: dict[Path, Any] = {}  # one copy of the weights for all precisions
 
-    def __init__(self, path: Path, images: Sequence[Any], threads: int, dtype: str = "fp32", compiled: bool = False) -> None:
+    def __init__(
+        self, path: Path, images: Sequence[Any], threads: int, dtype: str = "fp32", compiled: bool = False
+    ) -> None:
         import torch
         from mast3r_torch.weights import load
 
@@ -57,17 +61,23 @@ class Torch:
         self.net = self._nets[path]
         self.encode, self.decode, self.heads = self.net.encode, self.net.decode, self._heads
         if compiled:
-            self.encode, self.decode, self.heads = (torch.compile(f) for f in (self.encode, self.decode, self.heads))
+            self.encode, self.decode, self.heads = (
+                torch.compile(f) for f in (self.encode, self.decode, self.heads)
+            )
         self.cast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16")
         self.name = f"PyTorch {torch.__version__} {dtype}{' compiled' if compiled else ''}"
-        self.x = [torch.from_numpy(i).permute(2, 0, 1)[None].float().div(255).sub(0.5).div(0.5) for i in images]
+        self.x = [
+            torch.from_numpy(i).permute(2, 0, 1)[None].float().div(255).sub(0.5).div(0.5) for i in images
+        ]
         self.grid = self.net.grid(self.x[0])
         self.whitening = None
 
     def _heads(self, tokens1: Any, tokens2: Any, h: int, w: int) -> Any:
         from mast3r_torch.model import activate
 
-        return activate(self.net.downstream_head1(tokens1, h, w)), activate(self.net.downstream_head2(tokens2, h, w))
+        return activate(self.net.downstream_head1(tokens1, h, w)), activate(
+            self.net.downstream_head2(tokens2, h, w)
+        )
 
     def _decoded(self, f1: Any, f2: Any) -> Any:
         return self.decode(f1, f2, self.grid, self.grid)
@@ -83,7 +93,9 @@ class Torch:
             marks.append(time.perf_counter())
             self.heads(*tokens, *self.grid)
             marks.append(time.perf_counter())
-        return dict(zip(("encoder", "decoder", "heads"), (b - a for a, b in itertools.pairwise(marks)), strict=True))
+        return dict(
+            zip(("encoder", "decoder", "heads"), (b - a for a, b in itertools.pairwise(marks)), strict=True)
+        )
 
     def sequence(self) -> None:
         """Each picture encoded once: the best that one can do with PyTorch, and no less than ours."""
@@ -154,7 +166,9 @@ def make(name: str, path: Path, images: Sequence[Any], threads: int) -> Any:
         case "ours" | "ours-fp16" | "ours-bf16":
             return Ours(path, images, threads, {"ours": "fp32"}.get(name, name[5:]))
         case "torch" | "torch-bf16" | "torch-compiled":
-            return Torch(path, images, threads, "bf16" if name.endswith("bf16") else "fp32", name.endswith("compiled"))
+            return Torch(
+                path, images, threads, "bf16" if name.endswith("bf16") else "fp32", name.endswith("compiled")
+            )
         case "onnx":
             return Onnx(path, images, threads)
     raise SystemExit(f"contender {name!r}, want one of {', '.join(NAMES)}")
@@ -166,7 +180,9 @@ def write_head(path: Path, dim: int) -> Path:
     from safetensors.numpy import save_file
 
     r = np.random.default_rng(3)
-    save_file({"prewhiten.m": r.normal(size=(1, dim)), "prewhiten.p": r.normal(size=(dim, dim)) / dim**0.5}, path)
+    save_file(
+        {"prewhiten.m": r.normal(size=(1, dim)), "prewhiten.p": r.normal(size=(dim, dim)) / dim**0.5}, path
+    )
     return path
 
 
@@ -182,4 +198,3 @@ def available(names: Sequence[str]) -> list[str]:
             continue
         kept.append(name)
     return kept
-

@@ -13,8 +13,11 @@ OURS, THEIRS = "#3b7dd8", "#b0b0b0"
 def text(result: dict[str, Any]) -> str:
     m = result["machine"]
     load, after = result["load_average"][0], result["load_average_after"][0]
-    lines = [f"{m['cpu']}, {m['cores']} processors, {result['thread_count']} threads, {m['system']}, Python {m['python']}; "
-             f"load average {load:.1f} before and {after:.1f} after."]  # fmt: skip
+    lines = [
+        f"{m['cpu']}, {m['cores']} processors, {result['thread_count']} threads, "
+        f"{m['system']}, Python {m['python']}; "
+        f"load average {load:.1f} before and {after:.1f} after."
+    ]
     if result["quick"]:
         lines.append("A quick run: small sizes, few rounds; these are no figures to quote.")
     for name, section in SECTIONS.items():
@@ -25,7 +28,11 @@ def text(result: dict[str, Any]) -> str:
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
     head = list(head)
-    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(map(str, r)) + " |" for r in rows)]
+    return [
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+        *("| " + " | ".join(map(str, r)) + " |" for r in rows),
+    ]
 
 
 def num(v: float) -> str:
@@ -39,81 +46,204 @@ def _stage(row: dict[str, Any], stage: str) -> str:
 
 def _network(r: dict[str, Any]) -> list[str]:
     peak = ", ".join(f"{k} {v:.0f}" for k, v in r["peak_gflops"].items() if not k.endswith("_cpu"))
-    lines = [f"### {r['variant']}, {r['width']}x{r['height']}", "",
-             f"{r['pair_gflop']:.0f} GFLOP a pair, {r['rounds']} rounds. Peak of the multiply-add loop in the same rounds "
-             f"({r['isa']}), GFLOP/s: {peak}. Seconds, medians of the rounds; the ratio is the median of the rounds' ratios.", "",
-             *_pairs(r["pair"]), "", "Sequence of 8 pictures (7 pairs), each picture encoded once:", ""]  # fmt: skip
+    lines = [
+        f"### {r['variant']}, {r['width']}x{r['height']}",
+        "",
+        f"{r['pair_gflop']:.0f} GFLOP a pair, {r['rounds']} rounds. "
+        f"Peak of the multiply-add loop in the same rounds ({r['isa']}), GFLOP/s: {peak}. "
+        "Seconds, medians of the rounds; the ratio is the median of the rounds' ratios.",
+        "",
+        *_pairs(r["pair"]),
+        "",
+        "Sequence of 8 pictures (7 pairs), each picture encoded once:",
+        "",
+    ]
     lines += table(
         ("", "seconds", "a pair", "of a single pair", "ours / this"),
-        ((c["name"], _stage(c, "total"), num(c["per_pair_s"]), num(c["of_a_single_pair"]), num(c["ours_over_this"])) for c in r["sequence"]),
+        (
+            (
+                c["name"],
+                _stage(c, "total"),
+                num(c["per_pair_s"]),
+                num(c["of_a_single_pair"]),
+                num(c["ours_over_this"]),
+            )
+            for c in r["sequence"]
+        ),
     )
     lines += ["", "Retrieval features of one picture:", ""]
     lines += table(
         ("", "seconds", "p95", "GFLOP/s", "share of peak", "ours / this"),
-        ((c["name"], _stage(c, "total"), num(c["total"]["p95_s"]), num(c["gflops"]), f"{c['share_of_peak']:.0%}", num(c["ours_over_this"])) for c in r["retrieval"]),
+        (
+            (
+                c["name"],
+                _stage(c, "total"),
+                num(c["total"]["p95_s"]),
+                num(c["gflops"]),
+                f"{c['share_of_peak']:.0%}",
+                num(c["ours_over_this"]),
+            )
+            for c in r["retrieval"]
+        ),
     )
     return lines
 
 
 def _pairs(rows: list[dict[str, Any]]) -> list[str]:
     return table(
-        ("", "pair", "p95", "encoder", "decoder", "heads", "processor s", "first call", "GFLOP/s", "share of peak", "by processor time", "ours / this"),
         (
-            (c["name"], _stage(c, "total"), num(c["total"]["p95_s"]), *(_stage(c, s) for s in ("encoder", "decoder", "heads")),
-             _stage(c, "processor"), num(c["first_s"]), num(c["gflops"]), f"{c['share_of_peak']:.0%} of {c['peak']}",
-             f"{c['share_by_processor_time']:.0%}", num(c["ours_over_this"]))
+            "",
+            "pair",
+            "p95",
+            "encoder",
+            "decoder",
+            "heads",
+            "processor s",
+            "first call",
+            "GFLOP/s",
+            "share of peak",
+            "by processor time",
+            "ours / this",
+        ),
+        (
+            (
+                c["name"],
+                _stage(c, "total"),
+                num(c["total"]["p95_s"]),
+                *(_stage(c, s) for s in ("encoder", "decoder", "heads")),
+                _stage(c, "processor"),
+                num(c["first_s"]),
+                num(c["gflops"]),
+                f"{c['share_of_peak']:.0%} of {c['peak']}",
+                f"{c['share_by_processor_time']:.0%}",
+                num(c["ours_over_this"]),
+            )
             for c in rows
         ),
-    )  # fmt: skip
+    )
 
 
 def _memory(r: dict[str, Any]) -> list[str]:
-    rows = ((n, num(v["peak_mb"]), num(v["before_mb"]), num(v["load_s"]), num(v["first_s"])) for n, v in r.items())
-    return ["Each in a process of its own, one pair:", "", *table(("", "peak resident MB", "MB before the model", "load s", "first pair s"), rows)]
+    rows = (
+        (n, num(v["peak_mb"]), num(v["before_mb"]), num(v["load_s"]), num(v["first_s"])) for n, v in r.items()
+    )
+    return [
+        "Each in a process of its own, one pair:",
+        "",
+        *table(("", "peak resident MB", "MB before the model", "load s", "first pair s"), rows),
+    ]
 
 
 def _threads(r: dict[str, Any]) -> list[str]:
     rows = ((c["name"], _stage(c, "total"), _stage(c, "processor")) for c in r["rows"])
-    return [f"Threads, {r['variant']} {r['width']}x{r['height']}: {r['speedup']:.2f} times as fast with all of them.", "",
-            *table(("", "pair s", "processor s"), rows)]  # fmt: skip
+    return [
+        f"Threads, {r['variant']} {r['width']}x{r['height']}: "
+        f"{r['speedup']:.2f} times as fast with all of them.",
+        "",
+        *table(("", "pair s", "processor s"), rows),
+    ]
 
 
 def _matching(r: dict[str, Any]) -> list[str]:
-    rows = ((c["name"], _stage(c, "total"), c["measured"], num(1 / c["ours_over_this"])) for c in r["full"] + r["fast"])
-    return [f"### Matching, {r['width']}x{r['height']} descriptors of {r['dim']}, both directions", "",
-            *table(("", "seconds", "how", "times ours"), rows)]  # fmt: skip
+    rows = (
+        (c["name"], _stage(c, "total"), c["measured"], num(1 / c["ours_over_this"]))
+        for c in r["full"] + r["fast"]
+    )
+    return [
+        f"### Matching, {r['width']}x{r['height']} descriptors of {r['dim']}, both directions",
+        "",
+        *table(("", "seconds", "how", "times ours"), rows),
+    ]
 
 
 def _small(r: dict[str, Any]) -> list[str]:
     p = r["pair"]
-    lines = [f"### mast3r_tiny, {p['width']}x{p['height']}", "", *_pairs(p["rows"]), "", "Python to Go and back, with nothing to compute:", ""]
-    return lines + table(("", "median us", "p95", "best"), ((k, num(v["median_us"]), num(v["p95_us"]), num(v["min_us"])) for k, v in r["calls"].items()))
+    lines = [
+        f"### mast3r_tiny, {p['width']}x{p['height']}",
+        "",
+        *_pairs(p["rows"]),
+        "",
+        "Python to Go and back, with nothing to compute:",
+        "",
+    ]
+    return lines + table(
+        ("", "median us", "p95", "best"),
+        ((k, num(v["median_us"]), num(v["p95_us"]), num(v["min_us"])) for k, v in r["calls"].items()),
+    )
 
 
 def _start(r: list[dict[str, Any]]) -> list[str]:
     i = r[0]["import"]
-    lines = ["### Start", "", f"Import: {i['total_s']:.3f} s, of which NumPy {i['numpy_s']:.3f} s.", "",
-             "From the interpreter's start to the first pair, fresh processes:", ""]  # fmt: skip
+    lines = [
+        "### Start",
+        "",
+        f"Import: {i['total_s']:.3f} s, of which NumPy {i['numpy_s']:.3f} s.",
+        "",
+        "From the interpreter's start to the first pair, fresh processes, the default precision:",
+        "",
+    ]
     keys = ("import_s", "load_s", "first_call_s", "second_call_s", "total_s", "peak_mb")
     rows = [
         (f"{s['model']} {s['size'][0]}x{s['size'][1]}", kind, *(num(v[k]) for k in keys))
-        for s in r for kind, v in s["first_result"].items()
-    ]  # fmt: skip
-    return lines + table(("", "packed weights", "import", "load", "first call", "second call", "to the first result", "peak MB"), rows)
+        for s in r
+        for kind, v in s["first_result"].items()
+    ]
+    return lines + table(
+        (
+            "",
+            "packed weights",
+            "import",
+            "load",
+            "first call",
+            "second call",
+            "to the first result",
+            "peak MB",
+        ),
+        rows,
+    )
 
 
 def _growth(r: dict[str, Any]) -> list[str]:
     lines = ["### Growth, mast3r_tiny", ""]
-    for kind, label in (("sizes", lambda p: f"{p['width']}x{p['height']}"), ("images", lambda p: f"{p['images']} images")):
-        rows = ((label(p), p["contender"], num(p["best_s"]), num(p["processor_s"]), num(p["peak_mb"] - p["before_mb"])) for p in r[kind])
-        lines += [*table(("pair" if kind == "sizes" else "sequence 256x192", "", "seconds", "processor s", "MB above the empty process"), rows), ""]
+    for kind, label in (
+        ("sizes", lambda p: f"{p['width']}x{p['height']}"),
+        ("images", lambda p: f"{p['images']} images"),
+    ):
+        rows = (
+            (
+                label(p),
+                p["contender"],
+                num(p["best_s"]),
+                num(p["processor_s"]),
+                num(p["peak_mb"] - p["before_mb"]),
+            )
+            for p in r[kind]
+        )
+        lines += [
+            *table(
+                (
+                    "pair" if kind == "sizes" else "sequence 256x192",
+                    "",
+                    "seconds",
+                    "processor s",
+                    "MB above the empty process",
+                ),
+                rows,
+            ),
+            "",
+        ]
     return lines[:-1]
 
 
 SECTIONS = {
-    "network": _network, "memory": _memory, "threads": _threads, "matching": _matching,
-    "small": _small, "start": _start, "growth": _growth,
-}  # fmt: skip
+    "network": _network,
+    "memory": _memory,
+    "threads": _threads,
+    "matching": _matching,
+    "small": _small,
+    "start": _start,
+    "growth": _growth,
+}
 
 
 def plots(result: dict[str, Any], folder: Path) -> None:
@@ -126,11 +256,22 @@ def plots(result: dict[str, Any], folder: Path) -> None:
     who = f"{result['thread_count']} threads, {result['machine']['cpu']}"
     if "network" in result:
         r = result["network"]
-        _bars(r["pair"], folder / "pair.png", f"{r['variant']}, {r['width']}x{r['height']}, {who}", "seconds a pair (bar: median, ticks: rounds)")
+        _bars(
+            r["pair"],
+            folder / "pair.png",
+            f"{r['variant']}, {r['width']}x{r['height']}, {who}",
+            "seconds a pair (bar: median, ticks: rounds)",
+        )
     if "matching" in result:
         r = result["matching"]
         title = f"reciprocal matching, {r['width']}x{r['height']}x{r['dim']}, {who}"
-        _bars(r["full"] + r["fast"], folder / "matching.png", title, "seconds (bar: median, ticks: rounds; logarithmic)", log=True)
+        _bars(
+            r["full"] + r["fast"],
+            folder / "matching.png",
+            title,
+            "seconds (bar: median, ticks: rounds; logarithmic)",
+            log=True,
+        )
     if "growth" in result:
         _curves(result["growth"], folder / "growth.png", f"mast3r_tiny, {who}")
 
@@ -168,15 +309,24 @@ def _curves(r: dict[str, Any], path: Path, title: str) -> None:
         ("sizes", lambda p: p["width"] * p["height"] / 1e6, "megapixels of each picture"),
         ("images", lambda p: p["images"], "pictures of a sequence, 256x192"),
     )
-    values = ((lambda p: p["best_s"], "seconds"), (lambda p: p["peak_mb"] - p["before_mb"], "peak MB above the empty process"))
+    values = (
+        (lambda p: p["best_s"], "seconds"),
+        (lambda p: p["peak_mb"] - p["before_mb"], "peak MB above the empty process"),
+    )
     for column, (kind, x, xlabel) in enumerate(kinds):
         for line, (y, ylabel) in enumerate(values):
             ax = axes[line][column]
             for name in dict.fromkeys(p["contender"] for p in r[kind]):
                 points = [p for p in r[kind] if p["contender"] == name]
                 ours = name.startswith("ours")
-                ax.plot([x(p) for p in points], [y(p) for p in points], "o-", ms=4,
-                        color=OURS if ours else "#808080", label="mast3r-runtime" if ours else "PyTorch")  # fmt: skip
+                ax.plot(
+                    [x(p) for p in points],
+                    [y(p) for p in points],
+                    "o-",
+                    ms=4,
+                    color=OURS if ours else "#808080",
+                    label="mast3r-runtime" if ours else "PyTorch",
+                )
             ax.set(xlabel=xlabel, ylabel=ylabel)
             ax.set_ylim(bottom=0)
             ax.set_xlim(left=0)

@@ -42,8 +42,12 @@ def calls(repeats: int) -> dict[str, dict[str, float]]:
         return {
             "a question (is_retrieval_ready)": _micros(engine.is_retrieval_ready, repeats),
             "a question about everything (is_ready)": _micros(engine.is_ready, repeats),
-            "a job: submit, wait, take (match of 1x1)": _micros(lambda: engine.match(one, one, confidence_threshold=-1), repeats),
-            "around an inference: the call less the engine's own time": _micros(pair, repeats // 10, less_result=True),
+            "a job: submit, wait, take (match of 1x1)": _micros(
+                lambda: engine.match(one, one, confidence_threshold=-1), repeats
+            ),
+            "around an inference: the call less the engine's own time": _micros(
+                pair, repeats // 10, less_result=True
+            ),
         }
 
 
@@ -60,9 +64,13 @@ def _micros(f: Callable[[], Any], repeats: int, less_result: bool = False) -> di
 
 
 def starts(repeats: int, threads: int, path: Path, size: tuple[int, int]) -> dict[str, Any]:
-    """Import and first result in fresh processes: without a cache of packed weights, filling one, from a full one."""
+    """Import and first result in fresh processes: no cache of packed weights, filling one, from it."""
     imports = [in_child("imports") for _ in range(repeats)]
-    out: dict[str, Any] = {"import": _medians(imports), "model": path.parent.name if path.name.startswith("unified") else path.stem, "size": size}
+    out: dict[str, Any] = {
+        "import": _medians(imports),
+        "model": path.parent.name if path.name.startswith("unified") else path.stem,
+        "size": size,
+    }
     kinds: dict[str, list[dict[str, float]]] = {"no cache": [], "cold cache": [], "warm cache": []}
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:

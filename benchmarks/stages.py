@@ -15,7 +15,9 @@ from common import VARIANTS, Contender, Peak, encoder_gflop, in_child, pair_gflo
 SEQUENCE = 8
 
 
-def measure(names: list[str], variant: str, path: Path, size: tuple[int, int], threads: int, rounds: int, peak: Peak) -> dict[str, Any]:
+def measure(
+    names: list[str], variant: str, path: Path, size: tuple[int, int], threads: int, rounds: int, peak: Peak
+) -> dict[str, Any]:
     """Pair, sequence and retrieval with all contenders in memory."""
     width, height = size
     images = pictures(height, width, SEQUENCE)
@@ -27,7 +29,9 @@ def measure(names: list[str], variant: str, path: Path, size: tuple[int, int], t
     peaks = take_turns("pair", turn, rounds, peak)
     result["pair"] = rows(turn, pair_gflop(variant, height, width), peaks)
     result["pair_gflop"] = pair_gflop(variant, height, width)
-    result["peak_gflops"] = {k: statistics.median(p[k] for p in peaks) for k in peaks[0] if k not in ("isa", "threads")}
+    result["peak_gflops"] = {
+        k: statistics.median(p[k] for p in peaks) for k in peaks[0] if k not in ("isa", "threads")
+    }
     result["isa"] = peaks[0]["isa"]
 
     turn = [Contender(p.name, p.sequence) for p in all_of]
@@ -60,7 +64,9 @@ def rows(turn: list[Contender], gflop: float, peaks: list[dict[str, Any]]) -> li
         kind = "bf16" if "bf16" in c.name and "bf16" in peaks[0] else "f32"
         row["peak"] = kind
         row["gflops"] = gflop / row["total"]["median_s"]
-        row["share_of_peak"] = statistics.median(gflop / t / p[kind] for t, p in zip(c.times["total"], peaks, strict=True))
+        row["share_of_peak"] = statistics.median(
+            gflop / t / p[kind] for t, p in zip(c.times["total"], peaks, strict=True)
+        )
         row["share_by_processor_time"] = statistics.median(
             gflop / t / p[f"{kind}_cpu"] for t, p in zip(c.times["processor"], peaks, strict=True)
         )
@@ -76,13 +82,20 @@ def threads(variant: str, path: Path, size: tuple[int, int], most: int, rounds: 
         os.environ["MAST3R_PACK_CACHE"] = cache
         try:
             engines = [peers.Ours(path, images, n) for n in counts]
-            turn = [Contender(f"{n} thread{'s' * (n > 1)}", e.pair) for n, e in zip(counts, engines, strict=True)]
+            turn = [
+                Contender(f"{n} thread{'s' * (n > 1)}", e.pair) for n, e in zip(counts, engines, strict=True)
+            ]
             take_turns("threads", turn, rounds)
         finally:
             del os.environ["MAST3R_PACK_CACHE"]
         for e in engines:
             e.close()
-    out: dict[str, Any] = {"variant": variant, "width": size[0], "height": size[1], "rows": [c.row(turn[-1]) for c in turn]}
+    out: dict[str, Any] = {
+        "variant": variant,
+        "width": size[0],
+        "height": size[1],
+        "rows": [c.row(turn[-1]) for c in turn],
+    }
     one, all_ = turn[0].times["total"], turn[-1].times["total"]
     out["speedup"] = statistics.median(a / b for a, b in zip(one, all_, strict=True))
     return out

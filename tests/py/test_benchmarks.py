@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of the benchmarks: work, turns, tables. Nothing here is timed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    names = ("common", "matching", "report", "growth")
+    yield {n: importlib.import_module(n) for n in names}
+    for n in names:
+        sys.modules.pop(n, None)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "tera"), [(384, 512, 2.04), (336, 512, 1.76), (224, 224, 0.48), (512, 512, 2.81)]
+)
+def test_work_is_that_of_the_specification(
+    bench: dict[str, ModuleType], height: int, width: int, tera: float
+) -> None:
+    got = bench["common"].pair_gflop("mast3r_vit_large", height, width) / 1e3
+    assert got == pytest.approx(tera, rel=0.02)
+
+
+def test_turns_alternate(bench: dict[str, ModuleType]) -> None:
+    common, order = bench["common"], []
+
+    class Peak:
+        def ask(self) -> dict[str, float]:
+            order.append("peak")
+            return {"f32": 1.0}
+
+    a = common.Contender("a", lambda: order.append("a"))
+    b = common.Contender("b", lambda: order.append("b") or {"part": 0.5})
+    peaks = common.take_turns("x", [a, b], 2, Peak(), pause=0)
+    assert order == ["a", "b", "a", "b", "peak", "a", "b", "peak"] and len(peaks) == 2
+    assert b.times["part"] == [0.5, 0.5] and len(a.times["total"]) == 2
+    a.times["total"], b.times["total"] = [1.0, 4.0, 3.0], [2.0, 2.0, 6.0]
+    row = b.row(a)
+    assert row["ours_over_this"] == 0.5  # the median of 0.5, 2 and 0.5, and not of the medians
+    assert row["total"]["median_s"] == 2 and row["total"]["p95_s"] == 6
+
+
+def test_descriptors_correspond(bench: dict[str, ModuleType]) -> None:
+    a, b = bench["matching"].maps(48, 64, noise=0.0)
+    assert a.shape == b.shape == (48, 64, 24) and a.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(a, axis=-1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(a[:, 3:], b[:, :-3])
+
+
+def test_sizes_are_multiples_of_the_patch(bench: dict[str, ModuleType]) -> None:
+    for w in bench["growth"].WIDTHS:
+        width, height = bench["growth"].four_to_three(w)
+        assert width % 16 == 0 and height % 16 == 0 and abs(height / width - 0.75) < 0.05
+
+
+def test_tables(bench: dict[str, ModuleType]) -> None:
+    """Every section that a run may have, from figures as they come out of JSON."""
+
+    def stat(v: float) -> dict[str, object]:
+        return {"median_s": v, "p95_s": v, "min_s": v, "all_s": [v, v]}
+
+    row = {
+        "name": "mast3r-runtime fp32",
+        "first_s": 1.0,
+        "total": stat(0.5),
+        "processor": stat(0.75),
+        "encoder": stat(0.25),
+        "gflops": 321.0,
+        "share_of_peak": 0.8,
+        "share_by_processor_time": 0.9,
+        "peak": "f32",
+        "ours_over_this": 1.0,
+        "per_pair_s": 0.4,
+        "of_a_single_pair": 0.8,
+        "measured": "whole",
+    }
+    peer = row | {"name": "PyTorch", "total": stat(2.0), "ours_over_this": 0.25}
+    point = {
+        "best_s": 1.0,
+        "processor_s": 2.0,
+        "peak_mb": 300.0,
+        "before_mb": 100.0,
+        "load_s": 0.1,
+        "first_s": 3.0,
+    }
+    start = dict.fromkeys(
+        ("import_s", "load_s", "first_call_s", "second_call_s", "total_s", "peak_mb"), 0.125
+    )
+    size = {"width": 512, "height": 384}
+    result = {
+        "machine": {"cpu": "a processor", "cores": "2", "system": "a system", "python": "3"},
+        "thread_count": 2,
+        "quick": True,
+        "load_average": [0.5, 0, 0],
+        "load_average_after": [0.25, 0, 0],
+        "network": size
+        | {
+            "variant": "v",
+            "rounds": 2,
+            "pair": [row, peer],
+            "sequence": [row, peer],
+            "retrieval": [row],
+            "pair_gflop": 2000.0,
+            "peak_gflops": {"f32": 400.0, "f32_cpu": 200.0},
+            "isa": "avx512",
+        },
+        "memory": {"ours": point},
+        "threads": size | {"variant": "v", "rows": [row], "speedup": 1.9},
+        "matching": size | {"dim": 24, "full": [row, peer], "fast": [row]},
+        "small": {
+            "pair": size | {"rows": [row]},
+            "calls": {"a call": {"median_us": 1.5, "p95_us": 2.0, "min_us": 1.0}},
+        },
+        "start": [
+            {
+                "import": {"numpy_s": 0.1, "total_s": 0.2},
+                "model": "m",
+                "size": [512, 384],
+                "first_result": {"no cache": start},
+            }
+        ],
+        "growth": {
+            "sizes": [point | size | {"contender": "ours"}],
+            "images": [point | {"images": 2, "contender": "ours"}],
+        },
+    }
+    text = bench["report"].text(json.loads(json.dumps(result)))
+    assert set(bench["report"].SECTIONS) < set(result)
+    for part in (
+        "no figures to quote",
+        "| PyTorch | 2 |",
+        "80% of f32",
+        "1.90 times",
+        "| 0.25 |",
+        "| 512x384 | ours | 1 | 2 | 200 |",
+    ):
+        assert part in text, part
+    cells = 0
+    for line in text.splitlines():  # every row has as many cells as its head
+        assert not line.startswith("|") or cells in (0, line.count("|")), line
+        cells = line.count("|") if line.startswith("|") else 0
