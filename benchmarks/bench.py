@@ -52,7 +52,7 @@ def parse() -> argparse.Namespace:
         "width": 512,
         "height": 384,
         "rounds": 5,
-        "contenders": "ours,ours-fp16,ours-bf16,torch,torch-bf16,onnx",
+        "contenders": "ours,ours-fp16,ours-bf16,torch,torch-compiled,torch-bf16,onnx",
     }
     quick = {
         "variant": "mast3r_tiny",
@@ -77,17 +77,18 @@ def parse() -> argparse.Namespace:
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     names = peers.available(args.contenders.split(","))
     few = [n for n in names if n in ("ours", "torch")]
+    plain = [n for n in names if not n.endswith("compiled")]  # compiling takes minutes
     path = make_weights(args.variant, folder)
     size, threads, quick = (args.width, args.height), args.threads, args.quick
     tiny = TINY / "unified.safetensors"
     peak = Peak(threads)
     steps = {
         "network": lambda: stages.measure(names, args.variant, path, size, threads, args.rounds, peak),
-        "memory": lambda: stages.memory(names, path, size, threads),
+        "memory": lambda: stages.memory(plain, path, size, threads),
         "threads": lambda: stages.threads(args.variant, path, size, threads, args.rounds),
         "matching": lambda: matching.measure((128, 96) if quick else (512, 384), threads, 2 if quick else 3),
         "small": lambda: {
-            "pair": small.tiny(names, threads, 5 if quick else 20, peak),
+            "pair": small.tiny(plain, threads, 5 if quick else 20, peak),
             "calls": small.calls(200 if quick else 5000),
         },
         "start": lambda: (
