@@ -31,7 +31,7 @@ py-test: $(VENV)/.test
 	$(PY) -m pytest
 
 wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
-	rm -rf build/wheel && $(VENV)/bin/pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	rm -rf build/wheel build/lib* build/bdist* && $(VENV)/bin/pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
 
 check: lint test ## lint, then test
@@ -60,7 +60,7 @@ darwin: $(VENV)/.build ## the library and the wheel for macOS 15 on Apple silico
 		CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) test -c -o build/darwin/$$p.test ./internal/$$p || exit 1; done
 	$(DARWIN) sh capi/build.sh build/darwin/libmast3r_runtime.dylib
 	MAST3R_DYLIB=$(CURDIR)/build/darwin/libmast3r_runtime.dylib $(GO) test -count=1 ./tests/go/darwin
-	rm -rf build/darwin/wheel && $(DARWIN) MAST3R_WHEEL_PLATFORM=macosx_15_0_arm64 \
+	rm -rf build/darwin/wheel build/lib* build/bdist* && $(DARWIN) MAST3R_WHEEL_PLATFORM=macosx_15_0_arm64 \
 		$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/darwin/wheel .
 	$(PY) packaging/darwin/check_wheel.py build/darwin/wheel/*.whl build/darwin/libmast3r_runtime.dylib
 	mkdir -p dist && cp build/darwin/wheel/*.whl dist/

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -135,11 +136,11 @@ class Onnx:
         from mast3r_runtime.backends._cpu import CPUEngine
 
         height, width = images[0].shape[:2]
-        model = path.with_name(f"{path.stem}_{width}x{height}.onnx")
-        if not model.exists():
-            with CPUEngine("auto", resolution=max(height, width), num_threads=threads) as engine:
-                engine.load(path)
-                engine.export_onnx(model, height=height, width=width)
+        self.folder = tempfile.TemporaryDirectory()  # not beside the weights: those may be the package's own
+        model = Path(self.folder.name) / "model.onnx"
+        with CPUEngine("auto", resolution=max(height, width), num_threads=threads) as engine:
+            engine.load(path)
+            engine.export_onnx(model, height=height, width=width)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         self.session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
@@ -159,6 +160,7 @@ class Onnx:
 
     def close(self) -> None:
         del self.session
+        self.folder.cleanup()
 
 
 def make(name: str, path: Path, images: Sequence[Any], threads: int) -> Any:
