@@ -45,6 +45,7 @@ from .results import (
     SymmetricResult,
     Transform,
     ViewResult,
+    confidence_mask,
 )
 from .retrieval import Index, Pair, RetrievalResult, scene_pairs, similarity
 from .runtime import (
@@ -87,6 +88,7 @@ __all__ = [
     "ViewResult",
     "__version__",
     "check_metal",
+    "confidence_mask",
     "convert",
     "download",
     "errors",

@@ -28,6 +28,7 @@ __all__ = [
     "SymmetricResult",
     "Transform",
     "ViewResult",
+    "confidence_mask",
 ]
 
 F32 = npt.NDArray[np.float32]
@@ -79,12 +80,80 @@ class Transform:
         offset = np.array([self.crop_x + 0.5, self.crop_y + 0.5])
         return np.asarray((_points(xy) + 0.5) / np.array(self.scale) - offset)
 
+    def intrinsics_to_network(self, k: npt.ArrayLike) -> F64:
+        """A camera matrix ``[3, 3]`` of the user's picture as one of the network's.
+
+        Raises ShapeError (a ValueError) for another shape, numbers that are not finite, a
+        focal length that is not above 0, or a last row that is not 0, 0, 1.
+        """
+        return np.asarray(self._matrix() @ _intrinsics(k))
+
+    def intrinsics_to_original(self, k: npt.ArrayLike) -> F64:
+        """A camera matrix ``[3, 3]`` of the network's picture as one of the user's."""
+        return np.asarray(np.linalg.inv(self._matrix()) @ _intrinsics(k))
+
+    def _matrix(self) -> F64:
+        """`to_network` on homogeneous pixels."""
+        sx, sy = self.scale
+        return np.array(
+            [
+                [1 / sx, 0, 0.5 / sx - 0.5 - self.crop_x],
+                [0, 1 / sy, 0.5 / sy - 0.5 - self.crop_y],
+                [0, 0, 1],
+            ]
+        )
+
 
 def _points(xy: npt.ArrayLike) -> F64:
     points = np.asarray(xy, np.float64)
     if points.ndim == 0 or points.shape[-1] != 2:
         raise ShapeError(f"points of shape {points.shape}, want (..., 2) with x, y")
     return points
+
+
+def _intrinsics(k: npt.ArrayLike) -> F64:
+    matrix = np.asarray(k, np.float64)
+    if matrix.shape != (3, 3):
+        raise ShapeError(f"intrinsics of shape {matrix.shape}, want (3, 3)")
+    if not np.isfinite(matrix).all():
+        raise ShapeError("intrinsics with numbers that are not finite")
+    if not (matrix[0, 0] > 0 and matrix[1, 1] > 0):
+        raise ShapeError(f"focal lengths {matrix[0, 0]} and {matrix[1, 1]}, want above 0")
+    if not np.array_equal(matrix[2], (0, 0, 1)):
+        raise ShapeError(f"last row of the intrinsics {matrix[2].tolist()}, want [0, 0, 1]")
+    return matrix
+
+
+def confidence_mask(
+    conf: npt.ArrayLike, *, threshold: float | None = None, percentile: float | None = None
+) -> npt.NDArray[np.bool_]:
+    """The pixels of a confidence map to keep.
+
+    Parameters
+    ----------
+    conf : array of any shape
+        ``conf`` (at least 1) or ``desc_conf`` (above 0) of a result, raw values.
+    threshold : float, optional
+        Keep values of at least this.
+    percentile : float in 0..100, optional
+        Keep values of at least this percentile, as `numpy.percentile` has it.
+
+    Returns
+    -------
+    bool array of the same shape; both conditions hold where both are given.
+    """
+    values = np.asarray(conf)
+    keep = np.ones(values.shape, np.bool_)
+    if threshold is not None:
+        if np.isnan(threshold):
+            raise ValueError("threshold is not a number")
+        keep &= values >= threshold
+    if percentile is not None:
+        if not 0 <= percentile <= 100:
+            raise ValueError(f"percentile {percentile}, want 0 to 100")
+        if values.size:
+            keep &= values >= np.percentile(values, percentile)
+    return keep
 
 
 @dataclass(frozen=True, slots=True)
