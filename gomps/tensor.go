@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -61,7 +60,7 @@ func (t *Tensor) Float32s() []float32 {
 	if b == nil || n == 0 {
 		return nil
 	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData((*b).Bytes()))), n)
+	return float32s((*b).Bytes(), n)
 }
 
 // CopyTo copies the elements into dst, which must have exactly Numel elements.

@@ -4,7 +4,6 @@ package cpu
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -18,56 +17,16 @@ type taps struct {
 	w  []float32
 }
 
-// newTaps is the coordinate rule of graph.Resize2D for n -> m.
+// newTaps is the table of graph.Resize2D.Taps, flat.
 func newTaps(o graph.Resize2D, n, m int, scale float64) taps {
 	t := taps{k: map[graph.ResizeMode]int{graph.Nearest: 1, graph.Bilinear: 2, graph.Bicubic: 4}[o.Mode]}
-	for i := range m {
-		if o.Mode == graph.Nearest {
-			t.at, t.w = append(t.at, min(i*n/m, n-1)), append(t.w, 1)
-			continue
-		}
-		r := source(o, i, n, m, scale)
-		first, w := math.Floor(r), []float64{1, 0}
-		f := r - first
-		if o.Mode == graph.Bilinear {
-			w = []float64{1 - f, f}
-		} else {
-			w = []float64{cubicFar(1 + f), cubicNear(f), cubicNear(1 - f), cubicFar(2 - f)}
-			first--
-		}
-		for j, v := range w {
-			t.at = append(t.at, min(max(int(first)+j, 0), n-1))
-			t.w = append(t.w, float32(v))
+	for _, output := range o.Taps(n, m, scale) {
+		for _, tap := range output {
+			t.at, t.w = append(t.at, tap.At), append(t.w, float32(tap.Weight))
 		}
 	}
 	return t
 }
-
-// source is the coordinate in the source of output i on an axis n -> m.
-func source(o graph.Resize2D, i, n, m int, scale float64) float64 {
-	if o.AlignCorners {
-		if m == 1 {
-			return 0
-		}
-		return float64(i) * float64(n-1) / float64(m-1)
-	}
-	if scale == 0 {
-		scale = float64(n) / float64(m)
-	}
-	r := (float64(i)+0.5)*scale - 0.5
-	if o.Mode == graph.Bilinear {
-		r = max(r, 0)
-	}
-	// A huge scale must not overflow the index; taps are clamped to the edge.
-	return min(r, float64(n+1))
-}
-
-// cubicNear and cubicFar are the convolution kernel with a = -0.75 for |x| < 1
-// and 1 <= |x| < 2.
-const cubicA = -0.75
-
-func cubicNear(x float64) float64 { return ((cubicA+2)*x-(cubicA+3))*x*x + 1 }
-func cubicFar(x float64) float64  { return ((cubicA*x-5*cubicA)*x+8*cubicA)*x - 4*cubicA }
 
 // resizeStep resamples a map; a tile is one output line. Weights and positions of
 // both axes are tables, made once: what remains for a pixel is one kernel call

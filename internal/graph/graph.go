@@ -142,6 +142,24 @@ func (g *Graph) Build() (*Graph, error) {
 	return g, nil
 }
 
+// LastUse gives for each node the ID of the last node that reads it; len(Nodes)
+// for outputs, which live to the end, and -1 for values that nobody reads.
+func (g *Graph) LastUse() []int {
+	last := make([]int, len(g.Nodes))
+	for i := range last {
+		last[i] = -1
+	}
+	for _, n := range g.Nodes {
+		for _, x := range n.In {
+			last[x.ID] = n.ID
+		}
+	}
+	for _, o := range g.Outputs {
+		last[o.Node.ID] = len(g.Nodes)
+	}
+	return last
+}
+
 // Error says which operation refused which operands.
 type Error struct {
 	Graph, Op string

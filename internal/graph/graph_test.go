@@ -140,3 +140,19 @@ func TestCost(t *testing.T) {
 		t.Errorf("a reshape costs %+v", c)
 	}
 }
+
+func TestLastUse(t *testing.T) {
+	g := New("t")
+	x := g.Input("x", tensor.F32, 2)
+	a := g.Unary(Exp, x)
+	b := g.AddTo(a, x)
+	c := g.Unary(Neg, b)
+	g.Output("b", b)
+	dead := g.Unary(Abs, c)
+	want := map[*Node]int{x: b.ID, a: b.ID, b: len(g.Nodes), c: dead.ID, dead: -1}
+	for n, last := range want {
+		if got := g.LastUse()[n.ID]; got != last {
+			t.Errorf("%%%d: last use %d, want %d", n.ID, got, last)
+		}
+	}
+}

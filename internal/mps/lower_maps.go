@@ -107,17 +107,9 @@ func (l *lowering) resize2D(n *graph.Node, o graph.Resize2D) *mpsgraph.Tensor {
 // to inputs (graph.Resize2D).
 func (l *lowering) resampling(o graph.Resize2D, n, m int, scale float64) *mpsgraph.Tensor {
 	mat := make([]float64, m*n)
-	for i := range m {
-		r := coordinate(o, i, n, m, scale)
-		first := math.Floor(r)
-		f := r - first
-		weights := []float64{1 - f, f}
-		if o.Mode == graph.Bicubic {
-			weights = []float64{cubicFar(1 + f), cubicNear(f), cubicNear(1 - f), cubicFar(2 - f)}
-			first--
-		}
-		for j, w := range weights {
-			mat[i*n+min(max(int(first)+j, 0), n-1)] += w
+	for i, output := range o.Taps(n, m, scale) {
+		for _, tap := range output {
+			mat[i*n+tap.At] += tap.Weight
 		}
 	}
 	data := make([]byte, 0, 4*len(mat))
@@ -126,29 +118,3 @@ func (l *lowering) resampling(o graph.Resize2D, n, m int, scale float64) *mpsgra
 	}
 	return l.out.Constant(data, tensor.Shape{m, n}, tensor.F32)
 }
-
-// coordinate is where output i of m reads among n inputs. Far outside the input
-// it is clamped: the taps are, and an index must not overflow.
-func coordinate(o graph.Resize2D, i, n, m int, scale float64) float64 {
-	if o.AlignCorners {
-		if m == 1 {
-			return 0
-		}
-		return float64(i) * float64(n-1) / float64(m-1)
-	}
-	if scale == 0 {
-		scale = float64(n) / float64(m)
-	}
-	r := (float64(i)+0.5)*scale - 0.5
-	if o.Mode == graph.Bilinear {
-		r = max(r, 0)
-	}
-	return min(r, float64(n+1))
-}
-
-// The cubic convolution kernel with a = -0.75, |x| < 1 and 1 <= |x| < 2.
-const cubicA = -0.75
-
-func cubicNear(x float64) float64 { return ((cubicA+2)*x-(cubicA+3))*x*x + 1 }
-
-func cubicFar(x float64) float64 { return ((cubicA*x-5*cubicA)*x+8*cubicA)*x - 4*cubicA }

@@ -102,23 +102,12 @@ func halved(g *graph.Graph) (*graph.Graph, error) {
 			layersOnly[x.ID] = false
 		}
 	}
-	out := graph.New(g.Name)
-	to := make([]*graph.Node, len(g.Nodes))
-	for i, n := range g.Nodes {
-		op := n.Op
-		if p, ok := op.(graph.Param); ok && p.Name != "" && p.DType == tensor.F32 {
-			op = rounded(p, layersOnly[i])
+	return passes.MapParams(g, func(n *graph.Node, p graph.Param) graph.Param {
+		if p.Name == "" || p.DType != tensor.F32 {
+			return p
 		}
-		in := make([]*graph.Node, len(n.In))
-		for j, x := range n.In {
-			in[j] = to[x.ID]
-		}
-		to[i] = out.Add(op, in...)
-	}
-	for _, o := range g.Outputs {
-		out.Output(o.Name, to[o.Node.ID])
-	}
-	return out.Build()
+		return rounded(p, layersOnly[n.ID])
+	})
 }
 
 // rounded rounds a float32 constant to float16, and with half stores it so.

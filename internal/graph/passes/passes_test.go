@@ -125,22 +125,6 @@ func TestFoldAndPrune(t *testing.T) {
 	}
 }
 
-func TestLastUse(t *testing.T) {
-	g := graph.New("t")
-	x := g.Input("x", tensor.F32, 2)
-	a := g.Unary(graph.Exp, x)
-	b := g.AddTo(a, x)
-	c := g.Unary(graph.Neg, b)
-	g.Output("b", b)
-	dead := g.Unary(graph.Abs, c)
-	want := map[*graph.Node]int{x: b.ID, a: b.ID, b: len(g.Nodes), c: dead.ID, dead: -1}
-	for n, last := range want {
-		if got := LastUse(g)[n.ID]; got != last {
-			t.Errorf("%%%d: last use %d, want %d", n.ID, got, last)
-		}
-	}
-}
-
 // TestPlace draws spans and checks every pair that lives at the same time.
 func TestPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

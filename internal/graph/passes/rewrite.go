@@ -61,6 +61,19 @@ func (r *rewriter) run(rule func(n *graph.Node, in []*graph.Node) (*graph.Node, 
 	return r.new.Build()
 }
 
+// MapParams returns g with every Param replaced by what f makes of it; f gets the
+// node of g.
+func MapParams(g *graph.Graph, f func(n *graph.Node, p graph.Param) graph.Param) (*graph.Graph, error) {
+	r := newRewriter(g)
+	return r.run(func(n *graph.Node, _ []*graph.Node) (*graph.Node, error) {
+		p, ok := n.Op.(graph.Param)
+		if !ok {
+			return nil, nil
+		}
+		return r.new.Add(f(n, p)), nil
+	})
+}
+
 // uses counts how often each value is read; an output counts once more.
 func uses(g *graph.Graph) []int {
 	n := make([]int, len(g.Nodes))
@@ -107,22 +120,4 @@ func Prune(g *graph.Graph) (*graph.Graph, error) {
 		out.Output(o.Name, to[o.Node.ID])
 	}
 	return out.Build()
-}
-
-// LastUse gives for each node the ID of the last node that reads it; len(Nodes)
-// for outputs, which live to the end, and -1 for values that nobody reads.
-func LastUse(g *graph.Graph) []int {
-	last := make([]int, len(g.Nodes))
-	for i := range last {
-		last[i] = -1
-	}
-	for _, n := range g.Nodes {
-		for _, x := range n.In {
-			last[x.ID] = n.ID
-		}
-	}
-	for _, o := range g.Outputs {
-		last[o.Node.ID] = len(g.Nodes)
-	}
-	return last
 }

@@ -23,7 +23,7 @@ func Run(g *graph.Graph, inputs []Tensor) ([]Tensor, error) {
 		}
 		values[n.ID] = inputs[i]
 	}
-	last := lastUses(g)
+	last := g.LastUse()
 	for _, n := range g.Nodes {
 		if _, ok := n.Op.(graph.Input); ok {
 			continue
@@ -48,20 +48,6 @@ func Run(g *graph.Graph, inputs []Tensor) ([]Tensor, error) {
 		out[i] = values[o.Node.ID]
 	}
 	return out, nil
-}
-
-// lastUses lets Run drop values; outputs are used at the end.
-func lastUses(g *graph.Graph) []int {
-	last := make([]int, len(g.Nodes))
-	for _, n := range g.Nodes {
-		for _, x := range n.In {
-			last[x.ID] = n.ID
-		}
-	}
-	for _, o := range g.Outputs {
-		last[o.Node.ID] = len(g.Nodes)
-	}
-	return last
 }
 
 // Eval applies one operation.
