@@ -76,6 +76,15 @@ type block struct {
 	// element is the same, stored and loaded between pieces.
 	kc   int
 	part []float32
+
+	// Pieces of A and of the panels are copied here first, if there is a place.
+	tidy  unsafe.Pointer // rows x tidyLD(kc) floats
+	fresh freshPanels
+
+	// The piece being multiplied: where its rows and its panel p0 begin, and the
+	// bytes from panel to panel.
+	pa, pw unsafe.Pointer
+	pstep  int
 }
 
 // tiles are the working tiles of a block, on its goroutine's stack: t takes the
@@ -91,19 +100,36 @@ type tiles struct {
 // serves all rows; and inside it row group by row group.
 func (b *block) run() {
 	var ts tiles
-	k := kargs{lda: uintptr(b.lda), steps: b.steps, runs: len(b.off), off: &b.off[0]}
-	if b.kc == 0 || b.kc >= b.steps {
-		for p := b.p0; p < b.p1; p++ {
-			b.panel(&ts, k, p, 0)
-		}
-		return
+	k := kargs{runs: len(b.off), off: &b.off[0]}
+	kc := b.steps
+	if b.kc > 0 {
+		kc = min(kc, b.kc)
 	}
-	for k0 := 0; k0 < b.steps; k0 += b.kc {
-		k.steps = min(b.kc, b.steps-k0)
+	for k0 := 0; k0 < b.steps; k0 += kc {
+		k.steps = min(kc, b.steps-k0)
+		k.lda = uintptr(b.piece(k0, k.steps))
 		for p := b.p0; p < b.p1; p++ {
 			b.panel(&ts, k, p, k0)
 		}
 	}
+}
+
+// piece finds or makes the piece of n steps from k0 on; lda is its row stride.
+func (b *block) piece(k0, n int) (lda int) {
+	b.pa, lda = unsafe.Add(b.a, k0*4), b.lda
+	if b.tidy != nil {
+		lda = tidyLD(n) * 4
+		for i := range b.rows {
+			copy(unsafe.Slice(at(b.tidy, i*lda/4), n), unsafe.Slice(at(b.pa, i*b.lda/4), n))
+		}
+		b.pa = b.tidy
+	}
+	if b.fresh.src != nil {
+		b.pw, b.pstep = b.fresh.piece(b.im, b.w, b.p0, b.p1, k0, n)
+		return lda
+	}
+	b.pw, b.pstep = unsafe.Add(b.wdata, b.p0*b.w.panel+k0*panelN*b.w.Type.Size()*b.w.stepSize), b.w.panel
+	return lda
 }
 
 // panel computes k.steps steps from k0 on of all rows with panel p.
@@ -112,7 +138,7 @@ func (b *block) panel(ts *tiles, k kargs, p, k0 int) {
 	cols := min(panelN, b.w.N-n0)
 	first, last := k0 == 0, len(b.off) > 1 || k0+k.steps == b.steps
 	step := b.w.Type.Size() * b.w.stepSize // bytes per column and step
-	panel := unsafe.Add(b.wdata, p*b.w.panel+k0*panelN*step)
+	panel := unsafe.Add(b.pw, (p-b.p0)*b.pstep)
 	e := eargs{act: b.ep.Act}
 	ini := ts.vector(b.ep.Bias, &ts.bias, n0, cols)
 	if ini == nil {
@@ -126,7 +152,7 @@ func (b *block) panel(ts *tiles, k kargs, p, k0 int) {
 	for l := range b.lines {
 		for i := 0; i < b.rows; {
 			ki, m := b.im.rows.take(b.rows - i)
-			k.a = unsafe.Add(b.a, l*b.linA+i*b.lda+k0*4)
+			k.a = unsafe.Add(b.pa, l*b.linA+i*int(k.lda))
 			c := unsafe.Add(b.c, l*b.linC+i*b.ldc+n0*4)
 			if !first {
 				ini, k.ldi = b.partial(p, i), tileLD*4

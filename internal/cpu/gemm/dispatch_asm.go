@@ -33,13 +33,14 @@ func widenFast(im *impl, out []float32, s *Source, i int) int {
 	return n
 }
 
-// transposeFast transposes a multiple of 8 steps and returns how many.
-func transposeFast(im *impl, kind int, dst []byte, src []float32, ld, n int) int {
+// transposeFast transposes a multiple of 8 steps and returns how many. src may have
+// any alignment.
+func transposeFast(im *impl, kind int, dst []byte, src unsafe.Pointer, ld, n int) int {
 	n &^= 7
 	if im.isa == Portable || n == 0 {
 		return 0
 	}
-	t := targs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), ld: uintptr(ld * 4), n: n}
+	t := targs{dst: unsafe.Pointer(&dst[0]), src: src, ld: uintptr(ld * 4), n: n}
 	if kind == kF16 {
 		vecTransposeF16(&t)
 	} else {

@@ -18,7 +18,7 @@ func softmax(_ *impl, s *sargs) { portableSoftmax(s) }
 
 func widenFast(*impl, []float32, *Source, int) int { return 0 }
 
-func transposeFast(*impl, int, []byte, []float32, int, int) int { return 0 }
+func transposeFast(*impl, int, []byte, unsafe.Pointer, int, int) int { return 0 }
 
 func rotateFast(*impl, []float32, []float32, []float32, []float32, float32) bool { return false }
 

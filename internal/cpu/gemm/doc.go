@@ -10,7 +10,7 @@
 // (BF16). The last panel is padded with zeros. One layout serves every
 // instruction set; narrower kernels read a part of each panel row. The first
 // operand stays row-major with any row stride: a packed copy of it was measured
-// to buy nothing.
+// to buy nothing, but for rows that share cache sets, which tasks copy apart.
 //
 // # Order of summation
 //

@@ -15,8 +15,11 @@ type MatMul struct {
 	A   []float32
 	LDA int // row stride of A; not a multiple of 1024 for best speed
 	W   *Packed
-	C   []float32
-	LDC int
+	// Fresh is the second operand where it is not packed yet: W comes from Layout,
+	// and Run packs into Scratch.
+	Fresh *Source
+	C     []float32
+	LDC   int
 	Epilogue
 
 	// Batch > 1 repeats the product with A, C and Res moved on by their strides.
@@ -27,9 +30,13 @@ type MatMul struct {
 	// Scratch has ScratchBytes(threads) bytes; nil where that is 0.
 	Scratch []byte
 
-	fn   func(worker, tile int)
-	im   *impl
-	part partition
+	fn, packFn func(worker, tile int)
+	im         *impl
+	part       partition
+	bytes      workerBytes
+	job        packJob
+	data       []byte // packed
+	scratch    []byte // of the workers
 }
 
 // blockBytes bounds the part of A that one task keeps in the second-level cache
@@ -46,36 +53,59 @@ const maxSteps = 1024
 
 // partition is a grid of tasks: mb blocks of mc rows, nb groups of nc panels; K is
 // taken in pieces of kc steps.
-type partition struct{ mc, mb, nc, nb, kc int }
+type partition struct {
+	mc, mb, nc, nb, kc int
+
+	tidy bool // tasks copy their rows of A
+	own  bool // tasks pack their panels
+}
+
+// taskWork is the least work of a task, in cycles: handing one over to another
+// thread costs about as much.
+const taskWork = 50e3
 
 // split cuts a product into tasks of 0.2 to 1 ms that give every thread a few.
 // Which elements share a task never changes their value.
 func (m *MatMul) split(im *impl, threads int) partition {
 	rows := max(m.M, 1)
 	mr, panels, batch := im.sizes[0], m.W.panels(), max(m.Batch, 1)
-	kc, nc := m.W.steps(), min(8, panels)
-	if m.W.kind == kBF16 {
+	steps := m.W.steps()
+	p := partition{kc: steps, nc: min(8, panels)}
+	p.tidy = m.W.kind != kBF16 && panels >= tidyPanels && crowded(m.LDA*4, min(rows, mr))
+	p.own = m.Fresh != nil && rows <= ownRows && (rows <= 2*mr || panels*batch >= 2*threads)
+	switch {
+	case p.own:
+		p.ownPanels(rows, steps)
+	case m.W.kind == kBF16:
 		// Each task rounds its rows of A, all of K at once: spread over more columns.
-		nc = min(16, panels)
-	} else if kc > maxSteps*5/4 {
-		pieces := (kc + maxSteps - 1) / maxSteps
-		kc = ((kc+pieces-1)/pieces + 3) &^ 3
+		p.nc = min(16, panels)
+	case steps > maxSteps*5/4:
+		pieces := (steps + maxSteps - 1) / maxSteps
+		p.kc = ((steps+pieces-1)/pieces + 3) &^ 3
 	}
-	mc := min(max(blockBytes/(4*kc), 3*mr), maxBlockRows, rows)
+	if p.tidy && !p.own {
+		p.nc = min(16, panels) // a copied row serves more columns
+	}
+	mc := rows
+	if !p.own {
+		mc = min(max(blockBytes/(4*p.kc), 3*mr), maxBlockRows, rows)
+	}
+	work := float64(panels) * float64(steps) * float64(batch) * float64(2*max(rows, 4)+8)
 	for {
 		mb := (rows + mc - 1) / mc
 		even := (rows + mb - 1) / mb
-		p := partition{mc: min(rows, (even+mr-1)/mr*mr), nc: nc, kc: kc}
-		p.mb, p.nb = (rows+p.mc-1)/p.mc, (panels+nc-1)/nc
+		p.mc = min(rows, (even+mr-1)/mr*mr)
+		p.mb, p.nb = (rows+p.mc-1)/p.mc, (panels+p.nc-1)/p.nc
+		tasks := p.mb * p.nb * batch
 		switch {
-		case threads == 1 || p.mb*p.nb*batch >= 4*threads:
+		case threads == 1 || tasks >= 4*threads || float64(tasks)*taskWork >= work:
 			return p
-		case nc > 2:
-			nc = (nc + 1) / 2
-		case mc > 2*mr:
+		case p.nc > 2:
+			p.nc = (p.nc + 1) / 2
+		case mc > 2*mr && !p.own:
 			mc = max(2*mr, mc/2)
-		case nc > 1:
-			nc = 1
+		case p.nc > 1:
+			p.nc = 1
 		default:
 			return p
 		}
@@ -83,20 +113,42 @@ func (m *MatMul) split(im *impl, threads int) partition {
 }
 
 // ScratchBytes returns the bytes of Scratch that Run needs on a pool of that many
-// threads: for the rounded rows of A where the weights are BF16, for the sums that
-// wait where K is long, and otherwise none. M, W and Batch must be set.
+// threads: for rows of A that are rounded or moved apart, for the sums that wait
+// where K is long, for what is packed, and otherwise none. M, LDA, W, Fresh (set or
+// not) and Batch must be as in Run.
 func (m *MatMul) ScratchBytes(threads int) int {
-	return threads * m.workerBytes(m.split(active.Load(), threads))
+	p := m.split(active.Load(), threads)
+	return m.packedBytes(p) + threads*m.workerBytes(p).total
 }
 
-func (m *MatMul) workerBytes(p partition) int {
-	switch {
-	case m.W.kind == kBF16:
-		return p.mc * bf16Row(m.W.K)
-	case p.kc < m.W.steps():
-		return p.mc * p.nc * panelN * 4
+// packedBytes is what Run packs before it multiplies.
+func (m *MatMul) packedBytes(p partition) int {
+	if m.Fresh == nil || p.own {
+		return 0
 	}
-	return 0
+	return m.W.stride * m.W.Batch
+}
+
+// workerBytes says where a worker's scratch begins for each use.
+type workerBytes struct{ tidy, own, total int }
+
+func (m *MatMul) workerBytes(p partition) (w workerBytes) {
+	if m.W.kind == kBF16 {
+		w.total = p.mc * bf16Row(m.W.K)
+		return w
+	}
+	if p.kc < m.W.steps() {
+		w.total = p.mc * p.nc * panelN * 4
+	}
+	w.tidy = w.total
+	if p.tidy {
+		w.total += p.mc * tidyLD(p.kc) * 4
+	}
+	w.own = w.total
+	if p.own {
+		w.total += p.nc * p.kc * panelN * 4
+	}
+	return w
 }
 
 // bf16Row is the row stride in bytes of k values rounded to bfloat16: room for
@@ -115,6 +167,14 @@ func (m *MatMul) Check() error {
 	}
 	if !Supports(m.W.Type) {
 		return fmt.Errorf("gemm: %v weights with %v: %w", m.W.Type, Active(), ErrUnsupported)
+	}
+	if (m.W.data == nil) != (m.Fresh != nil) {
+		return fmt.Errorf("gemm: second operand packed: %v, to be packed: %v: %w", m.W.data != nil, m.Fresh != nil, ErrShape)
+	}
+	if m.Fresh != nil {
+		if err := m.Fresh.check(m.W); err != nil {
+			return err
+		}
 	}
 	for _, x := range []struct {
 		what   string
@@ -151,9 +211,17 @@ func (m *MatMul) Run(pool *par.Pool) {
 	}
 	m.im = active.Load()
 	m.part = m.split(m.im, pool.Threads())
-	checkScratch("product", m.Scratch, pool.Threads()*m.workerBytes(m.part))
+	m.bytes = m.workerBytes(m.part)
+	n := m.packedBytes(m.part)
+	checkScratch("product", m.Scratch, n+pool.Threads()*m.bytes.total)
 	if m.fn == nil {
-		m.fn = m.tile
+		m.fn, m.packFn = m.tile, m.job.tile
+	}
+	m.data, m.scratch = m.W.data, m.Scratch[n:]
+	if n > 0 {
+		m.data = m.Scratch[:n]
+		m.job = newPackJob(m.im, m.W, m.Fresh, m.data)
+		pool.Run(m.job.tiles(), m.packFn)
 	}
 	pool.Run(m.part.mb*m.part.nb*max(m.Batch, 1), m.fn)
 }
@@ -166,7 +234,7 @@ func (m *MatMul) tile(worker, t int) {
 	g := t / p.mb % p.nb
 	bi := t / (p.mb * p.nb)
 	b := block{
-		im: m.im, w: m.W, wdata: unsafe.Pointer(&m.W.data[bi%m.W.Batch*m.W.stride]),
+		im: m.im, w: m.W,
 		p0: g * p.nc, p1: min(m.W.panels(), (g+1)*p.nc),
 		lines: 1, rows: min(p.mc, m.M-r0),
 		a:   unsafe.Pointer(&m.A[bi*m.StrideA+r0*m.LDA]),
@@ -175,9 +243,17 @@ func (m *MatMul) tile(worker, t int) {
 		ldc: m.LDC * 4,
 		off: noOff[:], steps: m.W.steps(), ep: &m.Epilogue, kc: p.kc,
 	}
-	scratch := m.Scratch[worker*m.workerBytes(*p):]
+	scratch := m.scratch[worker*m.bytes.total:][:m.bytes.total]
 	if p.kc < b.steps {
 		b.part = unsafe.Slice((*float32)(unsafe.Pointer(&scratch[0])), p.mc*p.nc*panelN)
+	}
+	if p.tidy {
+		b.tidy = unsafe.Pointer(&scratch[m.bytes.tidy])
+	}
+	if p.own {
+		b.fresh = freshPanels{src: m.Fresh, b: bi % m.W.Batch, mem: scratch[m.bytes.own:]}
+	} else {
+		b.wdata = unsafe.Pointer(&m.data[bi%m.W.Batch*m.W.stride])
 	}
 	if m.Res != nil {
 		b.res, b.ldr = unsafe.Pointer(&m.Res[bi*m.StrideR+r0*m.LDR]), m.LDR*4

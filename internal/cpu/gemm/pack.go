@@ -81,20 +81,54 @@ func (p *Packed) Pack(pool *par.Pool, s Source) error {
 	if err := s.check(p); err != nil {
 		return err
 	}
-	im := active.Load()
-	tile := func(_, t int) {
-		var st stage
-		st.panel(im, p, &s, t/p.panels(), t%p.panels())
-	}
-	n := p.Batch * p.panels()
+	j := newPackJob(active.Load(), p, &s, p.data)
 	if pool == nil {
-		for t := range n {
-			tile(0, t)
+		for t := range j.tiles() {
+			j.tile(0, t)
 		}
 		return nil
 	}
-	pool.Run(n, tile)
+	pool.Run(j.tiles(), j.tile)
 	return nil
+}
+
+// packJob packs whole matrices in tiles of pc panels and kc values of k.
+type packJob struct {
+	im     *impl
+	p      *Packed
+	s      *Source
+	dst    []byte
+	pc, pb int // panels per tile, groups of panels
+	kc, kb int
+}
+
+// newPackJob chooses tiles that read rows of 1 KiB or more, whichever way the rows
+// lie, so that the processor foresees what comes next.
+func newPackJob(im *impl, p *Packed, s *Source, dst []byte) packJob {
+	j := packJob{im: im, p: p, s: s, dst: dst, pc: 1, kc: 1024}
+	if s.columns(p) {
+		j.pc, j.kc = 8, 128
+	}
+	j.pb, j.kb = (p.panels()+j.pc-1)/j.pc, (p.K+j.kc-1)/j.kc
+	return j
+}
+
+func (j *packJob) tiles() int { return j.p.Batch * j.pb * j.kb }
+
+func (j *packJob) tile(_, t int) {
+	var st stage
+	k0 := t % j.kb * j.kc
+	p0 := t / j.kb % j.pb * j.pc
+	b := t / (j.kb * j.pb)
+	p := j.p
+	dst := j.dst[b*p.stride+p0*p.panel+k0*panelN*p.Type.Size():]
+	st.pack(j.im, p, j.s, b, p0, min(p.panels(), p0+j.pc), k0, min(j.kc, p.K-k0), dst, p.panel)
+}
+
+// columns says that each k has its n side by side, as a panel does: nothing needs
+// to be turned or converted.
+func (s *Source) columns(p *Packed) bool {
+	return p.kind == kF32 && s.Type == tensor.F32 && s.StrideN == 1 && max(s.Taps, 1) == 1
 }
 
 // stageK is the number of k values staged at once: 32 rows of them stay in the
@@ -107,31 +141,55 @@ type stage struct {
 	f [panelN * stageK]float32
 }
 
-// panel packs panel pi of matrix b: load and widen 32 rows, round, transpose. With
-// float32 in the middle, 4 source types and 3 targets need 7 routines and not 12,
-// and no conversion loses anything (float64 rounds once on the way to 32 bits).
-func (st *stage) panel(im *impl, p *Packed, s *Source, b, pi int) {
-	dst := p.data[b*p.stride+pi*p.panel:][:p.panel]
-	n0 := pi * panelN
-	rows := min(panelN, p.N-n0)
-	clear(st.f[rows*stageK:])
-	step := panelN * p.Type.Size() // bytes per k
-	base := b*s.StrideB + n0*s.StrideN
-	if p.kind == kF32 && s.Type == tensor.F32 && s.StrideN == 1 && max(s.Taps, 1) == 1 {
-		// The B of a plain A·B: each k has its n side by side, as a panel does.
-		for k := range p.K {
-			n := copy(dst[k*step:][:step], s.Data[(base+k*s.StrideC)*4:][:rows*4])
-			clear(dst[k*step+n:][:step-n])
-		}
+// pack packs kn values from k0 on, a multiple of 2, of panels p0 <= p < p1 of matrix
+// b to dst, stride bytes from panel to panel.
+func (st *stage) pack(im *impl, p *Packed, s *Source, b, p0, p1, k0, kn int, dst []byte, stride int) {
+	base := b*s.StrideB + p0*panelN*s.StrideN
+	if s.columns(p) {
+		packColumns(s.Data[(base+k0*s.StrideC)*4:], s.StrideC*4, kn, (min(p1*panelN, p.N)-p0*panelN)*4, dst, stride)
 		return
 	}
-	for k := 0; k < p.K; k += stageK {
-		kn := min(stageK, p.K-k)
-		st.load(im, s, base, p.K/max(s.Taps, 1), k, kn, rows)
-		if p.kind == kBF16 {
-			st.narrow(im, kn)
+	for pi := p0; pi < p1; pi++ {
+		st.panel(im, p, s, base, min(panelN, p.N-pi*panelN), k0, kn, dst)
+		base += panelN * s.StrideN
+		dst = dst[min(stride, len(dst)):]
+	}
+}
+
+// packColumns deals kn rows of width bytes, ld apart, out to panels.
+func packColumns(src []byte, ld, kn, width int, dst []byte, stride int) {
+	const line = panelN * 4
+	for k := range kn {
+		row := src[k*ld:][:width]
+		to := k * line
+		for ; len(row) >= line; row = row[line:] {
+			*(*[line]byte)(dst[to:]) = *(*[line]byte)(row)
+			to += stride
 		}
-		transpose(im, p.kind, dst[k*step:], st.f[:], stageK, (kn+p.stepSize-1)/p.stepSize)
+		if len(row) > 0 {
+			clear(dst[to:][:line][copy(dst[to:], row):])
+		}
+	}
+}
+
+// panel packs a part of one panel, whose row 0 begins at element base: load and
+// widen its rows, round, transpose. With float32 in the middle, 4 source types and 3
+// targets need 7 routines and not 12, and no conversion loses anything (float64
+// rounds once on the way to 32 bits).
+func (st *stage) panel(im *impl, p *Packed, s *Source, base, rows, k0, kn int, dst []byte) {
+	step := panelN * p.Type.Size() // bytes per k
+	done := 0
+	if p.kind == kF32 && s.Type == tensor.F32 && s.StrideC == 1 && max(s.Taps, 1) == 1 && rows == panelN {
+		done = transposeFast(im, kF32, dst, unsafe.Pointer(unsafe.SliceData(s.Data[(base+k0)*4:])), s.StrideN, kn)
+	}
+	clear(st.f[rows*stageK:])
+	for k := done; k < kn; k += stageK {
+		n := min(stageK, kn-k)
+		st.load(im, s, base, p.K/max(s.Taps, 1), k0+k, n, rows)
+		if p.kind == kBF16 {
+			st.narrow(im, n)
+		}
+		transpose(im, p.kind, dst[k*step:], st.f[:], stageK, (n+p.stepSize-1)/p.stepSize)
 	}
 }
 
@@ -185,7 +243,7 @@ func (st *stage) narrow(im *impl, kn int) {
 
 // transpose writes n steps of a panel from 32 rows, ld values apart.
 func transpose(im *impl, kind int, dst []byte, src []float32, ld, n int) {
-	done := transposeFast(im, kind, dst, src, ld, n)
+	done := transposeFast(im, kind, dst, unsafe.Pointer(&src[0]), ld, n)
 	if kind == kF16 {
 		for k := done; k < n; k++ {
 			row := (*[panelN]uint16)(unsafe.Pointer(&dst[k*panelN*2]))

@@ -79,13 +79,31 @@ func NewPacked(t tensor.DType, n, k, batch int, buf []byte) (*Packed, error) {
 	if uintptr(unsafe.Pointer(&buf[0]))&3 != 0 {
 		return nil, fmt.Errorf("gemm: packed weights: buffer is not aligned to 4 bytes: %w", ErrShape)
 	}
-	p := &Packed{Type: t, N: n, K: k, Batch: batch, data: buf[:total], stride: size, stepSize: 1}
+	p := layout(t, n, k, batch, size)
+	p.data = buf[:total]
+	return p, nil
+}
+
+// Layout describes float32 matrices without memory, for MatMul.Fresh.
+func Layout(n, k, batch int) (*Packed, error) {
+	size, err := PackedSize(tensor.F32, n, k)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := product(size, batch); !ok || batch < 1 {
+		return nil, fmt.Errorf("gemm: %d matrices [%d][%d]: %w", batch, n, k, ErrShape)
+	}
+	return layout(tensor.F32, n, k, batch, size), nil
+}
+
+func layout(t tensor.DType, n, k, batch, size int) *Packed {
+	p := &Packed{Type: t, N: n, K: k, Batch: batch, stride: size, stepSize: 1}
 	p.kind, _ = kindOf(t)
 	if t == tensor.BF16 {
 		p.stepSize = 2
 	}
-	p.panel = size / ((n-1)/panelN + 1)
-	return p, nil
+	p.panel = size / p.panels()
+	return p
 }
 
 func (p *Packed) panels() int { return (p.N-1)/panelN + 1 }

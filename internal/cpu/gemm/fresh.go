@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gemm
+
+import "unsafe"
+
+// A product of two activations packs its second operand at every Run. With many
+// rows that is done first, on all threads, and costs one pass over the operand.
+// With few rows it would cost more than the product: then each task packs piece
+// by piece into its own cache what it multiplies at once, and nothing is written
+// to memory.
+
+const (
+	// ownRows bounds the rows of a product whose tasks pack their own panels: each
+	// task has all rows.
+	ownRows = 512
+	// ownBytes bounds the packed piece and the waiting sums of such a task, which
+	// share the second-level cache with a piece of A.
+	ownBytes = 192 << 10
+)
+
+// ownPanels chooses the pieces of a product whose tasks pack their own panels.
+// Rows of eight panels are one kilobyte of an operand in columns: the fewer rows
+// of A, the more it matters that they come from memory in such pieces.
+func (p *partition) ownPanels(rows, steps int) {
+	p.mc = rows
+	p.kc = min(steps, max(64, min(256, blockBytes/(4*rows)&^3)))
+	p.nc = min(p.nc, max(1, ownBytes/((p.kc+rows)*panelN*4)))
+}
+
+// freshPanels packs pieces for one worker.
+type freshPanels struct {
+	src *Source
+	b   int // of the batch
+	mem []byte
+}
+
+// piece packs n steps from k0 on of panels p0 <= p < p1 and returns where the
+// first begins and the bytes from panel to panel.
+func (f *freshPanels) piece(im *impl, w *Packed, p0, p1, k0, n int) (unsafe.Pointer, int) {
+	var st stage
+	stride := n * panelN * 4
+	st.pack(im, w, f.src, f.b, p0, p1, k0, n, f.mem, stride)
+	return unsafe.Pointer(&f.mem[0]), stride
+}
+
+// Rows of A that are nearly a multiple of 4 KiB apart put one column of a tile into
+// one set of the first-level cache (64 sets of 64-byte lines on most processors,
+// with 8 to 12 places each), and every element then comes from the second level:
+// 4/5 of the speed. crowded says so for the rows of a kernel, ld bytes apart.
+func crowded(ld, rows int) bool {
+	if ld < 1024 { // neighbours that share a line do not compete for places
+		return false
+	}
+	var sets [64]uint8
+	for i := range rows {
+		s := &sets[i*ld/64%64]
+		if *s++; *s > 7 {
+			return true
+		}
+	}
+	return false
+}
+
+// tidyPanels is from how many panels on a copy of A pays.
+const tidyPanels = 4
+
+// tidyLD is the row stride in floats of copied rows of n floats.
+func tidyLD(n int) int {
+	ld := (n+15)&^15 + 16
+	for crowded(ld*4, maxMR) {
+		ld += 16
+	}
+	return ld
+}
