@@ -47,10 +47,10 @@ type convGradWeightStep struct {
 	geometry
 	x, gy, dst view
 	mm         gemm.MatMul
-	packed     *gemm.Packed
-	cols       []float32 // P: chunk x columns
-	turned     []float32 // gy^T: ocg x chunk
-	sum        []float32 // ocg x columns
+	cols       []float32   // P: chunk x columns
+	patches    gemm.Source // of cols
+	turned     []float32   // gy^T: ocg x chunk
+	sum        []float32   // ocg x columns
 
 	xd, gd       []float32
 	first, count int // pixels of the chunk
@@ -67,15 +67,15 @@ func (l *lowering) convGradWeight(n *graph.Node, o graph.ConvGradWeight) (step, 
 		return l.reference(n)
 	}
 	s.dst = l.denseResult(n)
-	f, err := l.dynamic(view{}, gemm.Source{}, s.columns(), s.chunk, 1)
+	layout, err := gemm.Layout(s.columns(), s.chunk, 1)
 	if err != nil {
 		return nil, err
 	}
-	s.packed = f.packed
 	s.cols = make([]float32, s.chunk*s.columns())
+	s.patches = gemm.Columns(gemm.Bytes(s.cols), tensor.F32, s.columns())
 	s.turned = make([]float32, s.ocg*s.chunk)
 	s.sum = make([]float32, s.ocg*s.columns())
-	s.mm = gemm.MatMul{M: s.ocg, A: s.turned, LDA: s.chunk, W: s.packed, C: s.sum, LDC: s.columns()}
+	s.mm = gemm.MatMul{M: s.ocg, A: s.turned, LDA: s.chunk, W: layout, Fresh: &s.patches, C: s.sum, LDC: s.columns()}
 	l.needScratch(s.mm.ScratchBytes(l.b.pool.Threads()))
 	s.fn, s.turn = s.patch, s.transpose
 	return s, nil
@@ -94,9 +94,6 @@ func (s *convGradWeightStep) run(e *exec) error {
 			clear(s.cols[s.count*s.columns():])
 			e.pool.Run(s.count/s.ow, s.fn)
 			e.pool.Run(s.ocg, s.turn)
-			if err := s.packed.Pack(e.pool, gemm.Columns(gemm.Bytes(s.cols), tensor.F32, s.columns())); err != nil {
-				return err
-			}
 			s.mm.Run(e.pool)
 			vec.Add(part, part, s.sum)
 		}

@@ -51,9 +51,10 @@ func (l *lowering) operands(in []*graph.Node, flags ...bool) []view {
 // at every run otherwise. Networks multiply by weights; that both factors are
 // activations happens in the tests of single operations and in eager use.
 type factor struct {
-	packed *gemm.Packed
-	src    gemm.Source // of an activation; Data is set at run time
-	from   view        // of an activation
+	packed *gemm.Packed // of an activation, its layout
+	src    gemm.Source  // of an activation; Data is set at run time
+	from   view         // of an activation
+	holds  bool         // an activation's packed has memory
 }
 
 // factorOf prepares w as n rows of k. src describes the layout of its elements,
@@ -77,24 +78,40 @@ func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int, op
 	return l.dynamic(v, src, n, k, 1)
 }
 
-// dynamic packs an activation at every run, into memory of the program's own.
+// dynamic leaves an activation where it is until a run.
 func (l *lowering) dynamic(v view, src gemm.Source, n, k, batch int) (factor, error) {
-	size, err := gemm.PackedSize(tensor.F32, n, k)
-	if err != nil {
-		return factor{}, err
-	}
-	packed, err := gemm.NewPacked(tensor.F32, n, k, batch, gemm.Alloc(size*batch))
+	packed, err := gemm.Layout(n, k, batch)
 	return factor{packed: packed, src: src, from: v}, err
 }
 
-// ready packs an activation; a weight is ready.
-func (f *factor) ready(e *exec) error {
+// fresh is the memory of an activation, for products, which pack as they go; nil
+// for a weight.
+func (f *factor) fresh(e *exec) *gemm.Source {
 	if f.src.Type == tensor.Invalid {
 		return nil
 	}
-	s := f.src
-	s.Data = e.p.storages[f.from.st].data[f.from.off*4:]
-	return f.packed.Pack(e.pool, s)
+	f.src.Data = e.p.storages[f.from.st].data[f.from.off*4:]
+	return &f.src
+}
+
+// ready packs an activation into memory that the factor keeps; a weight is ready.
+func (f *factor) ready(e *exec) error {
+	src := f.fresh(e)
+	if src == nil {
+		return nil
+	}
+	if !f.holds {
+		size, err := gemm.PackedSize(tensor.F32, f.packed.N, f.packed.K)
+		if err != nil {
+			return err
+		}
+		p, err := gemm.NewPacked(tensor.F32, f.packed.N, f.packed.K, f.packed.Batch, gemm.Alloc(size*f.packed.Batch))
+		if err != nil {
+			return err
+		}
+		f.packed, f.holds = p, true
+	}
+	return f.packed.Pack(e.pool, *src)
 }
 
 // productStep is one gemm.MatMul: a linear layer with all that was fused into it,
@@ -108,10 +125,8 @@ type productStep struct {
 }
 
 func (s *productStep) run(e *exec) error {
-	if err := s.w.ready(e); err != nil {
-		return err
-	}
 	m := &s.mm
+	m.Fresh = s.w.fresh(e)
 	m.A, m.LDA = e.f32(s.a), s.a.ld
 	m.C, m.LDC = e.f32(s.c), s.c.ld
 	m.W = s.w.packed
@@ -121,9 +136,12 @@ func (s *productStep) run(e *exec) error {
 	return nil
 }
 
-// finish books the scratch that the product's storage type needs.
+// finish books the scratch that the product needs.
 func (l *lowering) finish(s *productStep) {
-	s.mm.W = s.w.packed
+	s.mm.W, s.mm.LDA = s.w.packed, s.a.ld
+	if s.w.src.Type != tensor.Invalid {
+		s.mm.Fresh = &s.w.src
+	}
 	l.needScratch(s.mm.ScratchBytes(l.b.pool.Threads()))
 }
 
@@ -170,6 +188,8 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) (step, error) {
 	s := &productStep{}
 	var err error
 	switch {
+	case cols == 1 && m > 1 && !isParam(a) && !isParam(b) && a.Shape[:ra-2].Equal(b.Shape[:rb-2]) && l.operand(b).dense():
+		return l.matVec(n)
 	case batchB == 1 && batchA == n.Shape[:len(n.Shape)-2].Numel():
 		s.w, err = l.factorOf(b, src, cols, k, 0, l.opt)
 		s.mm.M = batchA * m
@@ -186,6 +206,25 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) (step, error) {
 	s.a = l.operand(a)
 	s.c = l.result(n)
 	s.mm.StrideA, s.mm.StrideC = m*s.a.ld, m*s.c.ld
+	l.finish(s)
+	return s, nil
+}
+
+// matVec is the product of matrices and vectors, turned round: a panel of 32
+// columns would hold one. The transposed product multiplies the same numbers in
+// the same order.
+func (l *lowering) matVec(n *graph.Node) (step, error) {
+	a, b := l.operand(n.In[0]), l.operand(n.In[1])
+	m, k := a.shape[len(a.shape)-2], a.c
+	batch := a.rows / m
+	f, err := l.dynamic(a, gemm.Source{Type: tensor.F32, StrideN: a.ld, StrideC: 1, StrideB: m * a.ld}, m, k, batch)
+	if err != nil {
+		return nil, err
+	}
+	s := &productStep{w: f, a: b, c: l.denseResult(n)}
+	s.a.rows, s.a.c, s.a.ld = batch, k, k
+	s.c.rows, s.c.c, s.c.ld = batch, m, m
+	s.mm.M, s.mm.Batch, s.mm.StrideA, s.mm.StrideC = 1, batch, k, m
 	l.finish(s)
 	return s, nil
 }

@@ -80,11 +80,14 @@ type block struct {
 	// Pieces of A and of the panels are copied here first, if there is a place.
 	tidy  unsafe.Pointer // rows x tidyLD(kc) floats
 	fresh freshPanels
+}
 
-	// The piece being multiplied: where its rows and its panel p0 begin, and the
-	// bytes from panel to panel.
-	pa, pw unsafe.Pointer
-	pstep  int
+// piece is what one piece of K is multiplied from: where its rows and its panel p0
+// begin, the bytes from row to row and from panel to panel, and its first step.
+type piece struct {
+	a, w      unsafe.Pointer
+	lda, next int
+	k0        int
 }
 
 // tiles are the working tiles of a block, on its goroutine's stack: t takes the
@@ -107,38 +110,40 @@ func (b *block) run() {
 	}
 	for k0 := 0; k0 < b.steps; k0 += kc {
 		k.steps = min(kc, b.steps-k0)
-		k.lda = uintptr(b.piece(k0, k.steps))
+		x := b.piece(k0, k.steps)
+		k.lda = uintptr(x.lda)
 		for p := b.p0; p < b.p1; p++ {
-			b.panel(&ts, k, p, k0)
+			b.panel(&ts, k, &x, p)
 		}
 	}
 }
 
-// piece finds or makes the piece of n steps from k0 on; lda is its row stride.
-func (b *block) piece(k0, n int) (lda int) {
-	b.pa, lda = unsafe.Add(b.a, k0*4), b.lda
+// piece finds or makes the piece of n steps from k0 on.
+func (b *block) piece(k0, n int) piece {
+	x := piece{a: unsafe.Add(b.a, k0*4), lda: b.lda, k0: k0}
 	if b.tidy != nil {
-		lda = tidyLD(n) * 4
+		from := x
+		x.a, x.lda = b.tidy, tidyLD(n)*4
 		for i := range b.rows {
-			copy(unsafe.Slice(at(b.tidy, i*lda/4), n), unsafe.Slice(at(b.pa, i*b.lda/4), n))
+			copy(unsafe.Slice(at(x.a, i*x.lda/4), n), unsafe.Slice(at(from.a, i*from.lda/4), n))
 		}
-		b.pa = b.tidy
 	}
 	if b.fresh.src != nil {
-		b.pw, b.pstep = b.fresh.piece(b.im, b.w, b.p0, b.p1, k0, n)
-		return lda
+		x.w, x.next = b.fresh.piece(b.im, b.w, b.p0, b.p1, k0, n)
+		return x
 	}
-	b.pw, b.pstep = unsafe.Add(b.wdata, b.p0*b.w.panel+k0*panelN*b.w.Type.Size()*b.w.stepSize), b.w.panel
-	return lda
+	x.next = b.w.panel
+	x.w = unsafe.Add(b.wdata, b.p0*x.next+k0*panelN*b.w.Type.Size()*b.w.stepSize)
+	return x
 }
 
-// panel computes k.steps steps from k0 on of all rows with panel p.
-func (b *block) panel(ts *tiles, k kargs, p, k0 int) {
+// panel computes a piece of all rows with panel p.
+func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 	n0 := p * panelN
 	cols := min(panelN, b.w.N-n0)
-	first, last := k0 == 0, len(b.off) > 1 || k0+k.steps == b.steps
+	first, last := x.k0 == 0, len(b.off) > 1 || x.k0+k.steps == b.steps
 	step := b.w.Type.Size() * b.w.stepSize // bytes per column and step
-	panel := unsafe.Add(b.pw, (p-b.p0)*b.pstep)
+	panel := unsafe.Add(x.w, (p-b.p0)*x.next)
 	e := eargs{act: b.ep.Act}
 	ini := ts.vector(b.ep.Bias, &ts.bias, n0, cols)
 	if ini == nil {
@@ -152,7 +157,7 @@ func (b *block) panel(ts *tiles, k kargs, p, k0 int) {
 	for l := range b.lines {
 		for i := 0; i < b.rows; {
 			ki, m := b.im.rows.take(b.rows - i)
-			k.a = unsafe.Add(b.pa, l*b.linA+i*int(k.lda))
+			k.a = unsafe.Add(x.a, l*b.linA+i*x.lda)
 			c := unsafe.Add(b.c, l*b.linC+i*b.ldc+n0*4)
 			if !first {
 				ini, k.ldi = b.partial(p, i), tileLD*4
