@@ -22,7 +22,7 @@ func m3r_submit_convert(in, out, precision *C.char, handle *C.mast3r_job) status
 			return null(call, "in, out or job")
 		}
 		from, to, opt := C.GoString(in), C.GoString(out), gomps.ConvertOptions{Precision: textOr(precision)}
-		start(context.Background(), handle, func() {}, func(ctx context.Context, j *job) (err error) {
+		start(context.Background(), handle, false, func() {}, func(ctx context.Context, j *job) (err error) {
 			opt.Progress = func(done, total int64) {
 				j.done.Store(done)
 				j.total.Store(total)

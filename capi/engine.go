@@ -30,15 +30,19 @@ type engine struct {
 	closed  bool
 	jobs    map[chan struct{}]struct{} // those that run: each closes its channel
 	indexes map[*index]struct{}
+
+	brief durations
 }
 
-// begin counts a job in, unless the engine is being closed; over counts it out.
-func (e *engine) begin() (over func(), ok bool) {
+// begin counts a job in, unless the engine is being closed, and says whether no
+// other one runs; over counts it out.
+func (e *engine) begin() (over func(), alone, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, false
+		return nil, false, false
 	}
+	alone = len(e.jobs) == 0
 	ended := make(chan struct{})
 	e.jobs[ended] = struct{}{}
 	return func() {
@@ -46,7 +50,7 @@ func (e *engine) begin() (over func(), ok bool) {
 		defer e.mu.Unlock()
 		delete(e.jobs, ended)
 		close(ended)
-	}, true
+	}, alone, true
 }
 
 // wait waits for the jobs that were submitted before.

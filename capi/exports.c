@@ -109,6 +109,7 @@ CALL(job_take_scores, (mast3r_job job, mast3r_tensor *out), (job, out))
 
 CALL(tensor_describe, (mast3r_tensor tensor, mast3r_tensor_desc *out), (tensor, out))
 CALL(tensor_data, (mast3r_tensor tensor, void **out), (tensor, out))
+CALL(tensors_data, (const mast3r_tensor *tensors, size_t count, void **out), ((mast3r_tensor *)tensors, count, out))
 CALL(tensor_copy, (mast3r_tensor tensor, void *destination, size_t nbytes), (tensor, destination, nbytes))
 CALL(tensor_release, (mast3r_tensor tensor), (tensor))
 

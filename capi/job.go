@@ -74,6 +74,11 @@ func (r *pairResult) release() {
 // submit starts work on an engine and gives its handle to the caller. work fills
 // the job's results.
 func submit(call string, h C.mast3r_engine, out *C.mast3r_job, work func(context.Context, *engine, *job) error) error {
+	return submitLike(call, h, out, likeness{}, work)
+}
+
+// submitLike is submit for work that may be brief: see likeness.
+func submitLike(call string, h C.mast3r_engine, out *C.mast3r_job, like likeness, work func(context.Context, *engine, *job) error) error {
 	if out == nil {
 		return null(call, "out")
 	}
@@ -81,7 +86,20 @@ func submit(call string, h C.mast3r_engine, out *C.mast3r_job, work func(context
 	if err != nil {
 		return err
 	}
-	return e.submit(e.ctx, call, out, func(ctx context.Context, j *job) error { return work(ctx, e, j) })
+	over, alone, ok := e.begin()
+	if !ok {
+		return gomps.ErrClosed
+	}
+	like.call = call
+	start(e.ctx, out, alone && e.brief.is(like), over, func(ctx context.Context, j *job) error {
+		begin := time.Now()
+		err := work(ctx, e, j)
+		if err == nil {
+			e.brief.note(like, time.Since(begin))
+		}
+		return err
+	})
+	return nil
 }
 
 // submit starts work under ctx, which ends with the engine.
@@ -89,24 +107,24 @@ func (e *engine) submit(ctx context.Context, call string, out *C.mast3r_job, wor
 	if out == nil {
 		return null(call, "out")
 	}
-	over, ok := e.begin()
+	over, _, ok := e.begin()
 	if !ok {
 		return gomps.ErrClosed
 	}
-	start(ctx, out, over, work)
+	start(ctx, out, false, over, work)
 	return nil
 }
 
-// start runs work in a goroutine and gives its handle to the caller; ended is
-// called when it is over, whatever happened.
-func start(parent context.Context, out *C.mast3r_job, ended func(), work func(context.Context, *job) error) {
+// start runs work, here or in a goroutine, and gives its handle to the caller;
+// ended is called when it is over, whatever happened.
+func start(parent context.Context, out *C.mast3r_job, here bool, ended func(), work func(context.Context, *job) error) {
 	ctx, cancel := context.WithCancel(parent)
 	j := &job{cancel: cancel, finished: make(chan struct{})}
-	go func() {
+	run := func() {
 		// A panic here could be caught nowhere else. A page of a mapped model file
 		// that is gone (the file was cut short meanwhile) faults: that becomes a
 		// panic too, on this goroutine.
-		debug.SetPanicOnFault(true)
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer ended()
 		defer close(j.finished)
 		defer func() {
@@ -115,7 +133,12 @@ func start(parent context.Context, out *C.mast3r_job, ended func(), work func(co
 			}
 		}()
 		j.err = work(ctx, j)
-	}()
+	}
+	if here {
+		run()
+	} else {
+		go run()
+	}
 	*out = C.mast3r_job(handles.add(kindJob, j))
 }
 

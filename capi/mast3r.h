@@ -10,7 +10,9 @@
  *    mast3r_last_error(); it names what was got and what was wanted.
  *  - Every struct starts with its size in bytes, set by the caller. A size this
  *    library does not know is an error (MAST3R_E_ABI).
- *  - Work that takes time is a job: submit, wait (with a time limit), cancel. The
+ *  - Work that takes time is a job: submit, wait (with a time limit), cancel. A pair
+ *    or a match that is known to take less than 5 ms, because the last one of its sizes
+ *    did, may be done by the time submit returns; it is waited for all the same. The
  *    memory handed to a submit call (pictures, descriptor maps, masks) must stay
  *    valid and unchanged until a wait says something other than MAST3R_PENDING.
  *  - Calls may come from any thread, several at a time.
@@ -437,6 +439,8 @@ mast3r_status mast3r_tensor_describe(mast3r_tensor tensor, mast3r_tensor_desc *o
 /* Host memory, owned by the tensor until it is released; NULL for an empty tensor.
  * A tensor in device memory is brought to the host by the first call. */
 mast3r_status mast3r_tensor_data(mast3r_tensor tensor, void **out);
+/* The same of several at once; NULL for a handle of 0, an output that was left out. */
+mast3r_status mast3r_tensors_data(const mast3r_tensor *tensors, size_t count, void **out);
 /* nbytes must be the tensor's own. */
 mast3r_status mast3r_tensor_copy(mast3r_tensor tensor, void *destination, size_t nbytes);
 mast3r_status mast3r_tensor_release(mast3r_tensor tensor);

@@ -90,6 +90,7 @@ func m3r_submit_load(h C.mast3r_engine, path *C.char, out *C.mast3r_job) status 
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			defer e.brief.forget()
 			return e.Load(name)
 		})
 	})
@@ -128,7 +129,8 @@ func m3r_submit_infer(h C.mast3r_engine, image1, image2 *C.mast3r_image, options
 		if err != nil {
 			return err
 		}
-		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
+		like := likeness{h1: a.Height, w1: a.Width, h2: b.Height, w2: b.Width, options: opt}
+		return submitLike(call, h, out, like, func(ctx context.Context, e *engine, j *job) error {
 			r, err := e.Infer(ctx, a, b, opt)
 			if err == nil {
 				j.results = []pairResult{{r.View[:], r.Timing}}
@@ -146,7 +148,8 @@ func m3r_submit_symmetric(h C.mast3r_engine, image1, image2 *C.mast3r_image, opt
 		if err != nil {
 			return err
 		}
-		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
+		like := likeness{h1: a.Height, w1: a.Width, h2: b.Height, w2: b.Width, options: opt}
+		return submitLike(call, h, out, like, func(ctx context.Context, e *engine, j *job) error {
 			r, err := e.InferSymmetric(ctx, a, b, opt)
 			if err == nil {
 				j.results = []pairResult{{r.View[:], r.Timing}}
@@ -253,7 +256,9 @@ func m3r_submit_match(h C.mast3r_engine, map1, map2 *C.mast3r_map, options *C.ma
 		if m2, opt.Mask2, err = mapOf(call, "map2", map2); err != nil {
 			return err
 		}
-		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) (err error) {
+		like := likeness{h1: m1.Height, w1: m1.Width, h2: m2.Height, w2: m2.Width,
+			options: [3]any{m1.Dim, opt.Subsample, opt.Reciprocal}}
+		return submitLike(call, h, out, like, func(ctx context.Context, e *engine, j *job) (err error) {
 			j.matches, err = e.Match(ctx, m1, m2, opt)
 			return err
 		})

@@ -128,16 +128,48 @@ func m3r_tensor_data(h C.mast3r_tensor, out *unsafe.Pointer) status {
 		if out == nil {
 			return null(call, "out")
 		}
-		t, err := lookup[*tensor](call, h, kindTensor)
-		if err != nil {
-			return err
+		p, err := hostMemory(call, h)
+		*out = p
+		return err
+	})
+}
+
+//export m3r_tensors_data
+func m3r_tensors_data(tensors *C.mast3r_tensor, count C.size_t, out *unsafe.Pointer) status {
+	return done(func() error {
+		const call = "mast3r_tensors_data"
+		if tensors == nil || out == nil {
+			return null(call, "tensors or out")
 		}
-		if t.eager != nil {
-			return fail(C.MAST3R_E_ARGUMENT, "%s: the tensor lives on a device, read it with mast3r_tensor_copy", call)
+		if count > maxSide {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: %d tensors, want at most %d", call, count, maxSide)
 		}
-		*out = t.pointer()
+		pointers := unsafe.Slice(out, int(count))
+		for i, h := range unsafe.Slice(tensors, int(count)) {
+			pointers[i] = nil
+			if h == 0 {
+				continue
+			}
+			p, err := hostMemory(call, h)
+			if err != nil {
+				return err
+			}
+			pointers[i] = p
+		}
 		return nil
 	})
+}
+
+// hostMemory is the memory of a tensor that has some; nil for an empty one.
+func hostMemory(call string, h C.mast3r_tensor) (unsafe.Pointer, error) {
+	t, err := lookup[*tensor](call, h, kindTensor)
+	if err != nil {
+		return nil, err
+	}
+	if t.eager != nil {
+		return nil, fail(C.MAST3R_E_ARGUMENT, "%s: the tensor lives on a device, read it with mast3r_tensor_copy", call)
+	}
+	return t.pointer(), nil
 }
 
 //export m3r_tensor_copy

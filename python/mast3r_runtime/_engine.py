@@ -229,15 +229,16 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
     ) -> list[_native.Result]:
         engine = self._live()
         structs, pictures = image_array(images)
+        arguments: tuple[Any, ...] = (C.byref(structs[0]), C.byref(structs[1]))
+        count = 1
         if submit == "mast3r_submit_sequence":
-            arguments: tuple[Any, ...] = (structs, len(pictures))
-        else:
-            arguments = (C.byref(structs[0]), C.byref(structs[1]))
+            arguments = (structs, len(pictures))
+            count = len(pictures) - 1
         keep = (pictures, structs, options)
         with _native.Job(submit, engine, *arguments, C.byref(options), keep=keep) as job:
             job.wait()
             name = "mast3r_job_take_result"
-            return [job.take(_native.Result, name, i) for i in range(job.results())]
+            return [job.take(_native.Result, name, i) for i in range(count)]
 
     # ---- matching --------------------------------------------------------
 

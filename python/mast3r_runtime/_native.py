@@ -158,6 +158,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_job_take_scores": [Handle, _H],
     "mast3r_tensor_describe": [Handle, _P(TensorDesc)],
     "mast3r_tensor_data": [Handle, _P(C.c_void_p)],
+    "mast3r_tensors_data": [_H, C.c_size_t, _P(C.c_void_p)],
     "mast3r_tensor_copy": [Handle, C.c_void_p, C.c_size_t],
     "mast3r_tensor_release": [Handle],
     "mast3r_buffer_acquire": [Handle, C.c_uint64, _H],

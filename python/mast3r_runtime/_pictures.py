@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes as C
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from . import _native
 from .errors import ArgumentError
@@ -16,6 +15,8 @@ __all__ = ["OUTPUTS", "Only", "image_array", "infer_options", "outputs"]
 OUTPUTS = ("pts3d", "conf", "desc", "desc_conf")
 
 Only = Iterable[str] | None
+
+_IMAGE_SIZE = C.sizeof(_native.Image)
 
 
 def outputs(only: Only) -> int:
@@ -47,11 +48,10 @@ def infer_options(
 def image_array(images: Sequence[ImageLike]) -> tuple[C.Array[_native.Image], list[U8]]:
     """Return pictures as an array of structs, and the arrays whose memory it points at."""
     pictures = [read_image(image) for image in images]
-    return (_native.Image * len(pictures))(*map(_struct, pictures)), pictures
-
-
-def _struct(picture: U8) -> Any:
-    height, width, _ = picture.shape
-    return _native.struct(
-        _native.Image, height=height, width=width, stride=3 * width, pixels=picture.ctypes.data
-    )
+    structs = (_native.Image * len(pictures))()
+    for struct, picture in zip(structs, pictures, strict=True):
+        struct.size = _IMAGE_SIZE
+        struct.height, struct.width, _ = picture.shape
+        struct.stride = 3 * struct.width
+        struct.pixels = picture.ctypes.data
+    return structs, pictures

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes as C
 import threading
-import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,15 @@ Array = npt.NDArray[Any]
 
 DType = np.dtype[Any]
 
-_DTYPES: dict[int, DType] = {1: np.dtype(np.float32), 2: np.dtype(np.int64)}
+FLOAT32: DType = np.dtype(np.float32)
+INT64: DType = np.dtype(np.int64)
+_DTYPES: dict[int, DType] = {1: FLOAT32, 2: INT64}
+
+
+def _describe(handle: int) -> _native.TensorDesc:
+    desc = _native.struct(_native.TensorDesc)
+    _native.call("mast3r_tensor_describe", handle, C.byref(desc))
+    return desc
 
 
 class _Memory:
@@ -30,23 +38,23 @@ class _Memory:
     last array over it is gone, whatever became of the engine, the result and the tensor.
     """
 
-    __slots__ = ("__array_interface__", "__weakref__", "handle")
+    __slots__ = ("__array_interface__", "handle")
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
-        self.__array_interface__: dict[str, Any] = {}
-        weakref.finalize(self, _native.release, "mast3r_tensor_release", handle)
 
-    def array(self, shape: tuple[int, ...], dtype: DType) -> Array:
-        pointer = C.c_void_p()
-        _native.call("mast3r_tensor_data", self.handle, C.byref(pointer))
-        if not pointer.value:  # no elements, no memory
+    # Not weakref.finalize, which would also run at exit, under arrays still in use.
+    def __del__(self, release: Callable[[str, int], None] = _native.release) -> None:
+        release("mast3r_tensor_release", self.handle)
+
+    def array(self, pointer: int | None, shape: tuple[int, ...], dtype: DType) -> Array:
+        if not pointer:  # no elements, no memory
             return np.empty(shape, dtype)
-        self.__array_interface__ = {
+        self.__array_interface__: dict[str, Any] = {
             "version": 3,
             "shape": shape,
             "typestr": dtype.str,
-            "data": (pointer.value, False),
+            "data": (pointer, False),
         }
         return np.asarray(self)
 
@@ -62,25 +70,52 @@ class GPUTensor:
     __slots__ = ("_array", "_dtype", "_lock", "_memory", "_shape")
 
     def __init__(self, handle: int) -> None:
+        desc = _describe(handle)
         self._memory: _Memory | None = _Memory(handle)
-        desc = _native.struct(_native.TensorDesc)
-        _native.call("mast3r_tensor_describe", handle, C.byref(desc))
         self._shape: tuple[int, ...] = tuple(desc.shape[: desc.ndim])
         self._dtype = _DTYPES[desc.dtype]
         self._array: Array | None = None
         self._lock = threading.Lock()
 
     @classmethod
-    def _of(cls, handle: int, ndim: int) -> GPUTensor:
-        """The tensor of a handle; of 0, an output that was left out: empty and not valid."""
-        if handle:
-            return cls(handle)
-        tensor = cls.from_numpy(np.empty((0,) * ndim, np.float32))
+    def _of(cls, handle: int, shape: tuple[int, ...], dtype: DType = FLOAT32) -> GPUTensor:
+        """The tensor of a handle whose shape is known, which saves asking for it.
+
+        Of 0, an output that was left out: empty and not valid.
+        """
+        tensor = cls.__new__(cls)
+        tensor._memory = _Memory(handle) if handle else None
+        tensor._shape = shape if handle else (0,) * len(shape)
+        tensor._dtype = dtype
         tensor._array = None
+        tensor._lock = threading.Lock()
         return tensor
 
-    def _array_or_empty(self) -> Array:
-        return self.numpy() if self.is_valid else np.empty(self._shape, self._dtype)
+    @staticmethod
+    def _last_side(handle: int) -> int:
+        """The last side of the tensor of a handle; 0 of none."""
+        if not handle:
+            return 0
+        desc = _describe(handle)
+        return int(desc.shape[desc.ndim - 1])
+
+    @staticmethod
+    def _arrays(tensors: Sequence[GPUTensor]) -> list[Array]:
+        """``numpy()`` of several in one call; an empty array for an output that was left out."""
+        missing = [t for t in tensors if t._array is None and t._memory is not None]
+        if missing:
+            handles = (_native.Handle * len(missing))(*(t._held().handle for t in missing))
+            pointers = (C.c_void_p * len(missing))()
+            _native.call("mast3r_tensors_data", handles, len(missing), pointers)
+            for tensor, pointer in zip(missing, pointers, strict=True):
+                tensor._bring(pointer)
+        return [np.empty(t._shape, t._dtype) if t._array is None else t._array for t in tensors]
+
+    def _bring(self, pointer: int | None) -> Array:
+        with self._lock:
+            if self._array is None:
+                self._array = self._held().array(pointer, self._shape, self._dtype)
+        return self._array
 
     @classmethod
     def from_numpy(cls, array: Array) -> GPUTensor:
@@ -121,17 +156,15 @@ class GPUTensor:
             return True
         if self._memory is None:
             return False
-        desc = _native.struct(_native.TensorDesc)
-        _native.call("mast3r_tensor_describe", self._memory.handle, C.byref(desc))
-        return bool(desc.valid)
+        return bool(_describe(self._memory.handle).valid)
 
     def numpy(self) -> Array:
         """The values as an array; the same one every time."""
-        if self._array is None:
-            with self._lock:
-                if self._array is None:
-                    self._array = self._held().array(self._shape, self._dtype)
-        return self._array
+        if self._array is not None:
+            return self._array
+        pointer = C.c_void_p()
+        _native.call("mast3r_tensor_data", self._held().handle, C.byref(pointer))
+        return self._bring(pointer.value)
 
     def _held(self) -> _Memory:
         if self._memory is None:

@@ -43,6 +43,8 @@ ImageLike: TypeAlias = Union[
 
 def read_image(source: ImageLike) -> U8:
     """Return ``source`` (path, bytes, file object, PIL picture or array) as ``uint8 [H, W, 3]``."""
+    if type(source) is np.ndarray and source.dtype == np.uint8:
+        return as_rgb(source)  # the usual case, without the questions of the others
     if isinstance(source, (str, os.PathLike)):
         return _read_path(os.fspath(source))
     if isinstance(source, (bytes, bytearray, memoryview)):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._tensor import Array, GPUTensor
+from ._tensor import INT64, Array, GPUTensor
 from .errors import ShapeError
 
 if TYPE_CHECKING:
@@ -57,7 +57,16 @@ class Transform:
 
     @classmethod
     def _of(cls, transform: _native.TransformC) -> Transform:
-        return cls(*(int(getattr(transform, name)) for name in cls.__slots__))
+        return cls(
+            transform.original_height,
+            transform.original_width,
+            transform.resized_height,
+            transform.resized_width,
+            transform.crop_y,
+            transform.crop_x,
+            transform.height,
+            transform.width,
+        )
 
     def _struct(self) -> _native.TransformC:
         return _native.TransformC(*(getattr(self, name) for name in self.__slots__))
@@ -167,18 +176,36 @@ class ViewResult:
     transform: Transform
 
     @classmethod
-    def _take(cls, view: _native.View) -> ViewResult:
+    def _take(cls, result: _native.Result) -> list[ViewResult]:
+        """The views of a result."""
+        views = [result.view[i] for i in range(result.views)]
+        # The sizes are known but for one, which is asked for once and not for every tensor.
+        dim = GPUTensor._last_side(views[0].desc)
+        return [cls._of(view, dim) for view in views]
+
+    @classmethod
+    def _of(cls, view: _native.View, dim: int) -> ViewResult:
+        transform = Transform._of(view.transform)
+        h, w = transform.height, transform.width
         return cls(
-            GPUTensor._of(view.points, 3),
-            GPUTensor._of(view.conf, 2),
-            GPUTensor._of(view.desc, 3),
-            GPUTensor._of(view.desc_conf, 2),
-            Transform._of(view.transform),
+            GPUTensor._of(view.points, (h, w, 3)),
+            GPUTensor._of(view.conf, (h, w)),
+            GPUTensor._of(view.desc, (h, w, dim)),
+            GPUTensor._of(view.desc_conf, (h, w)),
+            transform,
         )
 
 
 def _timing(timing: _native.Timing) -> dict[str, float]:
-    return {name: float(getattr(timing, name)) for name, *_ in timing._fields_}
+    return {
+        "preprocess_ms": timing.preprocess_ms,
+        "encoder_ms": timing.encoder_ms,
+        "decoder_ms": timing.decoder_ms,
+        "heads_ms": timing.heads_ms,
+        "copy_ms": timing.copy_ms,
+        "inference_ms": timing.inference_ms,
+        "total_ms": timing.total_ms,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +226,7 @@ class GPUInferenceResult:
 
     @classmethod
     def _take(cls, result: _native.Result) -> GPUInferenceResult:
-        one, two = (ViewResult._take(result.view[i]) for i in range(2))
+        one, two = ViewResult._take(result)
         return cls(
             one.pts3d,
             two.pts3d,
@@ -220,18 +247,20 @@ class GPUInferenceResult:
 
     def numpy(self) -> InferenceResult:
         """The same with numpy arrays; outputs that were left out are empty."""
+        p1, p2, c1, c2, d1, d2, q1, q2 = GPUTensor._arrays(
+            (
+                self.pts3d_1,
+                self.pts3d_2,
+                self.conf_1,
+                self.conf_2,
+                self.desc_1,
+                self.desc_2,
+                self.desc_conf_1,
+                self.desc_conf_2,
+            )
+        )
         return InferenceResult(
-            pts3d_1=self.pts3d_1._array_or_empty(),
-            pts3d_2=self.pts3d_2._array_or_empty(),
-            conf_1=self.conf_1._array_or_empty(),
-            conf_2=self.conf_2._array_or_empty(),
-            desc_1=self.desc_1._array_or_empty(),
-            desc_2=self.desc_2._array_or_empty(),
-            desc_conf_1=self.desc_conf_1._array_or_empty(),
-            desc_conf_2=self.desc_conf_2._array_or_empty(),
-            transform_1=self.transform_1,
-            transform_2=self.transform_2,
-            timing=self.timing,
+            p1, p2, c1, c2, d1, d2, q1, q2, self.transform_1, self.transform_2, self.timing
         )
 
     def to_torch(self, device: str = "cpu") -> dict[str, torch.Tensor]:
@@ -251,7 +280,7 @@ class SymmetricResult:
 
     @classmethod
     def _take(cls, result: _native.Result) -> SymmetricResult:
-        v11, v21, v22, v12 = (ViewResult._take(result.view[i]) for i in range(4))
+        v11, v21, v22, v12 = ViewResult._take(result)
         return cls(v11, v21, v22, v12, _timing(result.timing))
 
     def to_torch(self, device: str = "cpu") -> dict[str, torch.Tensor]:
@@ -331,18 +360,20 @@ class MatchResult:
     def _take(
         cls, matches: _native.Matches, transforms: tuple[Transform | None, Transform | None]
     ) -> MatchResult:
-        return cls(
-            idx_1=GPUTensor(matches.index1).numpy(),
-            idx_2=GPUTensor(matches.index2).numpy(),
-            pts2d_1=GPUTensor(matches.pixel1).numpy(),
-            pts2d_2=GPUTensor(matches.pixel2).numpy(),
-            pts3d_1=GPUTensor(matches.points1).numpy(),
-            pts3d_2=GPUTensor(matches.points2).numpy(),
-            confidence=GPUTensor(matches.confidence).numpy(),
-            timing={"match_ms": float(matches.match_ms)},
-            transform_1=transforms[0],
-            transform_2=transforms[1],
+        n = matches.count
+        one, pair, triple = (n,), (n, 2), (n, 3)
+        i1, i2, p1, p2, q1, q2, confidence = GPUTensor._arrays(
+            (
+                GPUTensor._of(matches.index1, one, INT64),
+                GPUTensor._of(matches.index2, one, INT64),
+                GPUTensor._of(matches.pixel1, pair),
+                GPUTensor._of(matches.pixel2, pair),
+                GPUTensor._of(matches.points1, triple),
+                GPUTensor._of(matches.points2, triple),
+                GPUTensor._of(matches.confidence, one),
+            )
         )
+        return cls(i1, i2, p1, p2, q1, q2, confidence, {"match_ms": matches.match_ms}, *transforms)
 
     def __len__(self) -> int:
         return len(self.idx_1)

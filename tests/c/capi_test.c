@@ -358,6 +358,13 @@ static void test_match(void) {
   CHECK(mast3r_tensor_data(matches.points1, (void **)&points) == MAST3R_OK && isnan(points[0]));
   mast3r_tensor all[] = {matches.index1, matches.index2, matches.pixel1, matches.pixel2,
                          matches.points1, matches.points2, matches.confidence};
+  mast3r_tensor some[] = {matches.index2, 0, matches.points1};
+  void *data[] = {&job, &job, &job};
+  CHECK(mast3r_tensors_data(some, 3, data) == MAST3R_OK && data[0] == two && data[1] == NULL && data[2] == points);
+  CHECK(mast3r_tensors_data(some, 0, data) == MAST3R_OK);
+  WANT(mast3r_tensors_data(some, 3, NULL), MAST3R_E_ARGUMENT, "NULL");
+  some[1] = engine;
+  WANT(mast3r_tensors_data(some, 3, data), MAST3R_E_HANDLE, "an engine, want a tensor");
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) CHECK(mast3r_tensor_release(all[i]) == MAST3R_OK);
   CHECK(finish(mast3r_submit_match(engine, &masked, &map, NULL, &job), &job) == MAST3R_OK);
   CHECK(mast3r_job_take_matches(job, &matches) == MAST3R_OK && matches.count == N - 1);

@@ -193,6 +193,40 @@ def test_ctrl_c(micro: Path) -> None:
     assert process.returncode == 0
 
 
+BRIEF = """
+    import signal, sys, time
+    import numpy as np
+    from mast3r_runtime.backends._cpu import CPUEngine
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    engine = CPUEngine("auto", 96)
+    engine.load(sys.argv[1])
+    grey = np.full((16, 16, 3), 128, np.uint8)
+    want = engine.infer_gpu(grey, grey, preprocess=False).numpy()
+    print("ready", flush=True)
+    count, deadline = 0, time.monotonic() + 60
+    try:
+        while time.monotonic() < deadline:
+            got = engine.infer_gpu(grey, grey, preprocess=False).numpy()
+            assert all(np.array_equal(getattr(got, n), getattr(want, n)) for n in ("pts3d_1", "desc_2"))
+            count += 1
+    except KeyboardInterrupt:
+        print("interrupted", count > 0, flush=True)
+"""
+
+
+def test_ctrl_c_among_brief_calls(micro: Path) -> None:
+    """Calls so short that the calling thread makes them itself let signals through between them."""
+    command = [sys.executable, "-c", textwrap.dedent(BRIEF), str(micro)]
+    process = subprocess.Popen(command, env=child_environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline().strip() == "ready"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().strip() == "interrupted True"
+    assert process.returncode == 0
+
+
 def test_log_reaches_logging(micro: Path) -> None:
     code = """
         import logging, sys
