@@ -23,6 +23,7 @@ type calls struct {
 	set           func(key, value string) int32
 	defaults      func()
 	live          func(buf *byte, n int32) int64
+	program       func(buf *byte, n int64) int64
 }
 
 // errNoTools means that the simulator cannot be built on this machine.
@@ -86,6 +87,7 @@ func load() {
 		"metalsim_set":              &sim.set,
 		"metalsim_defaults":         &sim.defaults,
 		"metalsim_live_objects":     &sim.calls.live,
+		"metalsim_program":          &sim.program,
 	} {
 		if sim.err = objc.CFunction(f, name); sim.err != nil {
 			return
@@ -194,6 +196,14 @@ func (s *Sim) Settle() {
 func (s *Sim) LiveObjects() string {
 	buf := make([]byte, 1<<14)
 	sim.calls.live(&buf[0], int32(len(buf)))
+	return text(buf)
+}
+
+// Program is the graph that was compiled last, as text: tests/metalsim/src/record.c.
+func (s *Sim) Program() string {
+	s.SimulatorOnly()
+	buf := make([]byte, sim.program(nil, 0)+1)
+	sim.program(&buf[0], int64(len(buf)))
 	return text(buf)
 }
 

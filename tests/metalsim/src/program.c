@@ -103,6 +103,7 @@ ms_program *ms_compile(const char *what, ms_core *k, int *feeds, int nfeeds, int
 	p->targets = copy_ints(targets, ntargets);
 	p->token = ms_mem_foreign(NULL, 0);
 	free(node);
+	ms_record(p);
 	return p;
 }
 

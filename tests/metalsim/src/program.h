@@ -20,6 +20,7 @@ typedef struct {
 
 ms_program *ms_compile(const char *what, ms_core *core, int *feeds, int nfeeds, int *targets, int ntargets, const int *ops, int nops, int level);
 void ms_program_release(ms_program *);
+void ms_record(const ms_program *); // what metalsim_program tells
 void ms_package_write(ms_program *, id url);
 ms_program *ms_package_read(id url); // NULL after a violation
 
