@@ -12,6 +12,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
@@ -249,6 +250,9 @@ func (c *Cost) node(n *graph.Node) (CostPart, bool) {
 		p.Transposes = 1
 	case graph.Attention:
 		p.Transposes = 4
+		if mps.PackedQKV(n) != nil {
+			p.Transposes = 2 // q, k and v in one
+		}
 	case graph.RoPE:
 		p.Transposes = 2
 	}

@@ -31,8 +31,13 @@ type lowering struct {
 	casts  map[castKey]*mpsgraph.Tensor
 	params map[paramKey]*mpsgraph.Tensor
 	ropes  map[ropeKey][2]*mpsgraph.Tensor
-	isOut  []bool
-	tail   []bool // no product between the value and an output
+	// moments are mean and variance of what layer norms read: the decoders norm
+	// each stream twice a block, with their own weights and the other's.
+	moments map[*mpsgraph.Tensor][2]*mpsgraph.Tensor
+	isOut   []bool
+	tail    []bool // no product between the value and an output
+	packed  []bool // by attention: q, k and v come out of one transpose
+	skip    []bool // the thirds that those attentions do without
 
 	// feeds are the placeholders, data what is fed to them, nil for inputs.
 	feeds   []*mpsgraph.Tensor
@@ -55,8 +60,9 @@ func newLowering(b *Backend, g *graph.Graph, opt backend.Options) *lowering {
 		b: b, src: g, out: mpsgraph.NewGraph(), half: opt.Precision == backend.FP16, bf16: opt.Precision == backend.BF16,
 		values: make([]*mpsgraph.Tensor, len(g.Nodes)),
 		casts:  map[castKey]*mpsgraph.Tensor{}, params: map[paramKey]*mpsgraph.Tensor{},
-		ropes: map[ropeKey][2]*mpsgraph.Tensor{},
+		ropes: map[ropeKey][2]*mpsgraph.Tensor{}, moments: map[*mpsgraph.Tensor][2]*mpsgraph.Tensor{},
 		isOut: make([]bool, len(g.Nodes)), tail: make([]bool, len(g.Nodes)),
+		packed: make([]bool, len(g.Nodes)), skip: make([]bool, len(g.Nodes)),
 	}
 	for _, o := range g.Outputs {
 		l.isOut[o.Node.ID], l.tail[o.Node.ID] = true, true
@@ -68,6 +74,7 @@ func newLowering(b *Backend, g *graph.Graph, opt backend.Options) *lowering {
 			}
 		}
 	}
+	l.findPacked()
 	return l
 }
 
@@ -121,6 +128,9 @@ func (l *lowering) node(n *graph.Node) error {
 	switch n.Op.(type) {
 	case graph.Input, graph.Param:
 		return nil // inputs are there, params are made where they are read
+	}
+	if l.skip[n.ID] {
+		return nil
 	}
 	t, err := l.op(n)
 	if err == nil {
@@ -219,21 +229,23 @@ func (l *lowering) cast(t *mpsgraph.Tensor, d tensor.DType) *mpsgraph.Tensor {
 	return c
 }
 
-// param is a Param in type d. It is stored as the file has it and cast in the
-// graph, except that matrices of a float32 file are rounded to 16 bits once, for
-// half the memory traffic of every run.
+// param is a Param in type d. What the file has in another type is converted
+// once, when it is loaded, so that no run casts a weight: a cast of a vector is a
+// kernel that costs as much as its start, one of a matrix moves the matrix. The
+// exception is a matrix of a 16-bit file under float32, which would take twice
+// the file in memory: it stays in place and is cast in the graph.
 func (l *lowering) param(n *graph.Node, p graph.Param, d tensor.DType) *mpsgraph.Tensor {
-	stored := p.DType
-	switch {
-	case stored == tensor.F64:
-		stored = tensor.F32
-	case stored == tensor.F32 && (d == tensor.F16 || d == tensor.BF16) && len(p.Shape) > 1:
-		stored = d
-	}
 	if d == carried {
-		if d = stored; d == tensor.BF16 {
+		if d = p.DType; d == tensor.F64 || d == tensor.BF16 {
 			d = tensor.F32
 		}
+	}
+	stored := p.DType
+	switch {
+	case d.Float() && stored.Float() && (len(p.Shape) <= 1 || d.Size() == 2):
+		stored = d
+	case stored == tensor.F64:
+		stored = tensor.F32
 	}
 	if v, ok := scalarOf(p); ok && d.Float() {
 		return l.out.Scalar(v, d)
@@ -268,18 +280,22 @@ func scalarOf(p graph.Param) (float64, bool) {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(p.Data))), true
 }
 
-// factor is operand i of n as a factor of a product. With BF16 it is rounded to
-// bfloat16 and multiplied in float32, which is what a product of bfloat16 with
-// float32 sums is; MPSGraph's own would round the result too.
-func (l *lowering) factor(n *graph.Node, i int) *mpsgraph.Tensor {
+// factor is operand i of n as a factor of a product in type d. With BF16 it is
+// rounded to bfloat16 and multiplied in float32, which is what a product of
+// bfloat16 with float32 sums is; MPSGraph's own would round the result too.
+func (l *lowering) factor(n *graph.Node, i int, d tensor.DType) *mpsgraph.Tensor {
 	if l.bf16 {
-		return l.rounded(l.in(n, i, tensor.BF16))
+		return l.cast(l.in(n, i, tensor.BF16), d) // a weight is stored as such
 	}
-	return l.in(n, i, l.product())
+	return l.in(n, i, d)
 }
 
-func (l *lowering) rounded(t *mpsgraph.Tensor) *mpsgraph.Tensor {
-	return l.cast(l.cast(t, tensor.BF16), tensor.F32)
+// rounded is a factor that is no operand, but made from one.
+func (l *lowering) rounded(t *mpsgraph.Tensor, d tensor.DType) *mpsgraph.Tensor {
+	if l.bf16 {
+		t = l.cast(t, tensor.BF16)
+	}
+	return l.cast(t, d)
 }
 
 // product is the type that products compute in.

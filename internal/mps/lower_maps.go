@@ -42,14 +42,15 @@ func (l *lowering) conv2D(n *graph.Node, o graph.Conv2D) *mpsgraph.Tensor {
 	if l.tail[n.ID] {
 		d = tensor.F32
 	}
-	x, w := l.in(n, 0, d), l.in(n, 1, d)
-	if l.bf16 {
-		x, w = l.factor(n, 0), l.factor(n, 1)
+	x := l.in(n, 0, carried)
+	if d == tensor.F16 {
+		x = l.cast(x, d)
 	}
 	if o.PreRelu {
+		// Exact in any type, so in the narrower one: a map of full size is 50 MB.
 		x = g.ReLU(x)
 	}
-	y := g.Conv2D(x, w, mpsgraph.Conv{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups})
+	y := g.Conv2D(l.rounded(x, d), l.factor(n, 1, d), mpsgraph.Conv{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups})
 	rest := n.In[2:]
 	if o.Bias {
 		y = g.Add(y, l.value(rest[0], d))
@@ -67,16 +68,18 @@ func (l *lowering) conv2D(n *graph.Node, o graph.Conv2D) *mpsgraph.Tensor {
 // [C,O,k,k] are that matrix already. Other cases take MPSGraph's op.
 func (l *lowering) convTranspose2D(n *graph.Node, o graph.ConvTranspose2D) *mpsgraph.Tensor {
 	g, d := l.out, l.product()
-	x, w := l.factor(n, 0), l.factor(n, 1)
+	x, w := l.factor(n, 0, d), l.factor(n, 1, d)
 	xs, ws := n.In[0].Shape, n.In[1].Shape
-	var y *mpsgraph.Tensor
 	if k := ws[2]; k == o.Stride && ws[3] == k && o.Pad == 0 && o.OutputPad == 0 {
-		c, oc := ws[0], ws[1]
-		y = g.MatMul(g.Reshape(x, xs[0]*xs[1]*xs[2], c), g.Reshape(w, c, oc*k*k))
-		y = g.PixelShuffle(g.Reshape(y, xs[0], xs[1], xs[2], oc*k*k), k)
-	} else {
-		y = g.ConvTranspose2D(x, w, o.Stride, o.Pad, o.OutputPad)
+		c, oc, rows := ws[0], ws[1], xs[0]*xs[1]*xs[2]
+		y := g.MatMul(g.Reshape(x, rows, c), g.Reshape(w, c, oc*k*k))
+		if o.Bias {
+			// Before the shuffle, where it can be part of the product's kernel.
+			y = g.Add(g.Reshape(y, rows, oc, k*k), g.Reshape(l.in(n, 2, d), oc, 1))
+		}
+		return g.PixelShuffle(g.Reshape(y, xs[0], xs[1], xs[2], oc*k*k), k)
 	}
+	y := g.ConvTranspose2D(x, w, o.Stride, o.Pad, o.OutputPad)
 	if o.Bias {
 		y = g.Add(y, l.in(n, 2, d))
 	}

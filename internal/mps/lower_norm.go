@@ -26,8 +26,13 @@ func (l *lowering) normalized(n *graph.Node, y *mpsgraph.Tensor) *mpsgraph.Tenso
 func (l *lowering) layerNorm(n *graph.Node, o graph.LayerNorm) *mpsgraph.Tensor {
 	g := l.out
 	x := l.in(n, 0, tensor.F32)
-	mean := g.Mean(x, -1)
-	y := g.Normalize(x, mean, g.Variance(x, mean, -1), l.in(n, 1, tensor.F32), l.in(n, 2, tensor.F32), o.Eps)
+	m, ok := l.moments[x]
+	if !ok {
+		mean := g.Mean(x, -1)
+		m = [2]*mpsgraph.Tensor{mean, g.Variance(x, mean, -1)}
+		l.moments[x] = m
+	}
+	y := g.Normalize(x, m[0], m[1], l.in(n, 1, tensor.F32), l.in(n, 2, tensor.F32), o.Eps)
 	return l.normalized(n, y)
 }
 

@@ -214,30 +214,43 @@ func (s *weightStore) dropRegion(r *region) {
 	}
 }
 
-// convert rewrites the elements of p as dtype; only the conversions that the
-// lowering asks for exist.
+// convert rewrites the elements of p as dtype, through float32: every type here
+// but float64 fits in it, so nothing is rounded twice.
 func convert(p graph.Param, dtype tensor.DType) ([]byte, error) {
 	if dtype == p.DType {
 		return p.Data, nil
 	}
-	le := binary.LittleEndian
 	n := p.Shape.Numel()
 	out := make([]byte, 0, n*dtype.Size())
-	switch {
-	case p.DType == tensor.F32 && dtype == tensor.F16:
-		for i := range n {
-			out = le.AppendUint16(out, tensor.F16FromFloat32(math.Float32frombits(le.Uint32(p.Data[4*i:]))))
+	for i := range n {
+		v, ok := element(p, i)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, dtype)
+		case dtype == tensor.F32:
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+		case dtype == tensor.F16:
+			out = binary.LittleEndian.AppendUint16(out, tensor.F16FromFloat32(v))
+		case dtype == tensor.BF16:
+			out = binary.LittleEndian.AppendUint16(out, tensor.BF16FromFloat32(v))
+		default:
+			return nil, fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, dtype)
 		}
-	case p.DType == tensor.F32 && dtype == tensor.BF16:
-		for i := range n {
-			out = le.AppendUint16(out, tensor.BF16FromFloat32(math.Float32frombits(le.Uint32(p.Data[4*i:]))))
-		}
-	case p.DType == tensor.F64 && dtype == tensor.F32:
-		for i := range n {
-			out = le.AppendUint32(out, math.Float32bits(float32(math.Float64frombits(le.Uint64(p.Data[8*i:])))))
-		}
-	default:
-		return nil, fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, dtype)
 	}
 	return out, nil
+}
+
+// element is number i of p; false when p has no float type.
+func element(p graph.Param, i int) (float32, bool) {
+	switch le := binary.LittleEndian; p.DType {
+	case tensor.F64:
+		return float32(math.Float64frombits(le.Uint64(p.Data[8*i:]))), true
+	case tensor.F32:
+		return math.Float32frombits(le.Uint32(p.Data[4*i:])), true
+	case tensor.F16:
+		return tensor.Float32FromF16(le.Uint16(p.Data[2*i:])), true
+	case tensor.BF16:
+		return tensor.Float32FromBF16(le.Uint16(p.Data[2*i:])), true
+	}
+	return 0, false
 }

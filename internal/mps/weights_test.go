@@ -54,8 +54,8 @@ func TestWeightsInPlace(t *testing.T) {
 	if err := errors.Join(q.Close(), q.Close()); err != nil {
 		t.Error(err)
 	}
-	// The same weights as half precision must be converted: vectors are cast in
-	// the graph, and stay in place.
+	// A float32 value is multiplied in float32 with half precision too: the vectors
+	// stay in place.
 	h := compile(t, b, g, fp16)
 	runAffine(t, b, h, n)
 	if st := b.Stats(); st.CopiedBytes != 0 {

@@ -114,7 +114,9 @@ func (g *Graph) AttentionByHand(q, k, v, mask *Tensor, scale float32) *Tensor {
 	if !g.ready(op, in...) || !g.checkAttention(op, in) {
 		return g.dead()
 	}
-	q = g.Mul(q, g.Scalar(float64(scale), q.dtype))
+	if scale != 1 {
+		q = g.Mul(q, g.Scalar(float64(scale), q.dtype))
+	}
 	s := g.Cast(g.MatMul(q, g.Transpose(k, 0, 1, 3, 2)), tensor.F32)
 	if mask != nil {
 		s = g.Add(s, g.Cast(mask, tensor.F32))
