@@ -44,17 +44,21 @@ type eargs struct {
 	scale unsafe.Pointer // 64: one float per row
 }
 
-// sargs are the arguments of the softmax of one row, in place:
+// sargs are the arguments of the softmax of rows, in place:
 //
 //	x = 2^(x + mask*log2(e) - max), sum = the sum of x
 //
 // Powers of two save the reduction of the argument; the caller's scale factor
-// brings the log2(e) that makes them powers of e.
+// brings the log2(e) that makes them powers of e. With short, the results are
+// bfloat16, from the beginning of each row on, and less exact.
 type sargs struct {
-	x    unsafe.Pointer // 0
-	n    int            // 8: > 0, a multiple of 32
-	mask unsafe.Pointer // 16: n floats or nil
-	sum  float32        // 24: result
+	x     unsafe.Pointer // 0
+	n     int            // 8: > 0, a multiple of 32
+	mask  unsafe.Pointer // 16: n floats or nil; only with one row
+	sum   unsafe.Pointer // 24: result, one float per row
+	rows  int            // 32: > 0
+	ld    uintptr        // 40
+	short bool
 }
 
 // targs are the arguments of the panel transposition: 32 rows of n floats become
@@ -66,18 +70,29 @@ type targs struct {
 	n   int            // 24: > 0, a multiple of 8
 }
 
-// rargs are the arguments of the row rotation of RoPE: for both halves of a row,
+// rargs are the arguments of the rotation of RoPE: for both halves of every row,
 //
 //	dst.u = scale*(src.u*cos - src.v*sin), dst.v = scale*(src.v*cos + src.u*sin)
 //
-// with u and v of q floats each.
+// with u and v of q floats each. Rows of cos and sin have 2q floats and no gaps.
 type rargs struct {
 	dst   unsafe.Pointer // 0
 	src   unsafe.Pointer // 8
-	cos   unsafe.Pointer // 16: 2q floats
+	cos   unsafe.Pointer // 16
 	sin   unsafe.Pointer // 24
 	q     int            // 32: > 0, a multiple of 8
 	scale float32        // 40
+	rows  int            // 48: > 0
+	ldd   uintptr        // 56
+	lds   uintptr        // 64
+}
+
+// pargs are the arguments of packing rows of 32 floats: dst has no gaps.
+type pargs struct {
+	dst unsafe.Pointer // 0
+	src unsafe.Pointer // 8
+	lds uintptr        // 16
+	n   int            // 24: > 0 rows, or pairs of rows
 }
 
 // vargs are the arguments of a conversion of n elements, n a multiple of 16.

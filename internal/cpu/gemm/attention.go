@@ -24,10 +24,12 @@ type Rope struct {
 // heads side by side, HeadDim values each; the strides let them be parts of one
 // wider matrix. O may be Q, but not K or V.
 //
-// First K and V are packed into panels and the rows of Q are rotated and scaled,
-// head by head. Then a task takes a block of query rows against all keys: the
-// scores of the block stay in the second-level cache, so no online softmax is
-// needed and nothing of size Nq x Nk exists.
+// A task takes a block of query rows of one head against all keys: the scores of
+// the block stay in the second-level cache, so no online softmax is needed and
+// nothing of size Nq x Nk exists. Before that, K and V of the head are packed into
+// panels. Where they fit into that cache too, most heads are one task each, which
+// packs for itself; the rest is packed for all and cut into blocks, so that all
+// threads finish together.
 type Attention struct {
 	Batch, Heads, HeadDim int
 	Nq, Nk                int
@@ -47,7 +49,7 @@ type Attention struct {
 	pack, fn func(worker, tile int)
 	im       *impl
 	g        attPlan
-	kp, vp   Packed
+	kp, vp   Packed // describe the packed K and V of any head
 	none     Epilogue
 }
 
@@ -55,24 +57,27 @@ func (a *Attention) bf16() bool { return a.Type == tensor.BF16 }
 
 // attPlan is everything Run derives from the fields. Sizes are in floats.
 type attPlan struct {
-	rows, blocks        int // query rows per task, tasks per head
-	groups              int // of packHeads heads
-	lds, ldq            int // row strides of the scores and of the rotated queries
-	kSize, vSize, qSize int // packed K and V and rotated Q of one head
-	worker              int // scratch of one worker
+	rows, blocks int // query rows per block, blocks per head
+	lds, ldq     int // row strides of the scores and of the rotated rows
+	kSize, vSize int // packed K and V of one head
+	whole        int // heads that are one task each, the first ones
+	worker       int // scratch of one worker
 }
 
-// packHeads is the number of heads that a packing task takes: with their rows side
-// by side, several heads make use of whole pages and of the processor's prefetch.
-const packHeads = 4
-
-// scoreBytes bounds the scores of a task.
+// scoreBytes bounds the scores of a block.
 const scoreBytes = 256 << 10
 
-// maxQueryRows bounds the query rows of a task: about four of the largest kernels.
+// maxQueryRows bounds the query rows of a block: four of the largest kernels.
 const maxQueryRows = 56
 
-func (a *Attention) plan() {
+// headBytes bounds the packed K and V of a head that a worker keeps to itself: with
+// the scores, what a second-level cache of a megabyte holds.
+const headBytes = 640 << 10
+
+// packKeyRows is the number of keys that a packing task takes.
+const packKeyRows = 4 * panelN
+
+func (a *Attention) plan(threads int) {
 	g := &a.g
 	nk := (a.Nk + panelN - 1) / panelN * panelN
 	// A stride that is an odd multiple of a cache line never crowds one set.
@@ -86,11 +91,17 @@ func (a *Attention) plan() {
 		g.kSize /= 2
 		g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * ((a.Nk + 1) / 2)
 	}
-	g.qSize = (a.Nq*g.ldq + 15) &^ 15
-	g.groups = (a.Heads + packHeads - 1) / packHeads
-	// Scores, row factors and one mask row; or the stage for rotated keys.
-	g.worker = max(g.rows*g.lds+(g.rows+15)&^15+nk, panelN*g.ldq)
+	// Scores, row sums, one mask row, and rotated queries; or rotated keys.
+	g.worker = max(g.rows*g.lds+(g.rows+15)&^15+nk+g.rows*g.ldq, panelN*g.ldq)
 	g.worker = (g.worker + 15) &^ 15
+	g.whole = 0
+	if kv := g.kSize + g.vSize; 4*kv <= headBytes {
+		// What every thread still has to do when the last whole head is taken is as
+		// much as one head, in blocks.
+		if g.whole = max(0, a.Batch*a.Heads-threads); g.whole > 0 {
+			g.worker += kv
+		}
+	}
 }
 
 // Check reports whether the fields fit together.
@@ -142,8 +153,8 @@ func (r *Rope) check(tokens, headDim int) error {
 // ScratchBytes returns the bytes of Scratch that Run needs on a pool of that many
 // threads. The shape fields must be set.
 func (a *Attention) ScratchBytes(threads int) int {
-	a.plan()
-	return 4 * (a.Batch*a.Heads*(a.g.kSize+a.g.vSize+a.g.qSize) + threads*a.g.worker)
+	a.plan(threads)
+	return 4 * ((a.Batch*a.Heads-a.g.whole)*(a.g.kSize+a.g.vSize) + threads*a.g.worker)
 }
 
 // Run computes O. It panics if Check or the size of Scratch would report an
@@ -158,22 +169,20 @@ func (a *Attention) Run(pool *par.Pool) {
 	}
 	a.im = active.Load()
 	a.setPacked()
-	pool.Run(a.Batch*a.g.groups*(a.kp.panels()+(a.Nq-1)/panelN+1), a.pack)
-	pool.Run(a.Batch*a.Heads*a.g.blocks, a.fn)
+	shared := a.Batch*a.Heads - a.g.whole
+	pool.Run(shared*((a.Nk-1)/packKeyRows+1), a.pack)
+	pool.Run(a.g.whole+shared*a.g.blocks, a.fn)
 }
 
-// setPacked describes the packed operands in Scratch.
+// setPacked describes the packed operands of a head.
 func (a *Attention) setPacked() {
-	heads := a.Batch * a.Heads
-	kb, vb := 4*a.g.kSize, 4*a.g.vSize
-	a.kp = Packed{Type: tensor.F32, N: a.Nk, K: a.HeadDim, Batch: heads, data: a.Scratch[:heads*kb],
-		stride: kb, kind: kF32, stepSize: 1}
+	a.kp = Packed{Type: tensor.F32, N: a.Nk, K: a.HeadDim, Batch: 1, kind: kF32, stepSize: 1}
 	if a.bf16() {
 		a.kp.Type, a.kp.kind, a.kp.stepSize = tensor.BF16, kBF16, 2
 	}
 	a.vp = a.kp
-	a.vp.N, a.vp.K, a.vp.data, a.vp.stride = a.HeadDim, a.Nk, a.Scratch[heads*kb:][:heads*vb], vb
-	a.kp.panel, a.vp.panel = kb/a.kp.panels(), vb/a.vp.panels()
+	a.vp.N, a.vp.K = a.HeadDim, a.Nk
+	a.kp.panel, a.vp.panel = 4*a.g.kSize/a.kp.panels(), 4*a.g.vSize/a.vp.panels()
 }
 
 // floats returns n floats of Scratch from float o on.
@@ -181,124 +190,121 @@ func (a *Attention) floats(o, n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&a.Scratch[o*4])), n)
 }
 
-// workerFloats returns the scratch of one worker.
-func (a *Attention) workerFloats(w int) []float32 {
-	heads := a.Batch * a.Heads
-	return a.floats(heads*(a.g.kSize+a.g.vSize+a.g.qSize)+w*a.g.worker, a.g.worker)
+// memory returns the scratch of a worker and the packed K and V of a head.
+func (a *Attention) memory(w, head int) (mem, k, v []float32) {
+	g := &a.g
+	kv := g.kSize + g.vSize
+	mem = a.floats((a.Batch*a.Heads-g.whole)*kv+w*g.worker, g.worker)
+	switch {
+	case head >= g.whole:
+		k = a.floats((head-g.whole)*kv, kv)
+	default:
+		k, mem = mem[:kv], mem[kv:]
+	}
+	return mem, k[:g.kSize], k[g.kSize:]
 }
 
-// queries returns the rotated rows of Q of one head.
-func (a *Attention) queries(head int) []float32 {
-	heads := a.Batch * a.Heads
-	return a.floats(heads*(a.g.kSize+a.g.vSize)+head*a.g.qSize, a.g.qSize)
-}
-
-// packTile prepares 32 keys, or 32 queries, of some heads of a batch entry.
+// packTile packs some keys of a head for all.
 func (a *Attention) packTile(w, t int) {
-	group := t % a.g.groups
-	t /= a.g.groups
-	b, t := t%a.Batch, t/a.Batch
-	for h := group * packHeads; h < min(a.Heads, (group+1)*packHeads); h++ {
-		if t < a.kp.panels() {
-			a.packKeys(w, b, h, t)
-		} else {
-			a.rotateQueries(b, h, (t-a.kp.panels())*panelN)
-		}
-	}
+	tiles := (a.Nk-1)/packKeyRows + 1
+	a.packKeys(w, a.g.whole+t/tiles, t%tiles*packKeyRows, packKeyRows)
 }
 
-// rotateQueries prepares up to 32 rows of Q from q0 on.
-func (a *Attention) rotateQueries(b, h, q0 int) {
-	scale := float32(float64(a.Scale) * math.Log2E) // see sargs
-	q := a.queries(b*a.Heads + h)
-	for i := q0; i < min(a.Nq, q0+panelN); i++ {
-		src := a.Q[(b*a.Nq+i)*a.LDQ+h*a.HeadDim:][:a.HeadDim]
-		row := q[i*a.g.ldq:][:a.g.ldq]
-		rotate(a.im, row[:a.HeadDim], src, a.RopeQ, i, scale)
-		if a.bf16() {
-			a.roundRow(row)
-		}
-	}
-}
-
-// packKeys packs 32 keys of one head: a panel of K, and those rows of every panel
-// of V.
-func (a *Attention) packKeys(w, b, h, pi int) {
-	head := b*a.Heads + h
-	j0 := pi * panelN
-	n := min(panelN, a.Nk-j0)
-	hd, ld := a.HeadDim, a.g.ldq
-	st := a.workerFloats(w)[:panelN*ld]
-	for j := range n {
-		src := a.K[(b*a.Nk+j0+j)*a.LDK+h*hd:][:hd]
-		rotate(a.im, st[j*ld:][:hd], src, a.RopeK, j0+j, 1)
-	}
-	clear(st[n*ld:])
-	steps := a.kp.steps()
-	if a.bf16() {
-		for j := range n {
-			a.roundRow(st[j*ld:][:ld])
-		}
-	}
-	// A pair of bfloat16 transposes like a float32.
-	transpose(a.im, kF32, a.kp.data[head*a.kp.stride+pi*a.kp.panel:], st, ld, steps)
-	for p := range a.vp.panels() {
-		cols := min(panelN, hd-p*panelN)
-		src := a.V[(b*a.Nk+j0)*a.LDV+h*hd+p*panelN:]
-		dst := a.vp.data[head*a.vp.stride+p*a.vp.panel+j0/a.vp.stepSize*panelN*4:]
-		if a.bf16() {
-			a.packPairs(dst, src, n, cols)
-			continue
-		}
-		rows := unsafe.Slice((*float32)(unsafe.Pointer(&dst[0])), n*panelN)
-		for j := range n {
-			row := rows[j*panelN:][:panelN]
-			copy(row[:cols], src[j*a.LDV:])
-			clear(row[cols:])
-		}
-	}
-}
-
-// roundRow rounds a row of Q or K to bfloat16 in place.
-func (a *Attention) roundRow(row []float32) {
-	n := (a.HeadDim + 15) &^ 15
-	clear(row[a.HeadDim:n])
-	toBF16(a.im, unsafe.Pointer(&row[0]), row[:n])
-}
-
-// packPairs interleaves the rows 2i and 2i+1 of a panel of V as bfloat16.
-func (a *Attention) packPairs(dst []byte, src []float32, n, cols int) {
-	for j := 0; j < n; j += 2 {
-		var rows [2 * panelN]float32
-		copy(rows[:cols], src[j*a.LDV:])
-		if j+1 < n {
-			copy(rows[panelN:][:cols], src[(j+1)*a.LDV:])
-		}
-		pairBF16(a.im, dst[j/2*panelN*4:][:panelN*4], &rows)
-	}
-}
-
-// tile computes a block of query rows of one head.
+// tile computes a head that is a task of its own, or a block of query rows.
 func (a *Attention) tile(w, t int) {
 	g := &a.g
-	q0, head := t%g.blocks*g.rows, t/g.blocks
+	if t >= g.whole {
+		t -= g.whole
+		a.block(w, g.whole+t/g.blocks, t%g.blocks*g.rows)
+		return
+	}
+	a.packKeys(w, t, 0, a.Nk)
+	for q0 := 0; q0 < a.Nq; q0 += g.rows {
+		a.block(w, t, q0)
+	}
+}
+
+// packKeys packs up to n keys of a head from j0 on: panels of K, and those rows of
+// every panel of V.
+func (a *Attention) packKeys(w, head, j0, n int) {
+	b, h := head/a.Heads, head%a.Heads
+	mem, k, v := a.memory(w, head)
+	hd, ld := a.HeadDim, a.g.ldq
+	st := mem[:panelN*ld]
+	kb, vb := Bytes(k), Bytes(v)
+	for end := min(a.Nk, j0+n); j0 < end; j0 += panelN {
+		n := min(panelN, a.Nk-j0)
+		if n < panelN {
+			clear(st)
+		}
+		rotate(a.im, st, ld, a.K[(b*a.Nk+j0)*a.LDK+h*hd:], a.LDK, n, hd, a.RopeK, j0, 1)
+		to := ld
+		if a.bf16() {
+			// All at once: the rows come to lie half as far apart, and a pair of
+			// bfloat16 transposes like a float32.
+			toBF16(a.im, unsafe.Pointer(&st[0]), st)
+			to /= 2
+		}
+		transpose(a.im, kF32, kb[j0/panelN*a.kp.panel:], st, to, a.kp.steps())
+		for p := range a.vp.panels() {
+			src := a.V[(b*a.Nk+j0)*a.LDV+h*hd+p*panelN:]
+			a.packValues(vb[p*a.vp.panel+j0/a.vp.stepSize*panelN*4:], src, n, min(panelN, hd-p*panelN))
+		}
+	}
+}
+
+// packValues packs n rows of a panel of V; as bfloat16, the rows 2i and 2i+1 are
+// interleaved.
+func (a *Attention) packValues(dst []byte, src []float32, n, cols int) {
+	_ = src[(n-1)*a.LDV+cols-1]
+	p := pargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), lds: uintptr(a.LDV * 4), n: n}
+	if cols < panelN || a.bf16() && n%2 > 0 {
+		a.packPadded(p, src, cols)
+		return
+	}
+	a.packRows(&p)
+}
+
+// packPadded packs rows after it has filled them up with zeros.
+func (a *Attention) packPadded(p pargs, src []float32, cols int) {
+	var pad [panelN * panelN]float32
+	for j := range p.n {
+		copy(pad[j*panelN:][:cols], src[j*a.LDV:])
+	}
+	p.src, p.lds = unsafe.Pointer(&pad), panelN*4
+	a.packRows(&p)
+}
+
+func (a *Attention) packRows(p *pargs) {
+	if a.bf16() {
+		p.n = (p.n + 1) / 2
+		pairBF16(p)
+		return
+	}
+	copyRows(a.im, p)
+}
+
+// block computes the query rows of a head from q0 on.
+func (a *Attention) block(w, head, q0 int) {
+	g := &a.g
 	b, h := head/a.Heads, head%a.Heads
 	n := min(g.rows, a.Nq-q0)
 	hd := a.HeadDim
-	mem := a.workerFloats(w)
+	mem, k, v := a.memory(w, head)
 	s, mem := mem[:g.rows*g.lds], mem[g.rows*g.lds:]
 	inv, mem := mem[:(g.rows+15)&^15], mem[(g.rows+15)&^15:]
-	qk := block{
-		im: a.im, w: &a.kp, wdata: unsafe.Pointer(&a.kp.data[head*a.kp.stride]), p1: a.kp.panels(),
-		lines: 1, rows: n, a: unsafe.Pointer(&a.queries(head)[q0*g.ldq]), lda: g.ldq * 4, c: unsafe.Pointer(&s[0]), ldc: g.lds * 4,
-		off: noOff[:], steps: a.kp.steps(), ep: &a.none,
+	q, pad := mem[:g.rows*g.ldq], mem[g.rows*g.ldq:]
+	scale := float32(float64(a.Scale) * math.Log2E) // see sargs
+	rotate(a.im, q, g.ldq, a.Q[(b*a.Nq+q0)*a.LDQ+h*hd:], a.LDQ, n, hd, a.RopeQ, q0, scale)
+	ldq := g.ldq * 4
+	if a.bf16() {
+		toBF16(a.im, unsafe.Pointer(&q[0]), q[:n*g.ldq])
+		ldq /= 2
 	}
-	qk.run()
-	for i := range n {
-		inv[i] = 1 / a.softmax(s[i*g.lds:], mem, q0+i)
-	}
+	a.scores(s, unsafe.Pointer(&q[0]), ldq, n, unsafe.Pointer(&k[0]))
+	a.softmax(s, inv, pad, q0, n)
 	pv := block{
-		im: a.im, w: &a.vp, wdata: unsafe.Pointer(&a.vp.data[head*a.vp.stride]), p1: a.vp.panels(),
+		im: a.im, w: &a.vp, wdata: unsafe.Pointer(&v[0]), p1: a.vp.panels(),
 		lines: 1, rows: n, a: unsafe.Pointer(&s[0]), lda: g.lds * 4,
 		c: unsafe.Pointer(&a.O[(b*a.Nq+q0)*a.LDO+h*hd]), ldc: a.LDO * 4,
 		off: noOff[:], steps: a.vp.steps(), ep: &a.none, scale: inv,
@@ -306,40 +312,90 @@ func (a *Attention) tile(w, t int) {
 	pv.run()
 }
 
-// softmax turns the scores of query i into weights and returns their sum.
-func (a *Attention) softmax(s, pad []float32, i int) float32 {
-	nk := (a.Nk + panelN - 1) / panelN * panelN
-	for j := a.Nk; j < nk; j++ {
-		s[j] = float32(math.Inf(-1))
-	}
-	e := sargs{x: unsafe.Pointer(&s[0]), n: nk}
-	if a.Mask != nil {
-		m := a.Mask[i*a.LDMask:][:a.Nk]
-		if a.Nk < nk {
-			copy(pad, m)
-			clear(pad[a.Nk:nk])
-			m = pad
+// scores multiplies n rows of Q, ldq bytes apart, with all keys.
+func (a *Attention) scores(s []float32, q unsafe.Pointer, ldq, n int, k unsafe.Pointer) {
+	lds := a.g.lds * 4
+	done := 0
+	if groups := n / scoreRows; groups > 0 {
+		for p := range a.kp.panels() {
+			args := kargs{a: q, lda: uintptr(ldq), b: unsafe.Add(k, p*a.kp.panel), c: unsafe.Pointer(&s[p*panelN]),
+				ldc: uintptr(lds), steps: a.kp.steps(), runs: groups}
+			if !scores(a.im, a.kp.kind, &args) {
+				break
+			}
+			done = groups * scoreRows
 		}
-		e.mask = unsafe.Pointer(&m[0])
 	}
-	softmax(a.im, &e)
-	if a.bf16() {
-		toBF16(a.im, e.x, s[:nk])
+	if done == n {
+		return
 	}
-	return e.sum
+	qk := block{
+		im: a.im, w: &a.kp, wdata: k, p1: a.kp.panels(), lines: 1, rows: n - done,
+		a: unsafe.Add(q, done*ldq), lda: ldq, c: unsafe.Pointer(&s[done*a.g.lds]), ldc: lds,
+		off: noOff[:], steps: a.kp.steps(), ep: &a.none,
+	}
+	qk.run()
 }
 
-// rotate copies a head's row to dst, rotated by token's angles and scaled.
-func rotate(im *impl, dst, src []float32, r *Rope, token int, scale float32) {
+// softmaxRows is the number of rows whose scores are in the first-level cache
+// between the search for their largest and the exponentials.
+const softmaxRows = 4
+
+// softmax turns the scores of n queries from q0 on into weights, and inv into the
+// inverse of their sums.
+func (a *Attention) softmax(s, inv, pad []float32, q0, n int) {
+	nk := (a.Nk + panelN - 1) / panelN * panelN
+	for i := 0; a.Nk < nk && i < n; i++ {
+		for j := a.Nk; j < nk; j++ {
+			s[i*a.g.lds+j] = float32(math.Inf(-1))
+		}
+	}
+	step := softmaxRows
+	if a.Mask != nil {
+		step = 1
+	}
+	for i := 0; i < n; i += step {
+		e := sargs{x: unsafe.Pointer(&s[i*a.g.lds]), n: nk, sum: unsafe.Pointer(&inv[i]), rows: min(step, n-i),
+			ld: uintptr(a.g.lds * 4), short: a.bf16()}
+		if a.Mask != nil {
+			m := a.Mask[(q0+i)*a.LDMask:][:a.Nk]
+			if a.Nk < nk {
+				copy(pad, m)
+				clear(pad[a.Nk:nk])
+				m = pad
+			}
+			e.mask = unsafe.Pointer(&m[0])
+		}
+		softmax(a.im, &e)
+	}
+	for i, sum := range inv[:n] {
+		inv[i] = 1 / sum
+	}
+}
+
+// rotate copies n rows of a head to dst, rotated by the angles of the tokens from
+// token on and scaled.
+func rotate(im *impl, dst []float32, ldd int, src []float32, lds, n, hd int, r *Rope, token int, scale float32) {
+	_, _ = dst[(n-1)*ldd+hd-1], src[(n-1)*lds+hd-1]
 	if r == nil {
-		scaleRow(im, dst, src, scale)
+		for i := range n {
+			scaleRow(im, dst[i*ldd:][:hd], src[i*lds:][:hd], scale)
+		}
 		return
 	}
+	half := hd / 2
+	cos, sin := r.Cos[token*half:][:n*half], r.Sin[token*half:][:n*half]
+	if rotateFast(im, &rargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), cos: unsafe.Pointer(&cos[0]),
+		sin: unsafe.Pointer(&sin[0]), q: hd / 4, scale: scale, rows: n, ldd: uintptr(ldd * 4), lds: uintptr(lds * 4)}) {
+		return
+	}
+	for i := range n {
+		rotateRow(dst[i*ldd:][:hd], src[i*lds:][:hd], cos[i*half:][:half], sin[i*half:][:half], scale)
+	}
+}
+
+func rotateRow(dst, src, cos, sin []float32, scale float32) {
 	half := len(src) / 2
-	cos, sin := r.Cos[token*half:][:half], r.Sin[token*half:][:half]
-	if rotateFast(im, dst, src, cos, sin, scale) {
-		return
-	}
 	q := half / 2
 	for h := 0; h < 2; h++ {
 		for j := range q {

@@ -228,7 +228,7 @@ func TestRotateExample(t *testing.T) {
 		for i := range x {
 			x[i] = float32(i) / 64
 		}
-		rotate(active.Load(), y, x, r, 3*8+5, 1)
+		rotate(active.Load(), y, 64, x, 64, 1, 64, r, 3*8+5, 1)
 		for i, v := range want {
 			closeTo(t, y[i], v, 1, 2e-7, "t'[%d]", i)
 		}

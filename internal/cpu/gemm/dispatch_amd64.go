@@ -54,15 +54,41 @@ func epilogue(im *impl, e *eargs) {
 	}
 }
 
+// softmax does the rows of s; short is only for AVX512BF16.
 func softmax(im *impl, s *sargs) {
-	switch im.isa {
-	case AVX512, AVX512BF16:
+	switch {
+	case s.short:
+		avx512SoftmaxBF16(s)
+	case im.isa == AVX512 || im.isa == AVX512BF16:
 		avx512Softmax(s)
-	case AVX2:
-		avx2Softmax(s)
 	default:
+		eachRow(im, s)
+	}
+}
+
+func softmaxRow(im *impl, s *sargs) {
+	if im.isa == AVX2 {
+		avx2Softmax(s)
+	} else {
 		portableSoftmax(s)
 	}
+}
+
+// scoreRows is the number of rows of a group of scores.
+const scoreRows = 14
+
+// scores computes k.runs groups of scoreRows rows and says whether it has a kernel
+// for that.
+func scores(im *impl, kind int, k *kargs) bool {
+	switch {
+	case im.isa != AVX512 && im.isa != AVX512BF16:
+		return false
+	case kind == kBF16:
+		avx512ScoresBF16(k)
+	default:
+		avx512ScoresF32(k)
+	}
+	return true
 }
 
 // toBF16 rounds a multiple of 16 values. The vector form also flushes subnormals
@@ -75,8 +101,6 @@ func toBF16(im *impl, dst unsafe.Pointer, src []float32) {
 	avx512ToBF16(&vargs{dst: dst, src: unsafe.Pointer(&src[0]), n: len(src)})
 }
 
-// pairBF16 interleaves two rows of 32 values, rounded. Only AVX512BF16 has
+// pairBF16 interleaves pairs of rows of 32 values, rounded. Only AVX512BF16 has
 // bfloat16 products.
-func pairBF16(_ *impl, dst []byte, rows *[2 * panelN]float32) {
-	avx512PairBF16(&vargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(rows), n: panelN})
-}
+func pairBF16(p *pargs) { avx512PairBF16(p) }

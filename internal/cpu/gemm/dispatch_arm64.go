@@ -21,7 +21,9 @@ func epilogue(im *impl, e *eargs) {
 	}
 }
 
-func softmax(im *impl, s *sargs) {
+func softmax(im *impl, s *sargs) { eachRow(im, s) }
+
+func softmaxRow(im *impl, s *sargs) {
 	if im.isa == NEON {
 		neonSoftmax(s)
 	} else {
@@ -29,7 +31,12 @@ func softmax(im *impl, s *sargs) {
 	}
 }
 
+// There is no kernel for groups of scores.
+const scoreRows = 1
+
+func scores(*impl, int, *kargs) bool { return false }
+
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
 
 // pairBF16 is never called: no instruction set here has bfloat16 products.
-func pairBF16(*impl, []byte, *[2 * panelN]float32) { panic("gemm: no bfloat16 products") }
+func pairBF16(*pargs) { panic("gemm: no bfloat16 products") }

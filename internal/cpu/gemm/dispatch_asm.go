@@ -49,15 +49,21 @@ func transposeFast(im *impl, kind int, dst []byte, src unsafe.Pointer, ld, n int
 	return n
 }
 
-// rotateFast rotates a row if the vectors fit.
-func rotateFast(im *impl, dst, src, cos, sin []float32, scale float32) bool {
-	q := len(src) / 4
-	if im.isa == Portable || q%8 != 0 {
+// rotateFast rotates rows if the vectors fit.
+func rotateFast(im *impl, r *rargs) bool {
+	if im.isa == Portable || r.q%8 != 0 {
 		return false
 	}
-	vecRope(&rargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]),
-		cos: unsafe.Pointer(&cos[0]), sin: unsafe.Pointer(&sin[0]), q: q, scale: scale})
+	vecRope(r)
 	return true
+}
+
+func copyRows(im *impl, p *pargs) {
+	if im.isa == Portable {
+		portableCopyRows(p)
+		return
+	}
+	vecCopyRows(p)
 }
 
 func reluRow(im *impl, dst, src []float32) {

@@ -14,13 +14,22 @@ func (id kernelID) call(k *kargs) { callPortable(id, k) }
 
 func epilogue(_ *impl, e *eargs) { portableEpilogue(e) }
 
-func softmax(_ *impl, s *sargs) { portableSoftmax(s) }
+func softmax(im *impl, s *sargs) { eachRow(im, s) }
+
+func softmaxRow(_ *impl, s *sargs) { portableSoftmax(s) }
+
+// There is no kernel for groups of scores.
+const scoreRows = 1
+
+func scores(*impl, int, *kargs) bool { return false }
 
 func widenFast(*impl, []float32, *Source, int) int { return 0 }
 
 func transposeFast(*impl, int, []byte, unsafe.Pointer, int, int) int { return 0 }
 
-func rotateFast(*impl, []float32, []float32, []float32, []float32, float32) bool { return false }
+func rotateFast(*impl, *rargs) bool { return false }
+
+func copyRows(_ *impl, p *pargs) { portableCopyRows(p) }
 
 func reluRow(_ *impl, dst, src []float32) { portableReLU(dst, src) }
 
@@ -29,4 +38,4 @@ func scaleRow(_ *impl, dst, src []float32, s float32) { portableScale(dst, src, 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
 
 // pairBF16 is never called: no instruction set here has bfloat16 products.
-func pairBF16(*impl, []byte, *[2 * panelN]float32) { panic("gemm: no bfloat16 products") }
+func pairBF16(*pargs) { panic("gemm: no bfloat16 products") }

@@ -76,7 +76,8 @@ func TestSoftmax(t *testing.T) {
 					m[i] = float32(inf)
 				}
 			}
-			e := sargs{n: n}
+			var sum float32
+			e := sargs{n: n, sum: unsafe.Pointer(&sum), rows: 1}
 			in := append([]float32(nil), x...)
 			if round%2 == 0 {
 				e.mask = unsafe.Pointer(&m[0])
@@ -86,27 +87,97 @@ func TestSoftmax(t *testing.T) {
 			}
 			e.x = unsafe.Pointer(&x[0])
 			softmax(active.Load(), &e)
-			top, sum := inf, 0.0
+			top := inf
 			for _, v := range in {
 				top = max(top, float64(v))
 			}
+			all := 0.0
 			for i, v := range in {
 				want := math.Exp2(float64(v - float32(top)))
-				sum += want
+				all += want
 				closeTo(t, x[i], want, want+subnormal/2e-7, 2e-7, "round %d: 2^(%v - %v)", round, v, top)
 			}
-			closeTo(t, e.sum, sum, sum, 5e-7, "round %d: sum", round)
+			closeTo(t, sum, all, all, 5e-7, "round %d: sum", round)
 		}
 		x := make([]float32, 32)
 		for i := range x {
 			x[i] = float32(inf)
 		}
-		e := sargs{x: unsafe.Pointer(&x[0]), n: 32}
-		softmax(active.Load(), &e)
-		if e.sum == e.sum {
-			t.Errorf("a row without any key: sum %v, want NaN", e.sum)
+		var sum float32
+		softmax(active.Load(), &sargs{x: unsafe.Pointer(&x[0]), n: 32, sum: unsafe.Pointer(&sum), rows: 1})
+		if sum == sum {
+			t.Errorf("a row without any key: sum %v, want NaN", sum)
 		}
 	})
+}
+
+// Rows together have the bits of rows alone, whatever lies between them, and the
+// largest weight is exactly 1. As bfloat16, results are the nearest ones but for
+// those that the shorter polynomial takes to the other side of a tie.
+func TestSoftmaxRows(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		im := active.Load()
+		r := rng(43)
+		const rows, n, ld = 5, 96, 113
+		scores := normal(r, rows*ld)
+		scores[ld+7] = float32(math.NaN())
+		scores[2*ld+9] = float32(math.Inf(-1))
+		for _, short := range []bool{false, Supports(tensor.BF16)} {
+			x := guard(rows * ld)
+			copy(x.x, scores)
+			for i := range rows { // the gaps must stay as they are
+				copy(x.x[i*ld+n:][:ld-n], x.all[:64])
+			}
+			var sums [rows]float32
+			e := sargs{x: unsafe.Pointer(&x.x[0]), n: n, sum: unsafe.Pointer(&sums), rows: rows, ld: ld * 4, short: short}
+			softmax(im, &e)
+			x.check(t, "softmax", rows, n, ld)
+			for i := range rows {
+				row := append([]float32(nil), scores[i*ld:][:n]...)
+				var sum float32
+				softmax(im, &sargs{x: unsafe.Pointer(&row[0]), n: n, sum: unsafe.Pointer(&sum), rows: 1, short: short})
+				if short {
+					sameBits(t, "weights of a row alone", row[:n/2], x.x[i*ld:][:n/2])
+				} else {
+					sameBits(t, "weights of a row alone", row, x.x[i*ld:][:n])
+				}
+				sameBits(t, "sum of a row alone", []float32{sum}, sums[i:][:1])
+				checkWeights(t, scores[i*ld:][:n], row, sum, short)
+			}
+		}
+	})
+}
+
+func checkWeights(t *testing.T, in, out []float32, sum float32, short bool) {
+	t.Helper()
+	top := float32(math.Inf(-1))
+	for _, v := range in {
+		if v != v {
+			if sum == sum {
+				t.Errorf("a NaN among the scores: sum %v", sum)
+			}
+			return
+		}
+		top = max(top, v)
+	}
+	all := 0.0
+	for i, v := range in {
+		want := math.Exp2(float64(v - top))
+		all += want
+		got, tol := out[i], 2e-7
+		if short {
+			got, tol = tensor.Float32FromBF16(unsafe.Slice((*uint16)(unsafe.Pointer(&out[0])), len(in))[i]), 0x1p-8+1e-4
+		}
+		closeTo(t, got, want, want, tol, "2^(%v - %v)", v, top)
+		if v == top && got != 1 {
+			t.Errorf("largest weight %v, want 1", got)
+		}
+	}
+	tol := 5e-7
+	if short {
+		tol = 1e-4
+	}
+	closeTo(t, sum, all, all, tol, "sum")
 }
 
 // All instruction sets with a fused multiply-add round alike, since the chain of

@@ -166,13 +166,22 @@ func avx2F16x2(p *kargs)
 func avx2F16x1(p *kargs)
 
 //go:noescape
+func avx512ScoresF32(p *kargs)
+
+//go:noescape
+func avx512ScoresBF16(p *kargs)
+
+//go:noescape
 func avx512Epilogue(p *eargs)
+
+//go:noescape
+func avx2Epilogue(p *eargs)
 
 //go:noescape
 func avx512Softmax(p *sargs)
 
 //go:noescape
-func avx2Epilogue(p *eargs)
+func avx512SoftmaxBF16(p *sargs)
 
 //go:noescape
 func avx2Softmax(p *sargs)
@@ -185,6 +194,9 @@ func vecTransposeF16(p *targs)
 
 //go:noescape
 func vecRope(p *rargs)
+
+//go:noescape
+func vecCopyRows(p *pargs)
 
 //go:noescape
 func vecFromF16(p *vargs)
@@ -202,4 +214,4 @@ func vecScale(p *vargs)
 func avx512ToBF16(p *vargs)
 
 //go:noescape
-func avx512PairBF16(p *vargs)
+func avx512PairBF16(p *pargs)

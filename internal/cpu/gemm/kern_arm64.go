@@ -73,6 +73,9 @@ func vecTransposeF16(p *targs)
 func vecRope(p *rargs)
 
 //go:noescape
+func vecCopyRows(p *pargs)
+
+//go:noescape
 func vecFromF16(p *vargs)
 
 //go:noescape

@@ -154,7 +154,22 @@ func portableSoftmax(e *sargs) {
 		x[i] = float32(math.Exp2(float64(v - top)))
 		sum += float64(x[i])
 	}
-	e.sum = float32(sum)
+	*at(e.sum, 0) = float32(sum)
+}
+
+// eachRow does the softmax of rows where the code for it knows one.
+func eachRow(im *impl, s *sargs) {
+	one := *s
+	for i := range s.rows {
+		one.x, one.sum = unsafe.Add(s.x, i*int(s.ld)), unsafe.Add(s.sum, i*4)
+		softmaxRow(im, &one)
+	}
+}
+
+func portableCopyRows(p *pargs) {
+	for i := range p.n {
+		*row32(p.dst, i*panelN*4) = *row32(p.src, i*int(p.lds))
+	}
 }
 
 func portableBF16(dst unsafe.Pointer, src []float32) {

@@ -20,6 +20,9 @@ func amd64(a *asm) {
 			x86Kernel{name: fmt.Sprintf("avx2%sx%d", typ, mr), typ: typ, mr: mr, v: "Y", bytes: 32, regs: 16}.emit(a)
 		}
 	}
+	for _, typ := range []string{"F32", "BF16"} {
+		x86Kernel{name: "avx512Scores" + typ, typ: typ, mr: 14, v: "Z", bytes: 64, regs: 32}.emitScores(a)
+	}
 	x86Elementwise(a)
 }
 
@@ -89,6 +92,25 @@ func (k x86Kernel) emit(a *asm) {
 		a.p("LEAQ (%s)(R8*2), %s", bases[g-1], bases[g])
 		a.p("ADDQ R8, %s", bases[g])
 	}
+	k.loop(a, bases)
+	a.label("next")
+	a.p("DECQ R13")
+	a.p("JNZ run")
+	a.p("MOVQ 24(DI), CX") // c
+	a.p("MOVQ 32(DI), DX") // ldc
+	for i := range k.mr {
+		a.p("VMOVUPS %s, (CX)", k.acc(i, 0))
+		a.p("VMOVUPS %s, %d(CX)", k.acc(i, 1), k.bytes)
+		if i < k.mr-1 {
+			a.p("ADDQ DX, CX")
+		}
+	}
+	a.p("VZEROUPPER")
+	a.p("RET")
+}
+
+// loop multiplies all steps of a run and ends at the label next.
+func (k x86Kernel) loop(a *asm, bases []string) {
 	a.p("MOVQ 40(DI), SI") // steps
 	a.p("SUBQ $%d, SI", unroll)
 	a.p("JLT tail")
@@ -108,20 +130,6 @@ func (k x86Kernel) emit(a *asm) {
 	k.advance(a, bases, 1)
 	a.p("DECQ SI")
 	a.p("JNZ one")
-	a.label("next")
-	a.p("DECQ R13")
-	a.p("JNZ run")
-	a.p("MOVQ 24(DI), CX") // c
-	a.p("MOVQ 32(DI), DX") // ldc
-	for i := range k.mr {
-		a.p("VMOVUPS %s, (CX)", k.acc(i, 0))
-		a.p("VMOVUPS %s, %d(CX)", k.acc(i, 1), k.bytes)
-		if i < k.mr-1 {
-			a.p("ADDQ DX, CX")
-		}
-	}
-	a.p("VZEROUPPER")
-	a.p("RET")
 }
 
 // step multiplies one step of B with all rows.

@@ -13,7 +13,7 @@ var neonOps = map[string]uint32{
 	"FMAX": 0x4e20f400, "FMIN": 0x4ea0f400, "FMLA": 0x4e20cc00, "FMLS": 0x4ea0cc00,
 	"FCMGE": 0x6e20e400, "FADDP": 0x6e20d400, "FMAXP": 0x6e20f400,
 	// One source.
-	"FRINTN": 0x4e218800, "FCVTNS": 0x4e21a800,
+	"FRINTM": 0x4e219800, "FCVTNS": 0x4e21a800,
 	"FCVTL": 0x0e217800, "FCVTL2": 0x4e217800, // half to single
 	"FCVTN": 0x0e216800,                      // single to half
 	"SHLL":  0x2e613800, "SHLL2": 0x6e613800, // 16 bits to 32, shifted left by 16
@@ -62,6 +62,7 @@ func neonElementwise(a *asm) {
 	x.transpose("F32")
 	x.transpose("F16")
 	x.rope()
+	x.copyRows()
 	x.widen("FromF16", "FCVTL")
 	x.widen("FromBF16", "SHLL")
 	x.each("ReLU", func(i int) { x.three("FMAX", i, i, 8) })
@@ -167,14 +168,14 @@ func (x neonCode) epilogue() {
 }
 
 // exp2 replaces register i by 2^i, for values <= 0, with the method of the x86
-// code; V16 holds the lower limit and V20 to V26 the coefficients (see softmax).
+// code; V16 holds the lower limit and V20 to V25 the coefficients (see softmax).
 func (x neonCode) exp2(i int) {
 	const low, c0 = 16, 20
 	n, a, b, zero := 4, 5, 6, 7
 	// Ones where the result is zero. A NaN compares as false, so it is not cleared.
 	x.three("FCMGE", zero, low, i)
 	x.three("FMAX", i, i, low)
-	x.two("FRINTN", n, i)
+	x.two("FRINTM", n, i)
 	x.three("FSUB", i, i, n)
 	p := x.horner(a, b, i, c0, len(exp2C))
 	x.two("FCVTNS", n, n)
@@ -183,7 +184,7 @@ func (x neonCode) exp2(i int) {
 	x.p("WORD $0x%08x // BIC V%d.16B, V%d.16B, V%d.16B", 0x4e601c00|zero<<16|i<<5|i, i, i, zero)
 }
 
-// softmax writes a function of sargs.
+// softmax writes a function of sargs for one row.
 func (x neonCode) softmax() {
 	x.text("neonSoftmax", "sargs")
 	x.p("MOVD (R0), R1")
@@ -227,7 +228,8 @@ func (x neonCode) softmax() {
 	x.three("FADD", 2, 2, 3)
 	x.three("FADDP", 2, 2, 2)
 	x.three("FADDP", 2, 2, 2)
-	x.p("FMOVS F2, 24(R0)")
+	x.p("MOVD 24(R0), R4")
+	x.p("FMOVS F2, (R4)")
 	x.p("RET")
 }
 
@@ -283,9 +285,15 @@ func (x neonCode) rope() {
 	for i, r := range []string{"R1", "R2", "R3", "R4", "R5"} { // dst, src, cos, sin, q
 		x.p("MOVD %d(R0), %s", i*8, r)
 	}
-	x.p("ADD $40, R0")
-	x.p("VLD1R (R0), [V9.S4]")
+	x.p("ADD $40, R0, R11")
+	x.p("VLD1R (R11), [V9.S4]")
+	x.p("MOVD 48(R0), R11") // rows
+	x.p("MOVD 56(R0), R12") // row strides
+	x.p("MOVD 64(R0), R13")
 	x.p("LSL $2, R5, R6") // from u to v
+	x.p("SUB R6<<2, R12, R12")
+	x.p("SUB R6<<2, R13, R13")
+	x.label("row")
 	x.p("MOVD $2, R7")
 	x.label("half")
 	x.p("MOVD R5, R8")
@@ -310,6 +318,28 @@ func (x neonCode) rope() {
 	x.p("ADD R6, R1, R1")
 	x.p("SUBS $1, R7, R7")
 	x.p("BNE half")
+	x.p("ADD R12, R1, R1") // from the end of a row to the next row
+	x.p("ADD R13, R2, R2")
+	x.p("SUBS $1, R11, R11")
+	x.p("BNE row")
+	x.p("RET")
+}
+
+// copyRows writes a function of pargs that copies rows of 32 floats.
+func (x neonCode) copyRows() {
+	x.text("vecCopyRows", "pargs")
+	for i, r := range []string{"R1", "R2", "R3", "R4"} { // dst, src, lds, rows
+		x.p("MOVD %d(R0), %s", i*8, r)
+	}
+	x.p("SUB $64, R3, R3")
+	x.label("loop")
+	x.p("VLD1.P 64(R2), [V0.S4, V1.S4, V2.S4, V3.S4]")
+	x.p("VLD1 (R2), [V4.S4, V5.S4, V6.S4, V7.S4]")
+	x.p("ADD R3, R2, R2")
+	x.p("VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R1)")
+	x.p("VST1.P [V4.S4, V5.S4, V6.S4, V7.S4], 64(R1)")
+	x.p("SUBS $1, R4, R4")
+	x.p("BNE loop")
 	x.p("RET")
 }
 

@@ -49,12 +49,15 @@ func x86Elementwise(a *asm) {
 	c := &consts{index: map[uint32]int{}}
 	for _, x := range []x86{{a, c, "avx512", "Z", 64}, {a, c, "avx2", "Y", 32}} {
 		x.epilogue()
-		x.softmax()
 	}
+	x86{a, c, "avx512", "Z", 64}.softmaxRows("avx512Softmax", exp2C, false)
+	x86{a, c, "avx512", "Z", 64}.softmaxRows("avx512SoftmaxBF16", exp2Short, true)
 	x := x86{a, c, "avx2", "Y", 32}
+	x.softmax()
 	x.transpose("F32")
 	x.transpose("F16")
 	x.rope()
+	x.copyRows()
 	x.convert("FromF16", func(off int) {
 		x.p("VCVTPH2PS %d(SI), Y0", off/2)
 		x.p("VMOVUPS Y0, %d(DI)", off)
@@ -201,108 +204,6 @@ func (x x86) columns(g int) {
 	both("VMOVUPS %s, %d(DX)", func(v int) []any { return []any{x.r(v), off(v)} })
 }
 
-// exp2C approximates 2^f on |f| <= 1/2 with a relative error of 2e-9, exactly 1 at
-// 0 (least squares with Lawson weights, like erfP).
-var exp2C = []float64{1, 0.693147202856, 0.240226479135, 0.0555033246969, 0.00961843736716, 0.00133988748695, 0.000153533604515}
-
-// exp2 replaces register i by 2^i, for values <= 0; t to t+2 are work registers.
-// The integral part goes into the exponent, the rest through the polynomial. The
-// register low holds the limit below which the result is zero; the operand order
-// of MAXPS keeps a NaN.
-func (x x86) exp2(i, t, low int) {
-	n, p, keep := t, t+1, t+2
-	if x.v == "Y" {
-		x.p("VCMPPS $5, Y%d, Y%d, Y%d", low, i, keep) // not less than
-	}
-	x.p("VMAXPS %s, %s, %s", x.r(i), x.r(low), x.r(i))
-	if x.v == "Z" {
-		x.p("VRNDSCALEPS $8, Z%d, Z%d", i, n)
-	} else {
-		x.p("VROUNDPS $8, Y%d, Y%d", i, n)
-	}
-	x.p("VSUBPS %s, %s, %s", x.r(n), x.r(i), x.r(i))
-	x.horner(p, i, exp2C)
-	if x.v == "Z" {
-		x.p("VSCALEFPS Z%d, Z%d, Z%d", n, p, i)
-		return
-	}
-	x.p("VCVTPS2DQ Y%d, Y%d", n, n)
-	x.p("VPSLLD $23, Y%d, Y%d", n, n)
-	x.p("VPADDD Y%d, Y%d, Y%d", n, p, i) // p is in [0.7, 1.5]: its exponent takes n
-	x.p("VANDPS Y%d, Y%d, Y%d", keep, i, i)
-}
-
-// softmax writes a function of sargs.
-func (x x86) softmax() {
-	step := 2 * x.bytes
-	low := -150.0 // 2^low is half of the smallest subnormal
-	if x.v == "Y" {
-		low = -125 // the result must be a normal number
-	}
-	x.text(x.name+"Softmax", "sargs")
-	x.p("MOVQ p+0(FP), DI")
-	x.p("MOVQ (DI), AX")
-	x.p("MOVQ 8(DI), CX")
-	x.p("MOVQ 16(DI), BX")
-	x.p("LEAQ ·consts(SB), R11")
-	x.p("VBROADCASTSS %s, %s", x.f(math.Inf(-1)), x.r(0))
-	x.p("VMOVAPS %s, %s", x.r(0), x.r(1))
-	x.p("MOVQ AX, SI")
-	x.p("MOVQ CX, R8")
-	x.p("TESTQ BX, BX")
-	x.p("JZ max")
-	x.p("VBROADCASTSS %s, %s", x.f(math.Log2E), x.r(4))
-	x.label("mask")
-	for v := range 2 {
-		x.p("VMOVUPS %d(SI), %s", v*x.bytes, x.r(2+v))
-		x.p("VFMADD231PS %d(BX), %s, %s", v*x.bytes, x.r(4), x.r(2+v))
-		x.p("VMOVUPS %s, %d(SI)", x.r(2+v), v*x.bytes)
-		x.p("VMAXPS %s, %s, %s", x.r(2+v), x.r(v), x.r(v))
-	}
-	x.p("ADDQ $%d, SI", step)
-	x.p("ADDQ $%d, BX", step)
-	x.p("SUBQ $%d, R8", step/4)
-	x.p("JNZ mask")
-	x.p("JMP reduced")
-	x.label("max")
-	for v := range 2 {
-		x.p("VMAXPS %d(SI), %s, %s", v*x.bytes, x.r(v), x.r(v))
-	}
-	x.p("ADDQ $%d, SI", step)
-	x.p("SUBQ $%d, R8", step/4)
-	x.p("JNZ max")
-	x.label("reduced")
-	x.p("VMAXPS %s, %s, %s", x.r(1), x.r(0), x.r(0))
-	x.reduce("VMAXPS")
-	x.weights(low)
-}
-
-// weights is the second half of the softmax: X0 holds the largest score, AX and CX
-// the row.
-func (x x86) weights(low float64) {
-	step := 2 * x.bytes
-	x.p("VBROADCASTSS X0, %s", x.r(15))
-	x.p("VBROADCASTSS %s, %s", x.f(low), x.r(14))
-	x.zero(12)
-	x.zero(13)
-	x.label("exp")
-	for v := range 2 {
-		x.p("VMOVUPS %d(AX), %s", v*x.bytes, x.r(v))
-		x.p("VSUBPS %s, %s, %s", x.r(15), x.r(v), x.r(v))
-		x.exp2(v, 2+3*v, 14)
-		x.p("VADDPS %s, %s, %s", x.r(v), x.r(12+v), x.r(12+v))
-		x.p("VMOVUPS %s, %d(AX)", x.r(v), v*x.bytes)
-	}
-	x.p("ADDQ $%d, AX", step)
-	x.p("SUBQ $%d, CX", step/4)
-	x.p("JNZ exp")
-	x.p("VADDPS %s, %s, %s", x.r(13), x.r(12), x.r(0))
-	x.reduce("VADDPS")
-	x.p("VMOVSS X0, 24(DI)")
-	x.p("VZEROUPPER")
-	x.p("RET")
-}
-
 // reduce combines the elements of register 0 in its lowest one.
 func (x x86) reduce(op string) {
 	if x.v == "Z" {
@@ -365,46 +266,6 @@ func (x x86) transpose(typ string) {
 	x.p("RET")
 }
 
-// rope writes a function of rargs.
-func (x x86) rope() {
-	x.text("vecRope", "rargs")
-	x.p("MOVQ p+0(FP), R8")
-	x.p("MOVQ (R8), DI")
-	x.p("MOVQ 8(R8), SI")
-	x.p("MOVQ 16(R8), AX")
-	x.p("MOVQ 24(R8), BX")
-	x.p("MOVQ 32(R8), DX")
-	x.p("VBROADCASTSS 40(R8), Y7")
-	x.p("LEAQ (DX*4), R9") // from u to v
-	x.p("MOVQ $2, R10")
-	x.label("half")
-	x.p("MOVQ DX, CX")
-	x.label("loop")
-	x.p("VMOVUPS (SI), Y0")
-	x.p("VMOVUPS (SI)(R9*1), Y1")
-	x.p("VMOVUPS (AX), Y2")
-	x.p("VMOVUPS (BX), Y3")
-	x.p("VMULPS Y3, Y1, Y4")
-	x.p("VFMSUB231PS Y2, Y0, Y4") // u*cos - v*sin
-	x.p("VMULPS Y3, Y0, Y5")
-	x.p("VFMADD231PS Y2, Y1, Y5") // v*cos + u*sin
-	x.p("VMULPS Y7, Y4, Y4")
-	x.p("VMULPS Y7, Y5, Y5")
-	x.p("VMOVUPS Y4, (DI)")
-	x.p("VMOVUPS Y5, (DI)(R9*1)")
-	for _, r := range []string{"SI", "AX", "BX", "DI"} {
-		x.p("ADDQ $32, %s", r)
-	}
-	x.p("SUBQ $8, CX")
-	x.p("JNZ loop")
-	x.p("ADDQ R9, SI")
-	x.p("ADDQ R9, DI")
-	x.p("DECQ R10")
-	x.p("JNZ half")
-	x.p("VZEROUPPER")
-	x.p("RET")
-}
-
 // convert writes a function of vargs: body handles 8 elements at a byte offset of
 // the destination.
 func (x x86) convert(name string, body func(off int), srcStep, dstStep int) {
@@ -455,32 +316,6 @@ func (x x86) toBF16() {
 	x.p("VMOVDQU Y1, (DI)")
 	x.p("ADDQ $64, SI")
 	x.p("ADDQ $32, DI")
-	x.p("SUBQ $16, CX")
-	x.p("JNZ loop")
-	x.p("VZEROUPPER")
-	x.p("RET")
-}
-
-// pairBF16 rounds two adjacent rows of n values and interleaves them, the first
-// row in the lower halves.
-func (x x86) pairBF16() {
-	x.text("avx512PairBF16", "vargs")
-	x.p("MOVQ p+0(FP), R8")
-	x.p("MOVQ (R8), DI")
-	x.p("MOVQ 8(R8), SI")
-	x.p("MOVQ 16(R8), CX")
-	x.label("loop")
-	x.p("VMOVUPS (SI), Z0")
-	x.p("VMOVUPS 128(SI), Z1")
-	x.p("%s // VCVTNEPS2BF16 Z0, Y0", evex(2, 2, 0x72, 0, 0, 0))
-	x.p("%s // VCVTNEPS2BF16 Z1, Y1", evex(2, 2, 0x72, 1, 0, 1))
-	x.p("VPMOVZXWD Y0, Z0")
-	x.p("VPMOVZXWD Y1, Z1")
-	x.p("VPSLLD $16, Z1, Z1")
-	x.p("VPORD Z1, Z0, Z0")
-	x.p("VMOVDQU32 Z0, (DI)")
-	x.p("ADDQ $64, SI")
-	x.p("ADDQ $64, DI")
 	x.p("SUBQ $16, CX")
 	x.p("JNZ loop")
 	x.p("VZEROUPPER")
