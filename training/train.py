@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import time
 from dataclasses import dataclass, field, fields, replace
@@ -22,14 +23,26 @@ from pathlib import Path
 import tomllib
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
-from mast3r_torch import evaluation, weights
+from mast3r_torch import evaluation, losses, weights
 from mast3r_torch.losses import LossWeights, objective
-from mast3r_torch.model import Dims, Mast3r, init_weights
+from mast3r_torch.model import DecoderBlock, Dims, EncoderBlock, Mast3r, init_weights
 from mast3r_torch.optim import Optimiser
 from mast3r_torch.photometry import develop
 from mast3r_torch.scenes import CameraMix, Random, Textures, load_photos, render, sample
+
+def compile_parts() -> None:
+    """Compiles the transformer's blocks and the loss of the points.
+
+    The blocks once per shape of the tokens, not once per block. What is left
+    are products and convolutions, which compiling does not make faster.
+    """
+    torch._dynamo.config.recompile_limit = 64
+    losses.points_loss = torch.compile(losses.points_loss, dynamic=False, fullgraph=True)
+    for kind in (EncoderBlock, DecoderBlock):
+        kind.forward = torch.compile(kind.forward, dynamic=False, fullgraph=True)
+
 
 SYNC_EVERY = 20  # steps between agreements on the clock
 
@@ -58,7 +71,9 @@ class Config:
     reach: tuple[float, float] = (0.2, 1.0)  # of the second camera, grown over the first `grow` of the run
     grow: float = 0.3
     no_overlap: float = 0.04  # share of pairs of two different scenes
+    cameras: dict = field(default_factory=dict)  # of CameraMix, beside `reach`
     temperature: tuple[float, float] = (0.1, 0.07)
+    compile: bool = False  # on a GPU; pays from some minutes on
     model: dict = field(default_factory=dict)
     loss: dict = field(default_factory=dict)
 
@@ -85,12 +100,11 @@ class World:
 
     def __init__(self, device: str):
         self.size, self.rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-        self.device = (
-            torch.device(device, int(os.environ.get("LOCAL_RANK", 0)))
-            if device == "cuda"
-            else torch.device(device)
-        )
-        if self.device.type == "cuda":
+        self.device = torch.device(device)
+        if device == "cuda":
+            # Modulo, for launchers that show each process its own GPU only.
+            index = int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count()
+            self.device = torch.device(device, index)
             torch.cuda.set_device(self.device)
         if self.size > 1:
             dist.init_process_group("nccl" if device == "cuda" else "gloo")
@@ -115,7 +129,7 @@ class Source:
         """Images [B,2,3,H,W], points, match (see scenes.Rendered) and whether the views overlap [B]."""
         width, height, batch = shape
         config, rng = self.config, self.rng
-        mix = CameraMix(reach=reach)
+        mix = CameraMix(reach=reach, **config.cameras)
         scenes = sample(rng, batch, height, width, self.textures.count, len(self.textures.heights), mix)
         drawn = render(*scenes, self.textures, height, width, config.spp)
         images, points, match = develop(rng, drawn.image), drawn.points, drawn.match
@@ -140,69 +154,130 @@ class Trainer:
     thousand small kernels, and launching them one by one takes longer than
     running them."""
 
-    def __init__(self, config: Config, world: World, work: Path, photos: list[Tensor]):
+    def __init__(
+        self, config: Config, world: World, work: Path, photos: list[Tensor], init: Path | None = None
+    ):
         self.config, self.world, self.work = config, world, work
+        self.graphed = world.device.type == "cuda"
         torch.manual_seed(config.seed)  # the same weights everywhere
         self.net = Mast3r(Dims.from_dict(config.model))
         init_weights(self.net)
+        self.ancestor: dict[str, str] = {}
+        if init:
+            tensors, self.ancestor = weights.read(init)
+            self.net.load_state_dict(tensors, strict=True)
         self.net.to(world.device)
-        self.graphed = world.device.type == "cuda"
         if self.graphed:
             torch.backends.cuda.matmul.allow_tf32 = True
             torch.backends.cudnn.allow_tf32 = True
             torch.backends.cudnn.benchmark = True
-        self.params = list(self.net.parameters())
-        # All gradients live in one buffer: one all-reduce and one norm a step.
-        self.grads = torch.zeros(sum(p.numel() for p in self.params), device=world.device)
-        offset = 0
-        for p in self.params:
-            p.grad = self.grads[offset : offset + p.numel()].view_as(p)
-            offset += p.numel()
+            if config.compile:
+                compile_parts()
+        self._split_precision()
         # What changes from step to step, in device memory where graphs read it.
         self.controls = torch.zeros(4, device=world.device)
         self.lr, self.ema_weight, self.temperature, self.reach = self.controls.unbind()
-        self.optimiser = Optimiser(self.net, config.kind, config.weight_decay, self.lr)
-        self.ema = [p.detach().clone() for p in self.params]
+        self.optimiser = Optimiser(self.masters, config.kind, config.weight_decay, self.lr)
+        self.ema = [p.detach().clone() for p in self.masters.values()]
         self.loss_weights = LossWeights(**config.loss)
         self.step, self.elapsed = 0, 0.0
         self._resume()
         self.source = Source(config, world, photos, self.step)
         self.graphs: dict = {}
+        self.batches: dict = {}
         if self.graphed:
             self._capture_all()
+
+    def _split_precision(self) -> None:
+        """Float32 masters, which the optimiser sees, and the network's own weights.
+
+        On a GPU the network computes in bfloat16 but for its norms and the
+        descriptor MLP. Its weights are stored so, or each would be converted
+        at each use. All gradients live in one buffer, low precision first:
+        one all-reduce and one norm a step.
+        """
+
+
+        def low(name: str) -> bool:
+            return self.graphed and not re.search(r"norm|head_local_features", name)
+
+        named = sorted(self.net.named_parameters(), key=lambda item: not low(item[0]))
+        self.params = [p for _, p in named]
+        self.masters = {n: nn.Parameter(p.detach().clone()) for n, p in named}
+        device = self.world.device
+        self.grads = torch.zeros(sum(p.numel() for p in self.params), device=device)
+        self.grads_low = torch.zeros(
+            sum(p.numel() for n, p in named if low(n)), dtype=torch.bfloat16, device=device
+        )
+        offset = 0
+        for name, p in named:
+            where = slice(offset, offset + p.numel())
+            if low(name):
+                p.data = p.data.bfloat16()
+            p.grad = (self.grads_low if low(name) else self.grads)[where].view_as(p)
+            self.masters[name].grad = self.grads[where].view_as(p)
+            offset += p.numel()
+
+    @torch.no_grad()
+    def _publish(self) -> None:
+        """The masters' values to the network."""
+        torch._foreach_copy_(self.params, list(self.masters.values()))
 
     def _resume(self) -> None:
         path = self.work / "checkpoint.pt"
         if not path.exists():
             return
         saved = torch.load(path, map_location=self.world.device, weights_only=True)
-        self.net.load_state_dict(saved["net"])
+        with torch.no_grad():
+            for name, p in self.masters.items():
+                p.copy_(saved["net"][name])
+        self._publish()
         self.optimiser.load(saved["optimiser"])
         for mine, theirs in zip(self.ema, saved["ema"], strict=True):
             mine.copy_(theirs)
         self.step, self.elapsed = saved["step"], saved["elapsed"]
 
     def save(self) -> None:
-        state = {"net": self.net.state_dict(), "optimiser": self.optimiser.state(), "ema": self.ema}
+        state = {"optimiser": self.optimiser.state(), "ema": self.ema}
+        state["net"] = {n: p.detach() for n, p in self.masters.items()}
         state |= {"step": self.step, "elapsed": self.elapsed}
         temporary = self.work / "checkpoint.tmp"
         torch.save(state, temporary)
         temporary.replace(self.work / "checkpoint.pt")
 
     def averaged(self) -> dict[str, Tensor]:
-        names = [n for n, _ in self.net.named_parameters()]
-        return dict(zip(names, self.ema, strict=True))
+        return dict(zip(self.masters, self.ema, strict=True))
 
     def _gradients(self, shape: tuple[int, int, int]) -> dict[str, Tensor]:
-        """Draws a batch and leaves this process's gradient in `grads`."""
-        images, points, match, both = self.source.next(shape, self.reach)
+        """Leaves this process's gradient of one batch in `grads`.
+
+        On a GPU the batch is the one drawn during the last step of this
+        shape: the ray caster computes while the network moves memory.
+        """
+        if not self.graphed:
+            return self._learn(self.source.next(shape, self.reach))
+        main = torch.cuda.current_stream()
+        self.side.wait_stream(main)
+        with torch.cuda.stream(self.side):
+            fresh = self.source.next(shape, self.reach)
+        batch = self.batches[shape]
+        parts = self._learn(batch)
+        main.wait_stream(self.side)
+        for old, new in zip(batch, fresh, strict=True):
+            old.copy_(new)
+        return parts
+
+    def _learn(self, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> dict[str, Tensor]:
+        images, points, match, both = batch
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.graphed):
             raw1, raw2 = self.net.raw(images[:, 0], images[:, 1])
         loss, parts = objective(
             self.loss_weights, raw1, raw2, points, match, both, self.source.rng, self.temperature
         )
         self.grads.zero_()
+        self.grads_low.zero_()
         loss.backward()
+        self.grads[: self.grads_low.numel()].copy_(self.grads_low)
         return parts
 
     @torch.no_grad()
@@ -213,14 +288,15 @@ class Trainer:
         scale = torch.where(norm.isfinite(), (self.config.clip / (norm + 1e-6)).clamp_max(1.0), 0.0)
         self.grads.nan_to_num_(0.0, 0.0, 0.0).mul_(scale)
         self.optimiser.step()
-        gap = torch._foreach_sub(self.params, self.ema)
+        self._publish()
+        gap = torch._foreach_sub(list(self.masters.values()), self.ema)
         torch._foreach_mul_(gap, self.ema_weight)
         torch._foreach_add_(self.ema, gap)
         return norm
 
     def _capture(self, work, generator: torch.Generator | None):
         """Runs `work` a few times, then records it. Returns the graph and its outputs."""
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream(priority=-1)  # goes before the drawing of the next batch
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
@@ -235,7 +311,9 @@ class Trainer:
 
     def _capture_all(self) -> None:
         self.controls.copy_(torch.tensor([0.0, 0.0, *self.config.temperature[:1], *self.config.reach[:1]]))
+        self.side = torch.cuda.Stream()
         for shape in dict.fromkeys(self.config.shapes):
+            self.batches[shape] = self.source.next(shape, self.reach)
             self.graphs[shape] = self._capture(lambda s=shape: self._gradients(s), self.source.rng.generator)
         # With no gradient and no learning rate the trial runs leave the weights alone.
         self.grads.zero_()
@@ -314,6 +392,9 @@ def write_result(trainer: Trainer, out: Path, figures: dict[str, float]) -> None
         "training_data": "procedural scenes; textures partly from CC0 and public-domain pictures",
         "figures": json.dumps(figures),
     }
+    if trainer.ancestor:
+        run, steps = (trainer.ancestor.get(f"training_{k}", "unknown") for k in ("run", "steps"))
+        meta["training_init"] = f"{run}, {steps} steps"
     weights.save_parts(trainer.averaged(), out, meta)
 
 
@@ -323,7 +404,7 @@ def run(config: Config, args: argparse.Namespace) -> dict[str, float]:
     for folder in (args.work, args.out):
         folder.mkdir(parents=True, exist_ok=True)
     photos = load_photos(args.photos, world.device) if args.photos else []
-    trainer = Trainer(config, world, args.work, photos)
+    trainer = Trainer(config, world, args.work, photos, args.init)
     before, first = trainer.elapsed, trainer.step
     log = (args.out / "log.jsonl").open("a") if world.rank == 0 else None
     chooser = torch.Generator().manual_seed(config.seed + trainer.step)
@@ -369,7 +450,8 @@ def finish(trainer: Trainer, args: argparse.Namespace, done: bool) -> dict[str, 
         # The figures are those of the file: half-precision weights, float32 arithmetic.
         net.load_state_dict({k: v.half().float() for k, v in trainer.averaged().items()})
         held = load_photos(args.held_out, trainer.world.device) if args.held_out else []
-        figures = quick_figures(net, held, args.pictures, str(trainer.world.device), args.eval_pairs)
+        with torch.compiler.set_stance("force_eager"):  # single pairs are not worth compiling for
+            figures = quick_figures(net, held, args.pictures, str(trainer.world.device), args.eval_pairs)
         write_result(trainer, args.out, figures)
     print(
         json.dumps({"run": trainer.config.name, "steps": trainer.step, "done": done, **figures}), flush=True
@@ -387,6 +469,7 @@ def main() -> None:
     )
     parser.add_argument("--work", type=Path, required=True, help="folder of the checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="folder of the weights and the log")
+    parser.add_argument("--init", type=Path, help="model file to start from, when there is no checkpoint")
     parser.add_argument("--photos", type=Path, help="folder of pictures for textures")
     parser.add_argument("--held-out", type=Path, help="folder of pictures for the evaluation's textures")
     parser.add_argument("--pictures", type=Path, help="folder with the motorcycle pair")

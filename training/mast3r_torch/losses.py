@@ -22,6 +22,8 @@ class LossWeights:
     scale: float = 0.05  # metric scale, apart from the shape of the points
     desc_conf: float = 0.02
     conf_alpha: float = 0.2  # reward of pointmap confidence, as in MASt3R
+    points: float = 1.0  # pointmaps, weighted by their confidence
+    plain: float = 0.0  # the error of the points without confidence: hard pairs count as much as easy ones
     desc_conf_alpha: float = 10.0  # desc_conf tends to this over the expected InfoNCE
     unmatched: float = 20.0  # stands in for the InfoNCE of a pixel without a partner
     samples: int = 384  # scattered samples a view; as many again in small windows
@@ -60,7 +62,11 @@ def point_errors(
 def points_loss(
     dpt1: Tensor, dpt2: Tensor, true: Tensor, both: Tensor, alpha: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Confidence-weighted regression, the error alone, and the log error of the metric scale."""
+    """Confidence-weighted regression, the error alone, and the log error of the metric scale.
+
+    The weighted loss alone tends to alpha log(error): confidence takes from
+    hard pairs what it gives to easy ones.
+    """
     (pred1, raw1), (pred2, raw2) = points_and_conf(dpt1), points_and_conf(dpt2)
     e1, e2, n, m = point_errors(pred1, pred2, true, both)
 
@@ -123,20 +129,46 @@ def _repeated(index: Tensor) -> Tensor:
     return index[:, :, None] == index[:, None]
 
 
-def contrast(desc1: Tensor, desc2: Tensor, s: Samples, temperature: Tensor) -> tuple[Tensor, Tensor]:
-    """InfoNCE [B,K] of each entry in both directions, from unit descriptors [B,K,D].
+class _Competition(torch.autograd.Function):
+    """Sums over the competitors of each entry: rows_i = sum_j w_ij r2_j, cols_j = sum_i r1_i w_ij.
 
-    A dot product is at most 1, so exp((x - 1) / temperature) needs no other
-    shift, and the sums over what is real become products with a vector: the
-    [B,K,K] array, much the largest of the whole step, is passed over as few
-    times as can be.
+    w = exp((desc1 desc2^T - 1) / temperature), zero where `repeated`: a dot
+    product is at most 1, so that the exponent needs no other shift. The
+    [B,K,K] array w is much the largest of a whole step. Written out by hand
+    the backward pass is two products with it and nothing element by element:
+    d desc1 = (d rows * w (r2 desc2) + r1 * w (d cols desc2)) / temperature.
     """
+
+    @staticmethod
+    def forward(ctx, desc1: Tensor, desc2: Tensor, repeated: Tensor, real1: Tensor, real2: Tensor,
+                temperature: Tensor) -> tuple[Tensor, Tensor]:  # fmt: skip
+        # A further column carries the shift, so that the product is the exponent.
+        one = torch.ones_like(desc1[..., :1])
+        left, right = torch.cat([desc1, -one], -1) / temperature, torch.cat([desc2, one], -1)
+        w = torch.bmm(left, right.transpose(1, 2)).exp_().masked_fill_(repeated, 0)
+        rows = torch.bmm(w, real2[..., None])[..., 0]
+        cols = torch.bmm(w.transpose(1, 2), real1[..., None])[..., 0]
+        ctx.save_for_backward(desc1, desc2, w, real1, real2, temperature)
+        return rows, cols
+
+    @staticmethod
+    def backward(ctx, drows: Tensor, dcols: Tensor):
+        desc1, desc2, w, real1, real2, temperature = ctx.saved_tensors
+        real1, real2, drows, dcols = (v[..., None] for v in (real1, real2, drows, dcols))
+        one, other = torch.bmm(w, torch.cat([real2 * desc2, dcols * desc2], -1)).chunk(2, -1)
+        ddesc1 = (drows * one + real1 * other) / temperature
+        one, other = torch.bmm(w.transpose(1, 2), torch.cat([real1 * desc1, drows * desc1], -1)).chunk(2, -1)
+        ddesc2 = (dcols * one + real2 * other) / temperature
+        return ddesc1, ddesc2, None, None, None, None
+
+
+def contrast(desc1: Tensor, desc2: Tensor, s: Samples, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    """InfoNCE [B,K] of each entry in both directions, from unit descriptors [B,K,D]."""
     positive = ((desc1 * desc2).sum(-1) - 1) / temperature
-    keep = torch.eye(desc1.shape[1], dtype=torch.bool, device=desc1.device)
-    repeated = (_repeated(s.index1) | _repeated(s.index2)) & ~keep
-    weight = ((torch.bmm(desc1, desc2.transpose(1, 2)) - 1) / temperature).exp().masked_fill(repeated, 0)
-    rows = torch.bmm(weight, s.real2.float()[..., None])[..., 0]
-    cols = torch.bmm(weight.transpose(1, 2), s.real1.float()[..., None])[..., 0]
+    repeated = _repeated(s.index1).logical_or_(_repeated(s.index2))
+    repeated.diagonal(dim1=1, dim2=2).fill_(False)
+    real1, real2 = s.real1.to(desc1.dtype), s.real2.to(desc1.dtype)
+    rows, cols = _Competition.apply(desc1, desc2, repeated, real1, real2, temperature)
     return rows.clamp_min(1e-30).log() - positive, cols.clamp_min(1e-30).log() - positive
 
 
@@ -181,6 +213,7 @@ def objective(
     nce, calibration = matching_loss(
         desc1, conf1, desc2, conf2, s, temperature, weights.desc_conf_alpha, weights.unmatched
     )
-    total = geo + weights.nce * nce + weights.scale * scale + weights.desc_conf * calibration
+    total = weights.points * geo + weights.plain * error + weights.nce * nce
+    total = total + weights.scale * scale + weights.desc_conf * calibration
     parts = {"loss": total, "points": error, "nce": nce, "scale": scale, "matched": s.matched.float().mean()}
     return total, {k: v.detach() for k, v in parts.items()}

@@ -8,6 +8,7 @@ Module names follow the key layout of the published checkpoints, so that
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -201,7 +202,40 @@ class ResidualConvUnit(nn.Module):
         return x + self.conv2(F.relu(self.conv1(F.relu(x))))
 
 
+@functools.cache
+def _interpolation(small: int, large: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Matrix [large, small] of linear interpolation, first and last points fixed."""
+    eye = torch.eye(small, dtype=torch.float64, device=device)[None]
+    return F.interpolate(eye, size=large, mode="linear", align_corners=True)[0].T.to(dtype).contiguous()
+
+
+class _Upsample(torch.autograd.Function):
+    """Bilinear up-sampling whose backward pass is two matrix products.
+
+    PyTorch's own adds every pixel into four others atomically.
+    """
+
+    @staticmethod
+    def forward(ctx, x: Tensor, size: tuple[int, int]) -> Tensor:
+        ctx.small = x.shape[-2:]
+        # Autocast would make float32 of what the next convolution rounds again.
+        with torch.autocast(x.device.type, enabled=False):
+            return F.interpolate(x, size=size, mode="bilinear", align_corners=True)
+
+    @staticmethod
+    def backward(ctx, g: Tensor):
+        (h, w), (b, c, hh, ww) = ctx.small, g.shape
+        rows = _interpolation(h, hh, g.device, g.dtype)
+        cols = _interpolation(w, ww, g.device, g.dtype)
+        # The decoder's maps are channels-last in memory, so that these are views.
+        g = rows.T @ g.permute(0, 2, 3, 1).reshape(b, hh, ww * c)
+        g = cols.T @ g.view(b * h, ww, c)
+        return g.view(b, h, w, c).permute(0, 3, 1, 2), None
+
+
 def upsample(x: Tensor, size: tuple[int, int]) -> Tensor:
+    if x.requires_grad:
+        return _Upsample.apply(x, size)
     return F.interpolate(x, size=size, mode="bilinear", align_corners=True)
 
 

@@ -70,10 +70,10 @@ class Muon:
 class Optimiser:
     """`lr` is a tensor of one element that the caller sets: a CUDA graph reads it anew each step."""
 
-    def __init__(self, net: nn.Module, kind: str, weight_decay: float, lr: Tensor):
+    def __init__(self, params: dict[str, nn.Parameter], kind: str, weight_decay: float, lr: Tensor):
         if kind not in ("adamw", "muon"):
             raise ValueError(f"optim: kind {kind!r}, want adamw or muon")
-        named = list(net.named_parameters())
+        named = list(params.items())
         matrices = [(n, p) for n, p in named if kind == "muon" and p.ndim == 2 and "blocks" in n]
         taken = {n for n, _ in matrices}
         rest = [(n, p) for n, p in named if n not in taken]

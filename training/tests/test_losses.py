@@ -129,7 +129,7 @@ def tiny() -> Mast3r:
 def test_optimiser_resumes(kind):
     def run(net, steps, optimiser=None):
         lr = torch.tensor(0.01)
-        optimiser = optimiser or Optimiser(net, kind, 0.05, lr)
+        optimiser = optimiser or Optimiser(dict(net.named_parameters()), kind, 0.05, lr)
         for step in steps:
             for i, p in enumerate(net.parameters()):
                 p.grad = torch.sin(torch.arange(p.numel(), dtype=torch.float32) * (i + 1) + step).view_as(p)
@@ -143,7 +143,7 @@ def test_optimiser_resumes(kind):
     again.load_state_dict(stopped.state_dict())
     for warm in (False, True):  # into a fresh optimiser, and in place into one that has run
         net = tiny()
-        second = Optimiser(net, kind, 0.05, torch.tensor(0.01))
+        second = Optimiser(dict(net.named_parameters()), kind, 0.05, torch.tensor(0.01))
         if warm:
             run(net, [9], second)
         net.load_state_dict(stopped.state_dict())
@@ -153,7 +153,7 @@ def test_optimiser_resumes(kind):
             assert torch.allclose(a, b, atol=1e-6)
     assert not torch.allclose(next(again.parameters()), next(straight.parameters()))
     with pytest.raises(ValueError, match="want adamw or muon"):
-        Optimiser(net, "sgd", 0.0, torch.tensor(0.1))
+        Optimiser(dict(net.named_parameters()), "sgd", 0.0, torch.tensor(0.1))
 
 
 def test_jpeg_quantises_blocks():

@@ -35,6 +35,8 @@ class CameraMix:
     orbit: float = 0.2  # round the target, keeping it in view
     forward: float = 0.08
     turn: float = 0.05  # almost no step: rotation only
+    rolled: float = 0.0  # of the pairs that are not stereo: the second camera turned about its axis, any angle
+    zoomed: float = 0.0  # likewise: one of the two cameras with 1.5 to 4 times the focal length
     reach: float | Tensor = 1.0  # 0 starts with near views, 1 is the full range
 
 
@@ -213,6 +215,11 @@ def _cameras(
     eye = torch.where((eye - target).norm(dim=-1, keepdim=True) < 0.3, -0.5 * target, eye)
     dist = (target - eye).norm(dim=-1, keepdim=True)
     rolls = rng.normal(b, 2) * torch.where(rng.chance(0.25, b, 2), 0.35, 0.06)
+    if mix.rolled:
+        half_turn = rng.uniform(b, lo=-math.pi, hi=math.pi)
+        quarter_turn = half_turn.sign() * math.pi / 2 + rolls[:, 1]
+        free = torch.where(rng.chance(0.5, b), half_turn, quarter_turn)
+        rolls[:, 1] = torch.where(rng.chance(mix.rolled, b), free, rolls[:, 1])
     rot = look_at(eye, target + rng.normal(b, 3) * dist * 0.12, rolls[:, 0])
     eye2, rot2, stereo = _second_camera(rng, mix, eye, rot, target, rolls[:, 1])
     eye2 = torch.minimum(torch.maximum(eye2, -inside), inside)
@@ -222,10 +229,17 @@ def _cameras(
     zoom = torch.where(
         rng.chance(0.3, b) & ~stereo, rng.log_uniform(b, lo=0.65, hi=1.5), torch.ones_like(focal)
     )
+    tele = torch.ones(b, 2, device=rng.device)
+    if mix.zoomed:
+        power = torch.where(
+            rng.chance(mix.zoomed, b) & ~stereo, rng.log_uniform(b, lo=1.5, hi=4.0), torch.ones_like(focal)
+        )
+        first = rng.chance(0.5, b)
+        tele = torch.stack([torch.where(first, power, 1.0), torch.where(first, 1.0, power)], -1)
     cams = torch.zeros(b, 2, lay["CAM_FLOATS"], device=rng.device)
     cams[:, 0, :3], cams[:, 1, :3] = eye, eye2
     cams[:, 0, 3:12], cams[:, 1, 3:12] = rot.flatten(-2), rot2.flatten(-2)
-    cams[:, 0, 12], cams[:, 1, 12] = focal, focal * zoom
+    cams[:, 0, 12], cams[:, 1, 12] = focal * tele[:, 0], focal * zoom * tele[:, 1]
     # Crops move the principal point; in stereo sets the two views differ in it.
     off = rng.normal(b, 2, 2) * 0.035 * rng.chance(0.35, b, 1, 1)
     off[..., 1] = torch.where(stereo[:, None], off[:, :1, 1].expand(b, 2), off[..., 1])
