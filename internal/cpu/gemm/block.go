@@ -144,6 +144,10 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 	first, last := x.k0 == 0, len(b.off) > 1 || x.k0+k.steps == b.steps
 	step := b.w.Type.Size() * b.w.stepSize // bytes per column and step
 	panel := unsafe.Add(x.w, (p-b.p0)*x.next)
+	im := b.im
+	if im.half != nil && cols <= im.half.nr && im.half.kern[b.w.kind] != 0 {
+		im = im.half
+	}
 	e := eargs{act: b.ep.Act}
 	ini := ts.vector(b.ep.Bias, &ts.bias, n0, cols)
 	if ini == nil {
@@ -153,10 +157,10 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 	// Without an epilogue the kernels store to C, where their 32 (or 16) columns all
 	// exist. Otherwise they store to a tile, one more pass through the first-level
 	// cache: about 2 instructions per vector, against K multiplications.
-	direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols%b.im.nr == 0
+	direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols%im.nr == 0
 	for l := range b.lines {
 		for i := 0; i < b.rows; {
-			ki, m := b.im.rows.take(b.rows - i)
+			ki, m := im.rows.take(b.rows - i)
 			k.a = unsafe.Add(x.a, l*b.linA+i*x.lda)
 			c := unsafe.Add(b.c, l*b.linC+i*b.ldc+n0*4)
 			if !first {
@@ -170,8 +174,8 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 			case direct:
 				to, k.ldc = c, uintptr(b.ldc)
 			}
-			id := b.im.kern[b.w.kind] + kernelID(ki)
-			for j := 0; j < cols; j += b.im.nr {
+			id := im.kern[b.w.kind] + kernelID(ki)
+			for j := 0; j < cols; j += im.nr {
 				k.b, k.c, k.ini = unsafe.Add(panel, j*step), unsafe.Add(to, j*4), unsafe.Add(ini, j*4)
 				id.call(&k)
 			}

@@ -15,11 +15,13 @@ var (
 	avx2Sizes   = []int{6, 4, 2, 1}
 )
 
+var avx2Impl = impl{isa: AVX2, nr: 16, sizes: avx2Sizes, kern: [3]kernelID{kF32: avx2F32, kF16: avx2F16}}
+
 var impls = [numISA]*impl{
 	Portable:   &portableImpl,
-	AVX2:       {isa: AVX2, nr: 16, sizes: avx2Sizes, kern: [3]kernelID{kF32: avx2F32, kF16: avx2F16}},
-	AVX512:     {isa: AVX512, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16}},
-	AVX512BF16: {isa: AVX512BF16, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16, kBF16: avx512BF16}},
+	AVX2:       &avx2Impl,
+	AVX512:     {isa: AVX512, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16}, half: &avx2Impl},
+	AVX512BF16: {isa: AVX512BF16, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16, kBF16: avx512BF16}, half: &avx2Impl},
 }
 
 // usable asks the processor and, for the size of the registers that a context

@@ -24,7 +24,9 @@ const (
 // of A, the more it matters that they come from memory in such pieces.
 func (p *partition) ownPanels(rows, steps int) {
 	p.mc = rows
-	p.kc = min(steps, max(64, min(256, blockBytes/(4*rows)&^3)))
+	kc := max(64, min(256, blockBytes/(4*rows)))
+	pieces := max(1, (steps-kc/4+kc-1)/kc) // no piece of a few steps at the end
+	p.kc = min(steps, ((steps+pieces-1)/pieces+3)&^3)
 	p.nc = min(p.nc, max(1, ownBytes/((p.kc+rows)*panelN*4)))
 }
 

@@ -53,6 +53,9 @@ type impl struct {
 	// rows. 0 means the type is not supported.
 	kern [3]kernelID
 	rows rowPlan
+	// half, if there is one, is an implementation whose kernels are half as wide and
+	// give the same bits: for a last panel with few columns.
+	half *impl
 }
 
 // Indices of impl.kern.

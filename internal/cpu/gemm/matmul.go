@@ -60,9 +60,9 @@ type partition struct {
 	own  bool // tasks pack their panels
 }
 
-// taskWork is the least work of a task, in cycles: handing one over to another
-// thread costs about as much.
-const taskWork = 50e3
+// taskWork is the least work of a task, in cycles: another thread starts so much
+// later than the first.
+const taskWork = 150e3
 
 // split cuts a product into tasks of 0.2 to 1 ms that give every thread a few.
 // Which elements share a task never changes their value.
@@ -72,7 +72,7 @@ func (m *MatMul) split(im *impl, threads int) partition {
 	steps := m.W.steps()
 	p := partition{kc: steps, nc: min(8, panels)}
 	p.tidy = m.W.kind != kBF16 && panels >= tidyPanels && crowded(m.LDA*4, min(rows, mr))
-	p.own = m.Fresh != nil && rows <= ownRows && (rows <= 2*mr || panels*batch >= 2*threads)
+	p.own = m.Fresh != nil && rows <= ownRows && (rows <= 2*mr || panels*batch >= threads)
 	switch {
 	case p.own:
 		p.ownPanels(rows, steps)
