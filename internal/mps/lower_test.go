@@ -129,6 +129,34 @@ var edges = map[string]func(g *graph.Graph){
 		q, m := g.Input("q", tensor.F32, 2, 3, 8), g.Input("m", tensor.F32, 3, 3)
 		g.Output("y", g.Add(graph.Attention{Heads: 2, Scale: 0.5, Mask: true}, q, q, q, m))
 	},
+	// Heads that are split at once, and what looks like it: a third with another
+	// reader, thirds in another order, of another width, of two projections.
+	"thirds": func(g *graph.Graph) {
+		x := g.Input("x", tensor.F32, 2, 6, 8)
+		qkv := func(name string) *graph.Node { return g.Linear(x, weight(g, name, tensor.F32, 24, 8), nil) }
+		cut := func(n *graph.Node, from, to int) *graph.Node { return g.SliceAxis(n, 2, from, to) }
+		a, b := qkv("a"), qkv("bb")
+		rope := graph.Rope{Rows: 2, Cols: 3, Base: 100}
+		g.Output("plain", g.Attention(cut(a, 0, 8), cut(a, 8, 16), cut(a, 16, 24), 2, 0.5))
+		q, k := g.RoPE(cut(b, 0, 8), 2, rope), g.RoPE(cut(b, 8, 16), 2, rope)
+		g.Output("turned", g.Attention(q, k, cut(b, 16, 24), 2, 0.3))
+		v := cut(a, 16, 24)
+		g.Output("v", v)
+		g.Output("shared", g.Attention(cut(a, 0, 8), cut(a, 8, 16), v, 2, 0.3))
+		g.Output("swapped", g.Attention(cut(a, 8, 16), cut(a, 0, 8), cut(a, 16, 24), 2, 0.5))
+		g.Output("one", g.Attention(cut(a, 0, 8), cut(a, 0, 8), cut(a, 0, 8), 2, 0.5))
+		g.Output("two", g.Attention(cut(a, 0, 8), cut(b, 8, 16), cut(b, 16, 24), 2, 0.5))
+		g.Output("off", g.Attention(cut(a, 0, 8), cut(a, 4, 12), cut(a, 8, 16), 2, 0.5))
+	},
+	// One value in three layer norms: its mean and variance are made once.
+	"norms of one value": func(g *graph.Graph) {
+		x := g.Input("x", tensor.F32, 3, 8)
+		n := func(name string) *graph.Node {
+			return g.LayerNorm(x, weight(g, name, tensor.F32, 8), weight(g, name+"b", tensor.F32, 8), 1e-5)
+		}
+		g.Output("y", g.Linear(g.AddTo(n("a"), n("cc")), weight(g, "w", tensor.F32, 4, 8), nil))
+		g.Output("z", n("eeee"))
+	},
 	"constants only": func(g *graph.Graph) {
 		g.Output("y", g.AddTo(weight(g, "a", tensor.F32, 3), weight(g, "b", tensor.F32, 2, 1)))
 	},

@@ -10,7 +10,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
 
-// onMetal runs on the simulator, on a Mac on the GPU.
+// onMetal runs on the simulator, on a Mac on the GPU. The whole suite runs there
+// in internal/mps.
 func onMetal(t *testing.T, cfg mps.Config, opt backend.Options) Runner {
 	t.Helper()
 	metalsim.Open(t)
@@ -24,12 +25,4 @@ func onMetal(t *testing.T, cfg mps.Config, opt backend.Options) Runner {
 		}
 	})
 	return Backend(b, opt)
-}
-
-func TestMetalGolden(t *testing.T) {
-	Golden(t, onMetal(t, mps.Config{}, backend.Options{}), metalsim.Tolerance())
-}
-
-func TestMetalRandom(t *testing.T) {
-	Random(t, onMetal(t, mps.Config{}, backend.Options{}), 10, 3e-6*metalsim.Tolerance())
 }
