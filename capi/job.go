@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 // job is work in a goroutine of its own. err, results, matches and files are
@@ -121,9 +122,8 @@ func start(parent context.Context, out *C.mast3r_job, here bool, ended func(), w
 	ctx, cancel := context.WithCancel(parent)
 	j := &job{cancel: cancel, finished: make(chan struct{})}
 	run := func() {
-		// A panic here could be caught nowhere else. A page of a mapped model file
-		// that is gone (the file was cut short meanwhile) faults: that becomes a
-		// panic too, on this goroutine.
+		// A page of a mapped model file that is gone (the file was cut short
+		// meanwhile) faults: that becomes a panic too, on this goroutine.
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer ended()
 		defer close(j.finished)
@@ -137,7 +137,7 @@ func start(parent context.Context, out *C.mast3r_job, here bool, ended func(), w
 	if here {
 		run()
 	} else {
-		go run()
+		par.Go(run, func(p *par.Panic) { _ = panicError(p) }) // after the job's end: to the log
 	}
 	*out = C.mast3r_job(handles.add(kindJob, j))
 }

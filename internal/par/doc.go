@@ -9,10 +9,10 @@
 // independent of the others (internal/cpu/gemm does: the partition into tiles
 // never touches the order of a sum).
 //
-// Three choices matter on machines shared with other work. Nothing spins: a region
-// costs well under a microsecond when workers are awake, and idle ones sleep. The
-// caller takes part and waits for unfinished tiles, not for workers: one that the
-// operating system has not scheduled yet delays nobody. And tiles are handed out
-// one by one (0.2 to 1 ms each is a good size), so a worker that lost its core to a
-// neighbour ends up with fewer of them.
+// Three choices matter on machines shared with other work. Nothing spins for more
+// than 20 us: within those a region costs well under a microsecond, and idle workers
+// sleep. The caller takes part and waits for unfinished tiles, not for workers: one
+// that the operating system has not scheduled yet delays nobody. And tiles are
+// handed out one by one (0.2 to 1 ms each is a good size), so a worker that lost its
+// core to a neighbour ends up with fewer of them.
 package par

@@ -6,7 +6,15 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
+
+// A network is some hundred regions in a row, and putting a thread to sleep and
+// waking it takes 20 to 100 us, which is as long as a small one of them. So whoever
+// has nothing to do looks again and again for this long before going to sleep: long
+// enough for the gap between two regions, too short to matter when nothing follows
+// or when another process wants the core.
+const lingerFor = 20 * time.Microsecond
 
 // Pool is a fixed set of workers: threads-1 goroutines and the caller of Run.
 // Its methods may be called from several goroutines.
@@ -22,13 +30,25 @@ type Pool struct {
 	left    atomic.Int64 // tiles not yet handed out; negative when drained
 	pending atomic.Int64 // tiles not yet finished
 	failed  atomic.Pointer[Panic]
-	fin     chan struct{} // sent by the worker that finishes the last tile
+	end     atomic.Int32  // a region... value, written last by whoever ends the region
+	fin     chan struct{} // wakes the caller of Run when it sleeps
 
-	wake   chan struct{}
-	decoy  chan struct{} // see Run
-	closed bool          // under run
+	wake chan struct{}
+	// lingering counts the workers that look for the next region, at most seats:
+	// those more than the threads that can run at once would only be in the way.
+	lingering, seats atomic.Int32
+
+	closed bool // under run
 	exited sync.WaitGroup
 }
+
+// Values of Pool.end. The caller of Run waits for regionEnded, awake for a while,
+// then asleep.
+const (
+	regionRuns int32 = iota
+	regionAwaited
+	regionEnded
+)
 
 // New returns a pool of the given number of threads, the caller included.
 // threads < 1 means GOMAXPROCS, which follows the cgroup quota of a container.
@@ -40,14 +60,8 @@ func New(threads int) *Pool {
 		threads: threads,
 		fin:     make(chan struct{}, 1),
 		wake:    make(chan struct{}, threads),
-		decoy:   make(chan struct{}, 1),
 	}
-	p.exited.Add(threads)
-	go func() { // cannot panic
-		defer p.exited.Done()
-		for range p.decoy {
-		}
-	}()
+	p.exited.Add(threads - 1)
 	for w := 1; w < threads; w++ {
 		go p.work(w) // every tile runs under protect, which recovers
 	}
@@ -74,10 +88,11 @@ func (p *Pool) Run(tiles int, fn func(worker, tile int)) {
 	p.run.Lock()
 	defer p.run.Unlock()
 	p.fn, p.tiles = fn, tiles
+	p.end.Store(regionRuns)
 	p.pending.Store(int64(tiles))
 	p.left.Store(int64(tiles))
-	if n := min(tiles, p.threads) - 1; n > 0 && !p.closed {
-		p.wakeUp(n)
+	if !p.closed {
+		p.call(min(tiles, p.threads) - 1)
 	}
 	p.drain(0)
 	p.fn = nil
@@ -86,22 +101,21 @@ func (p *Pool) Run(tiles int, fn func(worker, tile int)) {
 	}
 }
 
-// wakeUp wakes n workers. The goroutine that is made ready last waits to run after
-// the one that woke it, and Go's scheduler lets another processor take it from
-// there only after a sleep of 3 µs, which on Linux lasts 60: a third of a region of
-// the usual size. Waking a goroutine that does nothing moves the last worker on to
-// where idle processors find it at once.
-func (p *Pool) wakeUp(n int) {
-	for ; n > 0; n-- {
+// call sees to it that so many workers take part, as far as there are threads to
+// run them. Those that linger come by themselves: one that gives up just now looks
+// once more after it has left the count.
+func (p *Pool) call(helpers int) {
+	if helpers -= int(p.lingering.Load()); helpers <= 0 {
+		return
+	}
+	threads := min(p.threads, runtime.GOMAXPROCS(0))
+	p.seats.Store(int32(threads - 1))
+	for range helpers {
 		select {
 		case p.wake <- struct{}{}:
 		default: // enough wake-ups are already under way
 			return
 		}
-	}
-	select {
-	case p.decoy <- struct{}{}:
-	default:
 	}
 }
 
@@ -112,7 +126,6 @@ func (p *Pool) Close() {
 	if !p.closed {
 		p.closed = true
 		close(p.wake)
-		close(p.decoy)
 	}
 	p.run.Unlock()
 	p.exited.Wait()
@@ -122,31 +135,53 @@ func (p *Pool) work(w int) {
 	defer p.exited.Done()
 	for range p.wake {
 		// A late wake-up finds left <= 0, or a newer region, which it joins.
-		for {
-			n := p.left.Add(-1)
-			if n < 0 {
-				break
-			}
-			if p.tile(w, int(n)) {
-				p.fin <- struct{}{}
+		for more := true; more; more = p.linger() {
+			for n := p.left.Add(-1); n >= 0; n = p.left.Add(-1) {
+				if p.tile(w, int(n)) && p.end.Swap(regionEnded) == regionAwaited {
+					p.fin <- struct{}{}
+				}
 			}
 		}
 	}
 }
 
+// linger waits for another region, not for long, and reports whether there is one.
+func (p *Pool) linger() bool {
+	if p.lingering.Add(1) <= p.seats.Load() {
+		spin(func() bool { return p.left.Load() > 0 })
+	}
+	p.lingering.Add(-1)
+	return p.left.Load() > 0
+}
+
 // drain is the caller's share of a region: its own tiles, then the wait for
 // those that others still hold.
 func (p *Pool) drain(w int) {
-	for {
-		n := p.left.Add(-1)
-		if n < 0 {
-			<-p.fin
-			return
-		}
+	for n := p.left.Add(-1); n >= 0; n = p.left.Add(-1) {
 		if p.tile(w, int(n)) {
 			return
 		}
 	}
+	ended := func() bool { return p.end.Load() == regionEnded }
+	if p.seats.Load() > 0 && spin(ended) {
+		return
+	}
+	if p.end.CompareAndSwap(regionRuns, regionAwaited) {
+		<-p.fin
+	}
+}
+
+// spin calls f until it is true or the time is up, and reports whether it was.
+func spin(f func() bool) bool {
+	for start := time.Now(); time.Since(start) < lingerFor; {
+		for range 32 {
+			if f() {
+				return true
+			}
+			pause()
+		}
+	}
+	return false
 }
 
 // tile runs the tile that leaves n others unclaimed and reports whether it was

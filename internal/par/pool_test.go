@@ -156,6 +156,51 @@ func TestRunDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// Workers look for another region for a moment and then sleep, however many
+// regions there were and however many workers.
+func TestWorkersStopLingering(t *testing.T) {
+	for _, threads := range []int{2, 5} {
+		p := New(threads)
+		for range 100 {
+			p.Run(3*threads, func(_, _ int) {})
+		}
+		for i := 0; p.lingering.Load() > 0; i++ {
+			if i == 10000 {
+				t.Fatalf("%d of %d threads still linger", p.lingering.Load(), threads)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := p.seats.Load(); int(n) > runtime.GOMAXPROCS(0)-1 {
+			t.Errorf("%d workers may linger beside the caller on %d processors", n, runtime.GOMAXPROCS(0))
+		}
+		p.Close()
+	}
+}
+
+// Regions of all lengths, one right after the other and with gaps, meet workers
+// that linger, fall asleep and wake up.
+func TestRunAfterPauses(t *testing.T) {
+	p := New(3)
+	defer p.Close()
+	var n, want int64
+	var sum atomic.Int64
+	for i := range int64(3000) {
+		p.Run(int(i%7), func(_, tile int) {
+			if tile == 0 && i%5 == 0 {
+				time.Sleep(time.Duration(i%3) * 15 * time.Microsecond)
+			}
+			sum.Add(1)
+		})
+		want += i % 7
+		if n = sum.Load(); n != want {
+			t.Fatalf("after region %d %d tiles ran, want %d", i, n, want)
+		}
+		if i%4 == 0 {
+			time.Sleep(time.Duration(i%11) * 4 * time.Microsecond)
+		}
+	}
+}
+
 func BenchmarkRun(b *testing.B) {
 	p := New(0)
 	defer p.Close()
