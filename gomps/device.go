@@ -3,12 +3,10 @@
 package gomps
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
@@ -61,8 +59,8 @@ func openMetal(cfg Config) (*mps.Backend, error) {
 		return nil, err
 	}
 	p, err := cfg.precision("metal")
-	if err == nil && !cfg.SkipSelfCheck && os.Getenv(EnvSelfCheck) != "off" {
-		err = trusted(gpu, p, settings)
+	if err == nil && !cfg.SkipSelfCheck {
+		err = selfcheck.Once(gpu, reference, p, fmt.Sprint(settings.ManualAttention))
 	}
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
@@ -77,7 +75,7 @@ const (
 	// EnvExecutableCache is a folder for Config.ExecutableCache.
 	EnvExecutableCache = "MAST3R_EXECUTABLE_CACHE"
 	// EnvSelfCheck is "off" for Config.SkipSelfCheck.
-	EnvSelfCheck = "MAST3R_SELFCHECK"
+	EnvSelfCheck = selfcheck.Env
 )
 
 // metal are the settings of the Metal path, from the Config or the environment.
@@ -96,36 +94,5 @@ func (c Config) metal() (mps.Config, error) {
 	return m, nil
 }
 
-// passed are the devices that have agreed with the CPU in this process. One that
-// did not is asked again: an allocation can fail once.
-var passed struct {
-	sync.Mutex
-	devices map[string]bool
-}
-
-// trusted runs the smallest network on the GPU and on the CPU, once for each
-// device, system and precision.
-func trusted(gpu backend.Backend, p backend.Precision, settings mps.Config) error {
-	passed.Lock()
-	defer passed.Unlock()
-	d := gpu.Device()
-	key := fmt.Sprintf("%s|%s|%v|%v", d.Name, d.OS, p, settings.ManualAttention)
-	if passed.devices[key] {
-		return nil
-	}
-	ref, err := cpu.New(cpu.Config{Threads: 1})
-	if err != nil {
-		return err
-	}
-	defer ref.Close()
-	check := selfcheck.Network(context.Background(), gpu, ref, p)
-	gpu.Trim()
-	if check.Err != nil {
-		return check.Err
-	}
-	if passed.devices == nil {
-		passed.devices = map[string]bool{}
-	}
-	passed.devices[key] = true
-	return nil
-}
+// reference is what a GPU is compared with.
+func reference() (backend.Backend, error) { return cpu.New(cpu.Config{Threads: 1}) }

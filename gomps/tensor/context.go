@@ -17,6 +17,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
 )
 
 // Errors of this package are, or wrap, one of these.
@@ -39,6 +40,9 @@ type Config struct {
 	BatchSize int
 	// CacheSize bounds the compiled operations that are kept; 0 means 512.
 	CacheSize int
+	// SkipSelfCheck takes the GPU without comparing it with the CPU first, which
+	// happens once in a process. MAST3R_SELFCHECK=off does the same.
+	SkipSelfCheck bool
 	// Logger gets the reason when the CPU stands in for Metal; nil discards it.
 	Logger *slog.Logger
 }
@@ -101,7 +105,7 @@ func Open(cfg Config) (*Context, error) {
 	c.cache = newCache(size)
 	switch cfg.Backend {
 	case "", "auto", "metal":
-		gpu, err := mps.New(mps.Config{})
+		gpu, err := openMetal(cfg)
 		if err == nil {
 			c.dev = gpu
 			return c, nil
@@ -111,7 +115,11 @@ func Open(cfg Config) (*Context, error) {
 		}
 		c.fallback = err.Error()
 		if cfg.Logger != nil {
-			cfg.Logger.Info("tensors on the CPU", "reason", c.fallback)
+			level := slog.LevelInfo
+			if errors.Is(err, selfcheck.ErrDisagree) {
+				level = slog.LevelWarn // the GPU computes something else than the CPU
+			}
+			cfg.Logger.Log(context.Background(), level, "tensors on the CPU", "reason", c.fallback)
 		}
 	case "cpu":
 	default:
@@ -123,6 +131,22 @@ func Open(cfg Config) (*Context, error) {
 	}
 	c.dev = dev
 	return c, nil
+}
+
+// openMetal opens the GPU and compares it with the CPU, as the engine does.
+func openMetal(cfg Config) (backend.Backend, error) {
+	gpu, err := mps.New(mps.Config{})
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.SkipSelfCheck {
+		reference := func() (backend.Backend, error) { return cpu.New(cpu.Config{Threads: 1}) }
+		err = selfcheck.Once(gpu, reference, backend.FP32, fmt.Sprint(false)) // no manual attention
+	}
+	if err != nil {
+		return nil, errors.Join(err, gpu.Close())
+	}
+	return gpu, nil
 }
 
 // Stats counts what has happened.

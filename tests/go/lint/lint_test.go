@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"internal/retrieval":        {"internal/par", "internal/tensor", "internal/weights"},
 	"internal/onnx":             {"internal/graph", "internal/graph/passes", "internal/tensor"},
 	"gomps":                     {"internal/backend", "internal/cpu", "internal/geometry", "internal/onnx", "internal/retrieval", "internal/graph", "internal/graph/passes", "internal/match", "internal/metal", "internal/model", "internal/mps", "internal/par", "internal/preprocess", "internal/selfcheck", "internal/tensor", "internal/weights", "internal/weights/synth"},
-	"gomps/tensor":              {"internal/backend", "internal/cpu", "internal/graph", "internal/mps", "internal/tensor"},
+	"gomps/tensor":              {"internal/backend", "internal/cpu", "internal/graph", "internal/mps", "internal/selfcheck", "internal/tensor"},
 	"capi":                      {"gomps", "gomps/tensor", "internal/par"},
 	"capi/cmd/libmast3r":        {"capi"},
 	"capi/pyext":                {"capi", "capi/pyext/hide", "gomps"},
