@@ -13,7 +13,9 @@
 // # Weights
 //
 // Weights are fed at every run from buffers laid over the mapped model file:
-// loading copies no byte, and the memory is the page cache's (weights.go).
+// loading copies no matrix, and the memory is the page cache's (weights.go). What
+// the file has in another type than its reader's is converted once, not in every
+// run; vectors always, so that half precision copies the norms'.
 //
 // # Precision
 //
