@@ -40,8 +40,14 @@ type fastScratch struct {
 	cur1, cur2, old1, old2 []int32
 	active                 []int32 // seeds still moving
 	query, found           []int32
+	known                  [2][]int32 // neighbours found so far, or unknown, pending
 	pairs                  []uint64
 }
+
+const (
+	unknown = -1
+	pending = -2 // among the queries of the running hop
+)
 
 // FastReciprocal follows each seed of map 1 to its nearest neighbour in map 2,
 // back to the nearest neighbour in map 1, and so on, until the pair repeats.
@@ -126,11 +132,16 @@ func (m *Matcher) fastKeys(x, y *side, d Map, o FastOptions) ([]uint64, error) {
 	if o.Seeds != nil {
 		rounds = 1
 	}
+	m.round(2 * len(f.cur1) * y.n)
+	for d, s := range [2]*side{x, y} {
+		f.known[d] = grow(f.known[d], s.n)
+		fill(f.known[d], unknown)
+	}
 	for it := 1; len(f.active) > 0; it++ {
-		if err := m.hop(x, y, f.cur1, f.cur2, f.old2); err != nil {
+		if err := m.hop(x, y, f.known[0], f.cur1, f.cur2, f.old2); err != nil {
 			return nil, err
 		}
-		if err := m.hop(y, x, f.cur2, f.cur1, f.old1); err != nil {
+		if err := m.hop(y, x, f.known[1], f.cur2, f.cur1, f.old1); err != nil {
 			return nil, err
 		}
 		if o.Basin != nil {
@@ -182,20 +193,27 @@ func (f *fastScratch) start(x *side, d Map, o FastOptions) {
 }
 
 // hop sets to[s] to the neighbour in y of from[s] for the active seeds s, and
-// drops those that arrive where they were a round ago.
-func (m *Matcher) hop(x, y *side, from, to, old []int32) error {
+// drops those that arrive where they were a round ago. Walks meet, so each
+// pixel's neighbour is looked for once in a run.
+func (m *Matcher) hop(x, y *side, known, from, to, old []int32) error {
 	f := &m.seeds
-	q := f.query[:len(f.active)]
-	for i, s := range f.active {
-		q[i] = from[s]
+	q := f.query[:0]
+	for _, s := range f.active {
+		if c := from[s]; known[c] == unknown {
+			known[c] = pending
+			q = append(q, c)
+		}
 	}
 	found := f.found[:len(q)]
 	if err := m.nearestOf(x, q, y, found); err != nil {
 		return err
 	}
+	for i, c := range q {
+		known[c] = found[i]
+	}
 	n := 0
-	for i, s := range f.active {
-		to[s] = found[i]
+	for _, s := range f.active {
+		to[s] = known[from[s]]
 		if to[s] != old[s] {
 			f.active[n] = s
 			n++

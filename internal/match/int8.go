@@ -5,22 +5,27 @@ package match
 import (
 	"math"
 	"math/bits"
+	"slices"
+	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match/kernel"
 )
 
 // The int8 prefilter. A pass over descriptors rounded to bytes costs a quarter
-// of the float pass. It leaves, for each row and strip of columns (and for
-// each column and block of rows), the largest rounded score. By Cauchy-Schwarz
-// the exact score of a pair differs from its rounded score by at most
+// to a third of the float pass. It leaves, for each row and strip of columns
+// (and for each column and block of rows), the largest rounded score. By
+// Cauchy-Schwarz the exact score of a pair differs from its rounded score by at
+// most
 //
 //	|a.b - qa.qb| <= |a-qa| |b| + |qa| |b-qb|
 //
-// so, once the exact best of one strip is known, every strip whose maximum
-// lies further below than that bound (plus the rounding of the float scores)
-// cannot hold the winner or a tie with it. The others are scored exactly. The
-// result is the float pass's for any data whatever; only the time depends on
-// how many strips survive, which a sample estimates beforehand.
+// so, once the exact score of one good pair is known, whatever lies further
+// below it than that bound (plus the rounding of the float scores) cannot be
+// the winner or tie with it: first whole strips, by their maximum, then, within
+// the strips left, panels of columns, whose rounded scores are computed again.
+// The rest is scored exactly. The result is the float pass's for any data
+// whatever; only the time depends on how many strips survive, which a sample
+// estimates beforehand.
 
 type prefilterMode int
 
@@ -33,318 +38,343 @@ const (
 const (
 	int8Block    = 1536      // rows per block; 2 bytes per column and block are kept
 	int8MaxDim   = 64        // beyond, the bound widens and the maxima need more bits
-	int8MinPairs = 1 << 28   // below, the float pass is over in a moment
+	int8MinPairs = 1 << 26   // below, the float pass is over in a moment
 	int8MaxTable = 256 << 20 // bytes of column maxima
+	int8Slab     = 16384     // queries per pass of nearestOf8, which bounds its table
 	sampleRows   = blockUnit
 	// maxSurvivors is the share of strips per row up to which the prefilter
-	// pays. Scoring one row against one strip runs at under half the speed of
-	// a tile; 0.1 brings the total to about three quarters of the float pass.
-	maxSurvivors = 0.1
+	// pays: searching one row in one strip again costs up to twice its part of
+	// the float pass.
+	maxSurvivors = 0.25
 	// flatTile is the share beyond which a tile falls back to float tiles.
-	flatTile = 0.35
+	flatTile = 0.4
+	// smallest is the least magnitude of a side's largest component for which
+	// the float32 scale 127/magnitude is finite, with room to spare.
+	smallest = 0x1p-100
 )
+
+// rounding is a side's descriptors in bytes.
+type rounding struct {
+	scale float64  // byte = round(value * scale)
+	quads int      // depth / 4, rounded up
+	words []uint32 // [panels][quads][NR], see kernel.Int8Args
+	start []int32
+	// Squared norms of value*scale and of what rounding took, and over the
+	// side the largest norms, as bounds.
+	norm, err       []float32
+	maxNorm, maxErr float64
+	part            []float32 // largest norm and err of each tile, while rounding
+}
 
 // int8Scratch is the state of one prefiltered call.
 type int8Scratch struct {
-	scale float64 // byte = round(value * scale)
-	shift int     // right shift that fits maxima into 16 bits
-	quads int     // depth / 4, rounded up
-	cols  []uint32
-	start []int32
-	table []uint16 // [blocks][columns] maxima
-	stats [2]sideStats
-	part  []sideStats // per tile, while reducing
+	ready bool     // both sides are rounded
+	shift int      // right shift that fits maxima into 16 bits
+	table []uint16 // maxima: [blocks][columns], or [strips][queries] in nearestOf8
+
+	missed atomic.Bool // see errRescan
 }
 
-// sideStats are the maxima over a side that the bound needs: of the norms, the
-// rounding errors' norms, and the components.
-type sideStats struct{ norm, err, abs float64 }
-
-func (s *sideStats) merge(o sideStats) {
-	s.norm, s.err, s.abs = max(s.norm, o.norm), max(s.err, o.err), max(s.abs, o.abs)
+// failure returns errRescan if that has happened.
+func (q *int8Scratch) failure() error {
+	if q.missed.Swap(false) {
+		return errRescan
+	}
+	return nil
 }
 
 // int8Worker is one thread's scratch.
 type int8Worker struct {
 	args    kernel.Int8Args
+	search  kernel.BestArgs
+	pack    kernel.PackArgs
 	rows    []uint32
 	rowMax  []int32
 	colMax  []int32
 	tmp     []int32
 	table   []uint16 // [strips][rows of the tile]
 	queries []int32
-	floor   []uint16
+	row     []uint32 // one query, [quads]
+	where   []int32
+	best    []float32
+	floor   []int32
+	floor16 []uint16
 }
 
-// nearestInt8 does the work of scanBoth through the prefilter and reports
-// whether it did: not where it cannot run or would not pay.
+// round rounds both sides unless that is done, and reports whether there is
+// something to gain and nothing in the way: pairs is the number of products
+// that the call is about to compute.
+func (m *Matcher) round(pairs int) bool {
+	q := &m.int8
+	if q.ready {
+		return true
+	}
+	if m.prefilter == prefilterOff || m.kern.Int8 == nil || m.a.dim > int8MaxDim ||
+		m.prefilter == prefilterAuto && pairs < int8MinPairs ||
+		m.a.abs < smallest || m.b.abs < smallest {
+		return false
+	}
+	m.roundSide(&m.a)
+	m.roundSide(&m.b)
+	bound := (m.a.maxNorm + m.a.maxErr) * (m.b.maxNorm + m.b.maxErr)
+	q.shift = max(0, bits.Len(uint(bound))-16)
+	q.ready = true
+	return true
+}
+
+// slack widens float32 sums of at most 64 squares, each rounded, and their
+// square roots.
+const slack = 1 + 0x1p-14
+
+// bounds returns the norm of a column in units of its bytes, and of what
+// rounding took, the product with the scale being rounded itself.
+func bounds(norm, err float32) (n, e float64) {
+	n = math.Sqrt(float64(norm)) * slack
+	return n, math.Sqrt(float64(err))*slack + n*0x1p-22
+}
+
+func (m *Matcher) roundSide(s *side) {
+	const batch = 64
+	nr, r := m.kern.NR, &s.rounding
+	panels := s.panelCount(nr)
+	scale := 127 / s.abs
+	r.scale, r.quads = float64(scale), ceilDiv(s.dim, 4)
+	r.words, r.start = grow(r.words, panels*r.quads*nr), grow(r.start, panels*nr)
+	r.norm, r.err = grow(r.norm, panels*nr), grow(r.err, panels*nr)
+	tiles := ceilDiv(panels, batch)
+	r.part = grow(r.part, 2*tiles)
+	m.pool.Run(tiles, func(w, tile int) {
+		p := &m.workers[w].int8.pack
+		first := tile * batch
+		*p = kernel.PackArgs{Cols: &s.panels[first*nr*s.dim], Words: &r.words[first*nr*r.quads],
+			Panels: min(batch, panels-first), Start: &r.start[first*nr],
+			Norm: &r.norm[first*nr], Err: &r.err[first*nr], Dim: s.dim, Scale: scale}
+		m.kern.Int8.Pack(p)
+		lo, hi := first*nr, (first+p.Panels)*nr
+		r.part[2*tile], r.part[2*tile+1] = slices.Max(r.norm[lo:hi]), slices.Max(r.err[lo:hi])
+	})
+	var norm, err float32
+	for i := range tiles {
+		norm, err = max(norm, r.part[2*i]), max(err, r.part[2*i+1])
+	}
+	r.maxNorm, r.maxErr = bounds(norm, err)
+}
+
+// copyRow copies the rounded values of a row, stride words apart, with the
+// kernel's offset added: adding 128 to a signed byte flips its highest bit.
+func (m *Matcher) copyRow(out []uint32, stride int, s *side, row int) {
+	nr := m.kern.NR
+	flip := uint32(m.kern.Int8.Offset) * 0x01010101
+	in := s.words[row/nr*nr*s.quads+row%nr:]
+	for k := range s.quads {
+		out[k*stride] = in[k*nr] ^ flip
+	}
+}
+
+// nearestInt8 does the work of scanBoth and locate through the prefilter and
+// reports whether it did: not where it cannot run or would not pay.
 func (m *Matcher) nearestInt8() bool {
 	a, b, q := &m.a, &m.b, &m.int8
-	always := m.prefilter == prefilterAlways
-	if m.prefilter == prefilterOff || m.kern.Int8 == nil || a.dim > int8MaxDim ||
-		!always && a.n*b.n < int8MinPairs {
-		return false
-	}
 	blocks := ceilDiv(a.n, int8Block)
-	if 2*blocks*b.n > int8MaxTable || !m.quantise() {
+	if 2*blocks*b.n > int8MaxTable || !m.round(a.n*b.n) {
 		return false
 	}
-	if !always && m.sampleSurvivors() > maxSurvivors {
+	if m.prefilter != prefilterAlways && m.sampleSurvivors() > maxSurvivors {
 		return false
-	}
-	for d, s := range [2]*side{a, b} {
-		m.best[d], m.where[d] = grow(m.best[d], s.n), grow(m.where[d], s.n)
 	}
 	q.table = grow(q.table, blocks*b.n)
 	m.pool.Run(blocks, func(w, tile int) { m.int8Tile(&m.workers[w], tile) })
 	const chunk = 768
 	m.pool.Run(ceilDiv(b.n, chunk), func(w, tile int) {
 		first := tile * chunk
-		m.workers[w].int8.list(first, min(chunk, b.n-first))
-		m.rerank(&m.workers[w], 1, first, q.table[first:], b.n, int8Block/m.kern.NR)
+		queries := m.workers[w].int8.list(first, min(chunk, b.n-first))
+		m.settle(&m.workers[w], b, a, queries, q.table[first:], b.n, int8Block/m.kern.NR, m.nnB[first:])
 	})
 	return true
-}
-
-// rowStats returns |x|, |x - q(x)| and |q(x)| for a row.
-func (q *int8Scratch) rowStats(row []float32) (norm, err, qnorm float64) {
-	for _, v := range row {
-		x := float64(v)
-		r := math.RoundToEven(x*q.scale) / q.scale
-		norm += x * x
-		err += (x - r) * (x - r)
-		qnorm += r * r
-	}
-	return math.Sqrt(norm), math.Sqrt(err), math.Sqrt(qnorm)
-}
-
-// reduce folds f over the rows of both sides, in parallel.
-func (m *Matcher) reduce(f func(row []float32) sideStats) {
-	q := &m.int8
-	const chunk = 4096
-	for d, s := range [2]*side{&m.a, &m.b} {
-		q.part = grow(q.part, ceilDiv(s.n, chunk))
-		m.pool.Run(len(q.part), func(_, tile int) {
-			var acc sideStats
-			for i := tile * chunk; i < min(s.n, (tile+1)*chunk); i++ {
-				acc.merge(f(s.row(i)))
-			}
-			q.part[tile] = acc
-		})
-		q.stats[d] = sideStats{}
-		for _, p := range q.part {
-			q.stats[d].merge(p)
-		}
-	}
-}
-
-// quantise chooses the scale and packs map 2; it reports false when all
-// components are 0, where no scale exists.
-func (m *Matcher) quantise() bool {
-	q, b := &m.int8, &m.b
-	m.reduce(func(row []float32) (s sideStats) {
-		for _, v := range row {
-			s.abs = max(s.abs, math.Abs(float64(v)))
-		}
-		return s
-	})
-	abs := max(q.stats[0].abs, q.stats[1].abs)
-	if abs == 0 {
-		return false
-	}
-	q.scale = 127 / abs
-	m.reduce(func(row []float32) (s sideStats) {
-		s.norm, s.err, _ = q.rowStats(row)
-		return s
-	})
-	q.quads = ceilDiv(b.dim, 4)
-	q.shift = max(0, bits.Len(uint(b.dim*127*127))-16)
-	const batch = 64
-	nr, offset := m.kern.NR, int32(m.kern.Int8.Offset)
-	panels := b.panelCount(nr)
-	q.cols, q.start = grow(q.cols, panels*q.quads*nr), grow(q.start, panels*nr)
-	m.pool.Run(ceilDiv(panels, batch), func(_, tile int) {
-		lo, hi := tile*batch*nr, min(panels, (tile+1)*batch)*nr
-		for j := lo; j < hi; j++ {
-			out := q.cols[j/nr*nr*q.quads+j%nr:]
-			q.start[j] = -offset * q.pack(out, b.row(min(j, b.n-1)), nr, 0)
-		}
-	})
-	return true
-}
-
-// pack rounds a row to bytes, four to a word with words stride apart, adds
-// offset to each, and returns the sum of the bytes without it. Missing values
-// of the last word are bytes of 0, or of offset: then 0 times anything.
-func (q *int8Scratch) pack(out []uint32, row []float32, stride, offset int) int32 {
-	var sum int32
-	for k := 0; k < q.quads; k++ {
-		var word uint32
-		for i := range 4 {
-			v := 0
-			if 4*k+i < len(row) {
-				v = int(math.RoundToEven(float64(row[4*k+i]) * q.scale))
-			}
-			sum += int32(v)
-			word |= uint32(uint8(v+offset)) << (8 * i)
-		}
-		out[k*stride] = word
-	}
-	return sum
-}
-
-// int8Rows runs the rows listed in w.int8.queries against all strips, filling
-// w.int8.table and, where block >= 0, that block of the column table.
-func (m *Matcher) int8Rows(w *worker, block int) {
-	q, a, b, t := &m.int8, &m.a, &m.b, &w.int8
-	mr, nr := m.kern.MR, m.kern.NR
-	n := len(t.queries)
-	rows := ceilDiv(n, mr) * mr
-	sp := m.stripPanels(b.dim)
-	total := b.panelCount(nr)
-	t.rows, t.colMax = grow(t.rows, rows*q.quads), grow(t.colMax, sp*nr)
-	t.table = grow(t.table, ceilDiv(total, sp)*n)
-	for i := range rows {
-		q.pack(t.rows[i/mr*mr*q.quads+i%mr:], a.row(int(t.queries[min(i, n-1)])), mr, m.kern.Int8.Offset)
-	}
-	p := &t.args
-	*p = kernel.Int8Args{ColMax: &t.colMax[0], Tmp: &t.tmp[0], RowMax: &t.rowMax[0], Quads: q.quads}
-	for s := 0; s*sp < total; s++ {
-		clear(t.colMax) // a negative maximum counts as 0, still an upper bound
-		p.Panels = min(sp, total-s*sp)
-		p.Cols, p.Start = &q.cols[s*sp*nr*q.quads], &q.start[s*sp*nr]
-		for g := 0; g < rows; g += mr {
-			p.Rows = &t.rows[g*q.quads]
-			m.kern.Int8.Strip(p)
-			out := t.table[s*n+g : s*n+min(n, g+mr)]
-			for i := range out {
-				out[i] = uint16(t.rowMax[i] >> q.shift)
-			}
-		}
-		if block >= 0 {
-			lo := s * sp * nr
-			out := q.table[block*b.n+lo : block*b.n+min(b.n, lo+p.Panels*nr)]
-			for i := range out {
-				out[i] = uint16(t.colMax[i] >> q.shift)
-			}
-		}
-	}
 }
 
 // int8Tile scans one block of rows and settles them.
 func (m *Matcher) int8Tile(w *worker, tile int) {
+	a, b, t := &m.a, &m.b, &w.int8
 	first := tile * int8Block
-	n := min(int8Block, m.a.n-first)
-	w.int8.list(first, n)
-	m.int8Rows(w, tile)
-	m.rerank(w, 0, first, w.int8.table, n, m.stripPanels(m.a.dim))
+	queries := t.list(first, min(int8Block, a.n-first))
+	n, sp := len(queries), m.stripPanels(a.dim)
+	strips := ceilDiv(b.panelCount(m.kern.NR), sp)
+	t.table = grow(t.table, strips*n)
+	m.int8Rows(w, a, queries, b, 0, strips, t.table, n, m.int8.table[tile*b.n:(tile+1)*b.n])
+	m.settle(w, a, b, queries, t.table, n, sp, m.nnA[first:])
 }
 
 // list sets the queries to n consecutive rows.
-func (t *int8Worker) list(first, n int) {
+func (t *int8Worker) list(first, n int) []int32 {
 	t.queries = grow(t.queries, n)
 	for i := range t.queries {
 		t.queries[i] = int32(first + i)
 	}
+	return t.queries
 }
 
-// floorOf returns the smallest table entry of a block that may hold a score
-// equal to or above best, for a row of side d.
-func (m *Matcher) floorOf(d int, row []float32, best float32) uint16 {
-	q := &m.int8
-	other := q.stats[1-d]
-	norm, err, qnorm := q.rowStats(row)
+// int8Rows runs rows of x against the strips lo..hi-1 of y. It writes the
+// maxima of the i-th row over strip s to table[s*stride+i] and, where cols is
+// not nil, the maxima of the columns there.
+func (m *Matcher) int8Rows(w *worker, x *side, queries []int32, y *side, lo, hi int, table []uint16, stride int, cols []uint16) {
+	t, shift := &w.int8, m.int8.shift
+	mr, nr, sp, quads := m.kern.MR, m.kern.NR, m.stripPanels(y.dim), y.quads
+	n, total := len(queries), y.panelCount(m.kern.NR)
+	rows := ceilDiv(n, mr) * mr
+	t.rows, t.colMax = grow(t.rows, rows*quads), grow(t.colMax, sp*nr)
+	for i := range rows {
+		m.copyRow(t.rows[i/mr*mr*quads+i%mr:], mr, x, int(queries[min(i, n-1)]))
+	}
+	p := &t.args
+	*p = kernel.Int8Args{ColMax: &t.colMax[0], Tmp: &t.tmp[0], RowMax: &t.rowMax[0], Quads: quads}
+	strip := m.kern.Int8.Strip
+	if cols == nil {
+		strip = m.kern.Int8.StripRow
+	}
+	for s := lo; s < hi; s++ {
+		clear(t.colMax) // a negative maximum counts as 0, still an upper bound
+		p.Panels = min(sp, total-s*sp)
+		p.Cols, p.Start = &y.words[s*sp*nr*quads], &y.start[s*sp*nr]
+		for g := 0; g < rows; g += mr {
+			p.Rows = &t.rows[g*quads]
+			strip(p)
+			out := table[s*stride+g : s*stride+min(n, g+mr)]
+			for i := range out {
+				out[i] = uint16(t.rowMax[i] >> shift)
+			}
+		}
+		if cols != nil {
+			first := s * sp * nr
+			out := cols[first:min(y.n, first+p.Panels*nr)]
+			for i := range out {
+				out[i] = uint16(t.colMax[i] >> shift)
+			}
+		}
+	}
+}
+
+// floorOf returns the rounded score below which nothing reaches best, an exact
+// score of row i of x with some descriptor of y.
+func (m *Matcher) floorOf(x *side, i int32, y *side, best float32) int32 {
+	norm, err := bounds(x.norm[i], x.err[i])
 	// Float scores: dim roundings of relative size 2^-24, or 2^-150 each in
 	// the subnormal range (Higham, Accuracy and Stability, section 3.1). They
 	// blur both the best score and its rivals, hence twice.
-	dim := float64(len(row))
-	blur := 2 * dim * (0x1.01p-24*norm*other.norm + 0x1p-149)
-	margin := err*other.norm + qnorm*other.err + blur
+	scale, dim := x.scale*y.scale, float64(x.dim)
+	blur := 2 * dim * (0x1.01p-24*norm*y.maxNorm + 0x1p-149*scale)
+	margin := err*y.maxNorm + (norm+err)*y.maxErr + blur
 	// The float64 roundings here are far below the widening by 2^-20.
-	t := (float64(best) - margin*(1+0x1p-20)) * q.scale * q.scale
-	t -= math.Abs(t) * 0x1p-20
-	if t <= 0 {
-		return 0
-	}
-	return uint16(min(uint64(t)>>q.shift, math.MaxUint16))
+	t := float64(best) * scale
+	t -= margin*(1+0x1p-20) + math.Abs(t)*0x1p-20 + 0x1p-40
+	return int32(math.Floor(t))
 }
 
-// rerank finds the exact best score, and its block, of the rows of side d that
-// w.int8.queries lists, which start at first. table[s*stride+i] is the rounded
-// maximum of the i-th over block s of the other side, blockPanels panels each.
-func (m *Matcher) rerank(w *worker, d, first int, table []uint16, stride, blockPanels int) {
-	x, y := &m.a, &m.b
-	if d == 1 {
-		x, y = y, x
-	}
+// setFloor notes the floor of the i-th query that follows from its best score.
+func (m *Matcher) setFloor(t *int8Worker, i int, x *side, query int32, y *side) {
+	t.floor[i] = m.floorOf(x, query, y, t.best[i])
+	t.floor16[i] = uint16(min(max(0, t.floor[i])>>m.int8.shift, math.MaxUint16))
+}
+
+// settle finds the exact neighbours in y of rows of x. table[s*stride+i] is the
+// rounded maximum of the i-th over block s of y, blockPanels panels each.
+func (m *Matcher) settle(w *worker, x, y *side, queries []int32, table []uint16, stride, blockPanels int, out []int32) {
 	t := &w.int8
-	n := len(t.queries)
-	best, where := m.best[d][first:first+n], m.where[d][first:first+n]
+	n := len(queries)
 	blocks := ceilDiv(y.panelCount(m.kern.NR), blockPanels)
-	m.leaders(w, d, table, stride, blockPanels, best, where)
-	if float64(survivors(table, stride, blocks, t.floor, where)) > flatTile*float64(blocks*n) {
-		fill(best, negInf)
-		m.queryTile(w, x, t.queries, y, blockPanels, 0, blocks, best, where)
+	m.leaders(w, x, y, queries, table, stride, blockPanels, out)
+	if float64(t.survivors(table, stride, blocks)) > flatTile*float64(blocks*n) {
+		m.settleFloat(w, x, y, queries, blockPanels, out)
 		return
 	}
 	for s := range blocks {
 		for i, v := range table[s*stride : s*stride+n] {
-			if v < t.floor[i] || int(where[i]) == s {
+			if v < t.floor16[i] {
 				continue
 			}
-			row := x.row(int(t.queries[i]))
-			c := m.rowBest(row, y, s, blockPanels)
+			score, at := m.search(w, x, queries[i], y, s, blockPanels, t.floor[i])
 			switch {
-			case c > best[i]:
-				best[i], where[i] = c, int32(s)
-				t.floor[i] = m.floorOf(d, row, c)
-			case c == best[i]:
-				where[i] = min(where[i], int32(s))
+			case score > t.best[i]:
+				t.best[i], out[i] = score, at
+				m.setFloor(t, i, x, queries[i], y)
+			case score == t.best[i] && at >= 0:
+				out[i] = min(out[i], at)
 			}
 		}
+	}
+}
+
+// settleFloat is settle by float tiles, for rows that the maxima tell little
+// about.
+func (m *Matcher) settleFloat(w *worker, x, y *side, queries []int32, blockPanels int, out []int32) {
+	t, nr := &w.int8, m.kern.NR
+	total := y.panelCount(nr)
+	fill(t.best, negInf)
+	m.queryTile(w, x, queries, y, blockPanels, 0, ceilDiv(total, blockPanels), t.best, t.where)
+	for i, c := range queries {
+		p := int(t.where[i]) * blockPanels
+		j := m.kern.FirstEqual(&x.row(int(c))[0], &y.panels[p*nr*y.dim], min(blockPanels, total-p), y.dim, t.best[i])
+		if j < 0 {
+			m.int8.missed.Store(true)
+			return
+		}
+		out[i] = int32(p*nr + j)
 	}
 }
 
 // leaders sets where to the block of the largest table entry of each query,
-// best to the exact maximum over that block, and the floors that follow.
-func (m *Matcher) leaders(w *worker, d int, table []uint16, stride, blockPanels int, best []float32, where []int32) {
-	x, y := &m.a, &m.b
-	if d == 1 {
-		x, y = y, x
-	}
+// best and out to the best pair among the panels of that block that reach this
+// entry, and the floors that follow.
+func (m *Matcher) leaders(w *worker, x, y *side, queries []int32, table []uint16, stride, blockPanels int, out []int32) {
 	t := &w.int8
-	n := len(t.queries)
+	n := len(queries)
 	blocks := ceilDiv(y.panelCount(m.kern.NR), blockPanels)
-	clear(where)
+	t.where, t.best = grow(t.where, n), grow(t.best, n)
+	t.floor, t.floor16 = grow(t.floor, n), grow(t.floor16, n)
+	clear(t.where)
 	for s := 1; s < blocks; s++ {
 		for i, v := range table[s*stride : s*stride+n] {
-			if v > table[int(where[i])*stride+i] {
-				where[i] = int32(s)
+			if v > table[int(t.where[i])*stride+i] {
+				t.where[i] = int32(s)
 			}
 		}
 	}
-	t.floor = grow(t.floor, n)
-	for i, c := range t.queries {
-		row := x.row(int(c))
-		best[i] = m.rowBest(row, y, int(where[i]), blockPanels)
-		t.floor[i] = m.floorOf(d, row, best[i])
+	for i, c := range queries {
+		s := int(t.where[i])
+		floor := int32(table[s*stride+i]) << m.int8.shift
+		if floor == 0 {
+			floor = math.MinInt32 // the maximum may have been negative
+		}
+		t.best[i], out[i] = m.search(w, x, c, y, s, blockPanels, floor)
+		m.setFloor(t, i, x, c, y)
 	}
 }
 
-// rowBest returns a row's best score within one block of y.
-func (m *Matcher) rowBest(row []float32, y *side, block, blockPanels int) float32 {
-	nr := m.kern.NR
-	p := block * blockPanels
-	return m.kern.RowBest(&row[0], &y.panels[p*nr*y.dim], min(blockPanels, y.panelCount(nr)-p), y.dim)
+// search returns the best score of a row among the panels of one block of y
+// that reach the floor, and the first column with it.
+func (m *Matcher) search(w *worker, x *side, row int32, y *side, block, blockPanels int, floor int32) (float32, int32) {
+	t, nr := &w.int8, m.kern.NR
+	first := block * blockPanels
+	t.row = grow(t.row, x.quads)
+	m.copyRow(t.row, 1, x, int(row))
+	p := &t.search
+	p.Row8, p.Cols8, p.Start = &t.row[0], &y.words[first*nr*y.quads], &y.start[first*nr]
+	p.Row, p.Cols = &x.row(int(row))[0], &y.panels[first*nr*y.dim]
+	p.Panels = min(blockPanels, y.panelCount(nr)-first)
+	p.Quads, p.Dim, p.Floor = x.quads, x.dim, floor
+	m.kern.Int8.Best(p)
+	if p.At < 0 {
+		return p.Score, -1
+	}
+	return p.Score, int32(first*nr + p.At)
 }
 
-// survivors counts the entries, outside each query's leading block, that reach
-// the query's floor.
-func survivors(table []uint16, stride, blocks int, floor []uint16, where []int32) int {
+// survivors counts the entries that reach their query's floor.
+func (t *int8Worker) survivors(table []uint16, stride, blocks int) int {
 	count := 0
 	for s := range blocks {
-		for i, v := range table[s*stride : s*stride+len(floor)] {
-			if v >= floor[i] && int(where[i]) != s {
+		for i, v := range table[s*stride : s*stride+len(t.floor16)] {
+			if v >= t.floor16[i] {
 				count++
 			}
 		}
@@ -352,19 +382,47 @@ func survivors(table []uint16, stride, blocks int, floor []uint16, where []int32
 	return count
 }
 
-// sampleSurvivors returns the share of strips that survive for rows spread
-// evenly over map 1. It runs on the caller's thread, with worker 0's scratch.
+// sampleSurvivors returns the share of strips that survive, besides the leading
+// one, for rows spread evenly over map 1. It runs on the caller's thread, with
+// worker 0's scratch.
 func (m *Matcher) sampleSurvivors() float64 {
-	w := &m.workers[0]
-	n := min(sampleRows, m.a.n)
-	w.int8.queries = grow(w.int8.queries, n)
-	for i := range w.int8.queries {
-		w.int8.queries[i] = int32(i * m.a.n / n)
+	a, b, w := &m.a, &m.b, &m.workers[0]
+	n := min(sampleRows, a.n)
+	queries := w.int8.list(0, n)
+	for i := range queries {
+		queries[i] = int32(i * a.n / n)
 	}
-	m.int8Rows(w, -1)
-	m.query.best, m.query.where = grow(m.query.best, n), grow(m.query.where, n)
-	sp := m.stripPanels(m.a.dim)
-	blocks := ceilDiv(m.b.panelCount(m.kern.NR), sp)
-	m.leaders(w, 0, w.int8.table, n, sp, m.query.best, m.query.where)
-	return float64(survivors(w.int8.table, n, blocks, w.int8.floor, m.query.where)) / float64(blocks*n)
+	sp := m.stripPanels(a.dim)
+	strips := ceilDiv(b.panelCount(m.kern.NR), sp)
+	t := &w.int8
+	t.table = grow(t.table, strips*n)
+	m.int8Rows(w, a, queries, b, 0, strips, t.table, n, nil)
+	m.leaders(w, a, b, queries, t.table, n, sp, m.nnA)
+	return float64(t.survivors(t.table, n, strips)-n) / float64(strips*n)
+}
+
+// nearestOf8 is nearestOf through the prefilter, on rounded sides.
+func (m *Matcher) nearestOf8(x *side, queries []int32, y *side, out []int32) error {
+	sp := m.stripPanels(x.dim)
+	strips := ceilDiv(y.panelCount(m.kern.NR), sp)
+	for first := 0; first < len(queries); first += int8Slab {
+		q := queries[first:min(len(queries), first+int8Slab)]
+		nq := len(q)
+		per := m.blockRows(nq)
+		groups := ceilDiv(nq, per)
+		chunks := min(strips, max(1, ceilDiv(4*len(m.workers), groups)))
+		table := grow(m.int8.table, strips*nq)
+		m.int8.table = table
+		m.pool.Run(groups*chunks, func(w, tile int) {
+			g, c := tile/chunks, tile%chunks
+			lo, hi := g*per, min(nq, (g+1)*per)
+			m.int8Rows(&m.workers[w], x, q[lo:hi], y, c*strips/chunks, (c+1)*strips/chunks, table[lo:], nq, nil)
+		})
+		const batch = 96
+		m.pool.Run(ceilDiv(nq, batch), func(w, tile int) {
+			lo, hi := tile*batch, min(nq, (tile+1)*batch)
+			m.settle(&m.workers[w], x, y, q[lo:hi], table[lo:], nq, sp, out[first+lo:first+hi])
+		})
+	}
+	return m.int8.failure()
 }

@@ -62,6 +62,7 @@ func TestPrefilterRuns(t *testing.T) {
 		a, b := field(r, 100, 60, 24, c.kind), field(r, 100, 60, 24, c.kind)
 		m.prepare(&m.a, a, nil)
 		m.prepare(&m.b, b, nil)
+		m.nnA, m.nnB = grow(m.nnA, m.a.n), grow(m.nnB, m.b.n)
 		if !m.nearestInt8() {
 			t.Fatal("the prefilter refused to run")
 		}
@@ -69,7 +70,7 @@ func TestPrefilterRuns(t *testing.T) {
 			t.Errorf("kind %d: %.3f of the strips survive", c.kind, share)
 		}
 	}
-	m.prefilter = prefilterAuto
+	m.prefilter, m.int8.ready = prefilterAuto, false
 	if m.nearestInt8() {
 		t.Error("the prefilter ran on a map that is too small for it")
 	}

@@ -133,6 +133,7 @@ func (m *Matcher) candidates(v1 View, o Options) error {
 		return err
 	case o.OneWay:
 		f.start(&m.a, v1.Desc, FastOptions{Subsample: max(1, o.Subsample)})
+		m.round(len(f.cur1) * m.b.n)
 		if err := m.nearestOf(&m.a, f.cur1, &m.b, f.cur2); err != nil {
 			return err
 		}

@@ -251,11 +251,11 @@ func (m *Matcher) locate(nn []int32, x, y *side, best []float32, where []int32, 
 // prepared and not empty.
 func (m *Matcher) nearestBoth() error {
 	m.nnA, m.nnB = grow(m.nnA, m.a.n), grow(m.nnB, m.b.n)
-	colPanels := int8Block / m.kern.NR
-	if !m.nearestInt8() {
-		m.scanBoth()
-		colPanels = m.blockRows(m.a.n) / m.kern.NR
+	if m.nearestInt8() {
+		return m.int8.failure()
 	}
+	m.scanBoth()
+	colPanels := m.blockRows(m.a.n) / m.kern.NR
 	if err := m.locate(m.nnA, &m.a, &m.b, m.best[0], m.where[0], m.stripPanels(m.a.dim)); err != nil {
 		return err
 	}

@@ -14,6 +14,16 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
+// usable is the rule of which descriptors take part.
+func usable(row []float32) bool {
+	for _, v := range row {
+		if !(math.Abs(float64(v)) <= limit) {
+			return false
+		}
+	}
+	return true
+}
+
 // bruteForce is the definition: every pair through the scalar score, excluded
 // descriptors skipped, strictly better replaces.
 func bruteForce(a, b Map) (nnA, nnB []int32) {

@@ -25,6 +25,9 @@ func (m *Matcher) nearestOf(x *side, queries []int32, y *side, out []int32) erro
 	if nq == 0 {
 		return nil
 	}
+	if m.int8.ready {
+		return m.nearestOf8(x, queries, y, out)
+	}
 	nr, sp := m.kern.NR, m.stripPanels(x.dim)
 	total := y.panelCount(nr)
 	strips := ceilDiv(total, sp)

@@ -2,6 +2,8 @@
 
 package match
 
+import "math"
+
 // side is one map made ready for the kernels. Pixels that are masked or whose
 // descriptor is unusable are left out, so the kernels never meet them; the
 // rest are numbered 0..n-1 in the order of their pixels. That order is kept on
@@ -18,6 +20,10 @@ type side struct {
 	panels []float32
 	keep   []bool
 	mask   []uint8
+
+	abs  float32   // the largest magnitude of a component
+	most []float32 // of each tile of pixels, while preparing
+	rounding
 }
 
 // row returns the descriptor of compact number c.
@@ -32,28 +38,44 @@ func (s *side) panelCount(nr int) int { return ceilDiv(s.n, nr) }
 // products stays below 2^127, the largest power of two in float32.
 const limit = 0x1p48
 
-// usable reports whether every component is finite and within the limit; NaN
-// fails both comparisons.
-func usable(row []float32) bool {
+// magnitude returns the largest magnitude of a descriptor's components, or
+// more than limit where one is not a number. Without their sign, the bits of
+// floats ascend with their values, and NaN lies above infinity.
+func magnitude(row []float32) float32 {
+	var most uint32
 	for _, v := range row {
-		if !(v <= limit && v >= -limit) {
-			return false
-		}
+		most = max(most, math.Float32bits(v)&^(1<<31))
 	}
-	return true
+	if most > infinity {
+		most = infinity
+	}
+	return math.Float32frombits(most)
 }
+
+const infinity = 0x7f800000 // its bits
 
 // prepare packs a checked map; mask may be nil, else 0 excludes a pixel.
 func (m *Matcher) prepare(s *side, d Map, mask []uint8) {
 	s.data, s.dim, s.width, s.n = d.Data, d.Dim, d.Width, 0
 	pixels := d.Pixels()
 	s.keep = grow(s.keep, pixels)
+	m.int8.ready = false
 	const chunk = 4096
-	m.pool.Run(ceilDiv(pixels, chunk), func(_, tile int) {
+	s.most = grow(s.most, ceilDiv(pixels, chunk))
+	m.pool.Run(len(s.most), func(_, tile int) {
+		s.most[tile] = 0
 		for i := tile * chunk; i < min(pixels, (tile+1)*chunk); i++ {
-			s.keep[i] = (mask == nil || mask[i] != 0) && usable(d.Data[i*d.Dim:(i+1)*d.Dim])
+			most := magnitude(d.Data[i*d.Dim : (i+1)*d.Dim])
+			s.keep[i] = (mask == nil || mask[i] != 0) && most <= limit
+			if s.keep[i] {
+				s.most[tile] = max(s.most[tile], most)
+			}
 		}
 	})
+	s.abs = 0
+	for _, v := range s.most {
+		s.abs = max(s.abs, v)
+	}
 	s.index = grow(s.index, pixels)
 	for i, ok := range s.keep {
 		if ok {

@@ -21,7 +21,13 @@ func native() []*Kernel {
 			rowBest: rowBestAVX512, rowBestUnrolled: rowBestUnrolledAVX512,
 		}
 		if cpu.X86.HasAVX512VNNI {
-			k.Int8 = &Int8{Offset: 128, strip: stripInt8AVX512, stripUnrolled: stripInt8UnrolledAVX512}
+			k.Int8 = &Int8{
+				Offset: 128,
+				strip:  stripInt8AVX512, stripUnrolled: stripInt8UnrolledAVX512,
+				stripRow: stripRowInt8AVX512, stripRowUnrolled: stripRowInt8UnrolledAVX512,
+				best: bestInt8AVX512, bestUnrolled: bestInt8UnrolledAVX512,
+				pack: packInt8AVX512,
+			}
 		}
 		ks = append(ks, k)
 	}
@@ -90,3 +96,18 @@ func stripInt8AVX512(p *Int8Args)
 
 //go:noescape
 func stripInt8UnrolledAVX512(p *Int8Args)
+
+//go:noescape
+func stripRowInt8AVX512(p *Int8Args)
+
+//go:noescape
+func stripRowInt8UnrolledAVX512(p *Int8Args)
+
+//go:noescape
+func bestInt8AVX512(p *BestArgs)
+
+//go:noescape
+func bestInt8UnrolledAVX512(p *BestArgs)
+
+//go:noescape
+func packInt8AVX512(p *PackArgs)

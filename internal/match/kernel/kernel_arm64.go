@@ -18,7 +18,12 @@ func native() []*Kernel {
 		rowBest: rowBestNEON, rowBestUnrolled: rowBestNEON,
 	}
 	if cpu.ARM64.HasASIMDDP {
-		k.Int8 = &Int8{strip: stripInt8NEON, stripUnrolled: stripInt8UnrolledNEON}
+		k.Int8 = &Int8{
+			strip: stripInt8NEON, stripUnrolled: stripInt8UnrolledNEON,
+			stripRow: stripRowInt8NEON, stripRowUnrolled: stripRowInt8UnrolledNEON,
+			best: bestInt8NEON, bestUnrolled: bestInt8NEON,
+			pack: func(p *PackArgs) { packGo(p, k.NR, 0) },
+		}
 	}
 	return []*Kernel{k}
 }
@@ -46,3 +51,12 @@ func stripInt8NEON(p *Int8Args)
 
 //go:noescape
 func stripInt8UnrolledNEON(p *Int8Args)
+
+//go:noescape
+func stripRowInt8NEON(p *Int8Args)
+
+//go:noescape
+func stripRowInt8UnrolledNEON(p *Int8Args)
+
+//go:noescape
+func bestInt8NEON(p *BestArgs)

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"slices"
 	"testing"
 )
 
@@ -170,69 +169,6 @@ func TestFirstEqualAndRowBest(t *testing.T) {
 			t.Fatalf("dim %d panels %d: absent score found at %d", dim, panels, got)
 		}
 	})
-}
-
-// TestInt8 is exact integer arithmetic against a plain loop.
-func TestInt8(t *testing.T) {
-	tested := false
-	for _, k := range All() {
-		if k.Int8 != nil {
-			tested = true
-			t.Run(k.Name, func(t *testing.T) { testInt8(t, k) })
-		}
-	}
-	if !tested {
-		t.Skip("no byte products on this machine")
-	}
-}
-
-func testInt8(t *testing.T, k *Kernel) {
-	const panels = 3
-	r := rand.New(rand.NewPCG(3, 4))
-	n := panels * k.NR
-	bytes := func(n int) []int8 {
-		x := make([]int8, n)
-		for i := range x {
-			x[i] = int8(r.IntN(255) - 127)
-		}
-		return x
-	}
-	for _, quads := range []int{1, 6, 7, 16} {
-		rows, cols := make([]uint32, quads*k.MR), make([]uint32, quads*n)
-		start := make([]int32, n)
-		a, b := bytes(k.MR*quads*4), bytes(n*quads*4)
-		for i := range k.MR {
-			for d := range quads * 4 {
-				rows[d/4*k.MR+i] |= uint32(uint8(int(a[i*quads*4+d])+k.Int8.Offset)) << (8 * (d % 4))
-			}
-		}
-		for j := range n {
-			for d := range quads * 4 {
-				v := b[j*quads*4+d]
-				cols[(j/k.NR*quads+d/4)*k.NR+j%k.NR] |= uint32(uint8(v)) << (8 * (d % 4))
-				start[j] -= int32(k.Int8.Offset) * int32(v)
-			}
-		}
-		rowMax, colMax, tmp := make([]int32, k.MR), make([]int32, n), make([]int32, TmpFloats)
-		k.Int8.Strip(&Int8Args{Rows: &rows[0], Cols: &cols[0], Panels: panels, ColMax: &colMax[0],
-			Tmp: &tmp[0], RowMax: &rowMax[0], Quads: quads, Start: &start[0]})
-		wantRow, wantCol := make([]int32, k.MR), make([]int32, n)
-		for i := range k.MR {
-			for j := range n {
-				var s int32
-				for d := range quads * 4 {
-					s += int32(a[i*quads*4+d]) * int32(b[j*quads*4+d])
-				}
-				wantRow[i], wantCol[j] = max(wantRow[i], s), max(wantCol[j], s)
-			}
-		}
-		if !slices.Equal(rowMax, wantRow) {
-			t.Fatalf("quads %d: row maxima %v, want %v", quads, rowMax, wantRow)
-		}
-		if !slices.Equal(colMax, wantCol) {
-			t.Fatalf("quads %d: column maxima %v, want %v", quads, colMax, wantCol)
-		}
-	}
 }
 
 // BenchmarkStrip measures the tile kernels alone, the strip in the L2 cache;

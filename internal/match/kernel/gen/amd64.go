@@ -43,9 +43,15 @@ func amd64File() string {
 			x.rowBest(a, ku)
 		}
 	}
-	for _, ku := range []int{0, depth / 4} {
-		avx512.strip(a, true, true, ku)
+	for _, both := range []bool{true, false} {
+		for _, ku := range []int{0, depth / 4} {
+			avx512.strip(a, true, both, ku)
+		}
 	}
+	for _, ku := range []int{0, depth} {
+		avx512.bestInt8(a, ku)
+	}
+	avx512.packInt8(a)
 	return a.String()
 }
 
@@ -71,7 +77,7 @@ func (x x86) strip(a *asm, i8, both bool, ku int) {
 		what = "stripRow"
 	}
 	if i8 {
-		what, sig, mx, mov = "stripInt8", "(p *Int8Args)", "VPMAXSD", "VMOVDQU32"
+		what, sig, mx, mov = what+"Int8", "(p *Int8Args)", "VPMAXSD", "VMOVDQU32"
 	}
 	a.text(x.name(what, ku), sig, 8)
 	a.p("MOVQ p+0(FP), DI")

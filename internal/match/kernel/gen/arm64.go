@@ -58,9 +58,12 @@ func arm64File() string {
 			neonStrip(a, both, ku)
 		}
 	}
-	for _, ku := range []int{0, depth / 4} {
-		neonStripInt8(a, ku)
+	for _, both := range []bool{true, false} {
+		for _, ku := range []int{0, depth / 4} {
+			neonStripInt8(a, both, ku)
+		}
 	}
+	neonBestInt8(a)
 	neonFirstEqual(a)
 	neonRowBest(a)
 	return a.String()
@@ -125,79 +128,6 @@ func neonStrip(a *asm, both bool, ku int) {
 	a.p("RET")
 }
 
-// neonStripInt8 writes the int8 tile kernel with SDOT, which multiplies signed
-// by signed bytes: no start values are needed. R7 is free for the maxima.
-func neonStripInt8(a *asm, ku int) {
-	name := "stripInt8"
-	if ku > 0 {
-		name += "Unrolled"
-	}
-	a.text(name+"NEON", "(p *Int8Args)", 8)
-	a.p("MOVD p+0(FP), R10")
-	for i := range 7 {
-		a.p("MOVD %d(R10), R%d", 8*i, i)
-	}
-	a.p("VEOR V0.B16, V0.B16, V0.B16")
-	a.p("MOVD R4, R7")
-	for range neonMR {
-		a.p("VST1.P [V0.S4], 16(R7)")
-	}
-	a.label("panel")
-	a.p("MOVD R0, R8")
-	for r := neonAcc; r < 32; r++ {
-		a.p("VEOR V%d.B16, V%d.B16, V%d.B16", r, r, r)
-	}
-	if ku > 0 {
-		for range ku {
-			neonStepInt8(a)
-		}
-	} else {
-		a.p("MOVD R6, R9")
-		a.label("depth")
-		neonStepInt8(a)
-		a.p("SUBS $1, R9, R9")
-		a.p("BNE depth")
-	}
-	a.p("VLD1 (R3), %s", vectors(0, neonNV))
-	for i := range neonMR {
-		for v := range neonNV {
-			smax(a, v, v, neon(i, v))
-		}
-	}
-	a.p("VST1.P %s, 48(R3)", vectors(0, neonNV))
-	a.p("MOVD R4, R7")
-	for i := range neonMR {
-		a.p("VLD1 (R7), [V0.S4]")
-		smax(a, neon(i, 0), neon(i, 0), neon(i, 1))
-		smax(a, 0, 0, neon(i, 2))
-		smax(a, 0, 0, neon(i, 0))
-		a.p("VST1.P [V0.S4], 16(R7)")
-	}
-	a.p("SUBS $1, R2, R2")
-	a.p("BNE panel")
-	for range neonMR {
-		a.p("VLD1.P 16(R4), [V0.S4]")
-		a.p("WORD $0x4eb0a800 // SMAXV S0, V0.4S")
-		a.p("FMOVS F0, (R5)")
-		a.p("ADD $4, R5, R5")
-	}
-	a.p("RET")
-}
-
-func smax(a *asm, d, n, m int) { three(a, "SMAX", 0x4ea06400, d, n, m) }
-
-func neonStepInt8(a *asm) {
-	a.p("VLD1.P 32(R8), %s", vectors(0, 2))
-	a.p("VLD1.P 48(R1), %s", vectors(2, neonNV))
-	for i := range neonMR {
-		for v := range neonNV {
-			d, n, m, lane := neon(i, v), 2+v, i/4, i%4
-			w := 0x4f80e000 | uint32(lane&1)<<21 | uint32(lane>>1)<<11 | uint32(m)<<16 | uint32(n)<<5 | uint32(d)
-			a.p("WORD $0x%08x // SDOT V%d.4S, V%d.16B, V%d.4B[%d]", w, d, n, m, lane)
-		}
-	}
-}
-
 // negInf fills a register with -inf.
 func negInf(a *asm, reg int) {
 	a.p("MOVW $0xff800000, R11")
@@ -226,18 +156,20 @@ func neonColumnMaxima(a *asm) {
 	a.p("VST1.P %s, 48(R3)", vectors(0, neonNV))
 }
 
-// neonDot1 leaves one row's scores against one panel in V0..V2.
-func neonDot1(a *asm) {
+// neonDot1 leaves one row's scores against one panel in V0..V2. It steps R5,
+// R8 and R9, copies of its arguments.
+func neonDot1(a *asm, row, panel, dim string) {
 	step := func(first bool) {
-		a.p("VLD1.P 48(R1), %s", vectors(4, neonNV))
+		a.p("VLD1.P 48(R5), %s", vectors(4, neonNV))
 		a.p("FMOVS.P 4(R8), F3")
 		for v := range neonNV {
 			product(a, first, v, 4+v, 3, 0)
 		}
 		a.p("SUBS $1, R9, R9")
 	}
-	a.p("MOVD R0, R8")
-	a.p("MOVD R6, R9")
+	a.p("MOVD %s, R8", row)
+	a.p("MOVD %s, R5", panel)
+	a.p("MOVD %s, R9", dim)
 	step(true)
 	a.p("BEQ summed")
 	a.label("depth")
@@ -261,15 +193,12 @@ func neonFirstEqual(a *asm) {
 	a.p("VDUP R11, V7.S4")
 	a.p("MOVD $0, R12")
 	a.label("panel")
-	neonDot1(a)
+	neonDot1(a, "R0", "R1", "R6")
+	a.p("MOVD R5, R1")
 	for v := range neonNV {
 		three(a, "FCMEQ", 0x4e20e400, v, v, 7)
 	}
-	a.p("VORR V0.B16, V1.B16, V3.B16")
-	a.p("VORR V2.B16, V3.B16, V3.B16")
-	a.p("VMOV V3.D[0], R13")
-	a.p("VMOV V3.D[1], R14")
-	a.p("ORR R13, R14, R13")
+	neonAny(a)
 	a.p("CBNZ R13, hit")
 	a.p("ADD $%d, R12, R12", 4*neonNV)
 	a.p("SUBS $1, R2, R2")
@@ -278,14 +207,28 @@ func neonFirstEqual(a *asm) {
 	a.p("MOVD R12, ret+40(FP)")
 	a.p("RET")
 	a.label("hit")
+	neonFirst(a, "R12")
+	a.p("MOVD R12, ret+40(FP)")
+	a.p("RET")
+}
+
+// neonAny leaves in R13 whether any bit of V0..V2 is set, by way of R11.
+func neonAny(a *asm) {
+	a.p("VORR V0.B16, V1.B16, V3.B16")
+	a.p("VORR V2.B16, V3.B16, V3.B16")
+	a.p("VMOV V3.D[0], R13")
+	a.p("VMOV V3.D[1], R11")
+	a.p("ORR R13, R11, R13")
+}
+
+// neonFirst adds to a register the first lane of V0..V2 that is set.
+func neonFirst(a *asm, to string) {
 	for lane := range 4 * neonNV {
 		a.p("VMOV V%d.S[%d], R13", lane/4, lane%4)
 		a.p("CBNZ R13, found")
-		a.p("ADD $1, R12, R12")
+		a.p("ADD $1, %s, %s", to, to)
 	}
 	a.label("found")
-	a.p("MOVD R12, ret+40(FP)")
-	a.p("RET")
 }
 
 func neonRowBest(a *asm) {
@@ -293,7 +236,8 @@ func neonRowBest(a *asm) {
 	neonLoad(a)
 	negInf(a, 16)
 	a.label("panel")
-	neonDot1(a)
+	neonDot1(a, "R0", "R1", "R6")
+	a.p("MOVD R5, R1")
 	for v := range neonNV {
 		fmax(a, 16, 16, v)
 	}
