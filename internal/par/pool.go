@@ -33,7 +33,8 @@ type Pool struct {
 	end     atomic.Int32  // a region... value, written last by whoever ends the region
 	fin     chan struct{} // wakes the caller of Run when it sleeps
 
-	wake chan struct{}
+	wake  chan struct{}
+	decoy chan struct{} // see call
 	// lingering counts the workers that look for the next region, at most seats:
 	// those more than the threads that can run at once would only be in the way.
 	lingering, seats atomic.Int32
@@ -60,8 +61,14 @@ func New(threads int) *Pool {
 		threads: threads,
 		fin:     make(chan struct{}, 1),
 		wake:    make(chan struct{}, threads),
+		decoy:   make(chan struct{}, 1),
 	}
-	p.exited.Add(threads - 1)
+	p.exited.Add(threads)
+	go func() { // cannot panic
+		defer p.exited.Done()
+		for range p.decoy {
+		}
+	}()
 	for w := 1; w < threads; w++ {
 		go p.work(w) // every tile runs under protect, which recovers
 	}
@@ -117,6 +124,14 @@ func (p *Pool) call(helpers int) {
 			return
 		}
 	}
+	// The goroutine that is made ready last waits to run after the one that woke it,
+	// and Go's scheduler lets another processor take it from there only after a sleep
+	// of 3 us, which on Linux lasts 60. Waking one more, which does nothing, moves the
+	// last worker on to where idle processors find it at once.
+	select {
+	case p.decoy <- struct{}{}:
+	default:
+	}
 }
 
 // Close ends the workers once a running region has finished. It may be called
@@ -126,6 +141,7 @@ func (p *Pool) Close() {
 	if !p.closed {
 		p.closed = true
 		close(p.wake)
+		close(p.decoy)
 	}
 	p.run.Unlock()
 	p.exited.Wait()
