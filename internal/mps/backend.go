@@ -64,7 +64,9 @@ type Stats struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// lane is a command queue and the event that counts its submits.
+// lane is a command queue and the event that counts its submits. There are two, so
+// that the encoder of the next picture may fill the gaps between the decoder's
+// smaller products.
 type lane struct {
 	queue *metal.Queue
 	event *metal.Event

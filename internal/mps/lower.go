@@ -27,7 +27,7 @@ type lowering struct {
 	half bool // Precision is FP16
 	bf16 bool // Precision is BF16: float32 with rounded factors
 
-	values []*mpsgraph.Tensor // by node
+	values []*mpsgraph.Tensor // by node, nil for weights and what is skipped
 	casts  map[castKey]*mpsgraph.Tensor
 	params map[paramKey]*mpsgraph.Tensor
 	ropes  map[ropeKey][2]*mpsgraph.Tensor
@@ -67,6 +67,8 @@ func newLowering(b *Backend, g *graph.Graph, opt backend.Options) *lowering {
 	for _, o := range g.Outputs {
 		l.isOut[o.Node.ID], l.tail[o.Node.ID] = true, true
 	}
+	// Backwards through everything that is not a product: values that reach a result
+	// without being rounded again.
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		if n := g.Nodes[i]; l.tail[i] && !isProduct(n) {
 			for _, x := range n.In {
@@ -86,7 +88,8 @@ func isProduct(n *graph.Node) bool {
 	return false
 }
 
-// run translates all nodes and returns the results.
+// run translates all nodes and returns the results. The inputs come first, for
+// Program.encode counts on it; weights become feeds where they are first read.
 func (l *lowering) run(ctx context.Context) ([]*mpsgraph.Tensor, error) {
 	for _, n := range l.src.Inputs {
 		t := l.out.Placeholder(shapeOf(n.Shape), n.DType, "")
@@ -110,6 +113,8 @@ func (l *lowering) results() []*mpsgraph.Tensor {
 	for i, o := range l.src.Outputs {
 		results[i] = l.value(o.Node, o.Node.DType) // may add a feed
 	}
+	// MPSGraph returns neither a feed nor one value twice: two results would share
+	// a buffer.
 	taken := map[*mpsgraph.Tensor]bool{}
 	for _, f := range l.feeds {
 		taken[f] = true
@@ -132,6 +137,8 @@ func (l *lowering) node(n *graph.Node) error {
 	if l.skip[n.ID] {
 		return nil
 	}
+	// The MPSGraph keeps its first error and then makes dead values: translations
+	// need not look after every step, and the node that is at fault is named here.
 	t, err := l.op(n)
 	if err == nil {
 		err = l.out.Err()
@@ -139,6 +146,8 @@ func (l *lowering) node(n *graph.Node) error {
 	if err != nil {
 		return err
 	}
+	// Reductions and normal forms keep axes that our graph drops; the elements are
+	// the same.
 	if want := shapeOf(n.Shape); !t.Shape().Equal(want) {
 		t = l.out.Reshape(t, want...)
 	}
@@ -150,7 +159,8 @@ func (l *lowering) node(n *graph.Node) error {
 }
 
 // mayCarry says whether a value of n may stay in type d: its own, or in half
-// precision float16 for float32.
+// precision float16 for float32. The graph is the same in every precision and
+// says float32 for all that is computed; which of it needs that is decided here.
 func (l *lowering) mayCarry(n *graph.Node, d tensor.DType) bool {
 	return d == n.DType || l.half && n.DType == tensor.F32 && d == tensor.F16
 }
@@ -179,6 +189,7 @@ func (l *lowering) op(n *graph.Node) (*mpsgraph.Tensor, error) {
 	case graph.RMSNorm:
 		return l.rmsNorm(n, o), nil
 	case graph.Softmax:
+		// Sums of many small numbers: Apple's are said to be in half precision.
 		return l.out.Softmax(l.in(n, 0, tensor.F32), o.Axis), nil
 	case graph.L2Normalize:
 		return l.l2Normalize(n), nil
@@ -208,7 +219,8 @@ func (l *lowering) in(n *graph.Node, i int, d tensor.DType) *mpsgraph.Tensor {
 	return l.value(n.In[i], d)
 }
 
-// value is a node's value in type d.
+// value is a node's value in type d. A weight is made by its reader, which alone
+// knows the type.
 func (l *lowering) value(n *graph.Node, d tensor.DType) *mpsgraph.Tensor {
 	if p, ok := n.Op.(graph.Param); ok {
 		return l.param(n, p, d)
@@ -216,6 +228,8 @@ func (l *lowering) value(n *graph.Node, d tensor.DType) *mpsgraph.Tensor {
 	return l.cast(l.values[n.ID], d)
 }
 
+// cast is t in type d, one node for all that ask: a normalised value feeds three
+// products, a residual stream a norm and a sum.
 func (l *lowering) cast(t *mpsgraph.Tensor, d tensor.DType) *mpsgraph.Tensor {
 	if d == carried || t.DType() == d {
 		return t
@@ -247,6 +261,7 @@ func (l *lowering) param(n *graph.Node, p graph.Param, d tensor.DType) *mpsgraph
 	case stored == tensor.F64:
 		stored = tensor.F32
 	}
+	// With the type its reader wants: nothing to cast, and equal ones are one node.
 	if v, ok := scalarOf(p); ok && d.Float() {
 		return l.out.Scalar(v, d)
 	}
@@ -263,7 +278,8 @@ func (l *lowering) param(n *graph.Node, p graph.Param, d tensor.DType) *mpsgraph
 	return l.cast(t, d)
 }
 
-// feed makes the placeholder of a weight.
+// feed makes the placeholder of a weight. A constant would be copied into the
+// graph, and again into a package on disk; a placeholder reads the mapped file.
 func (l *lowering) feed(w *weight, shape tensor.Shape, d tensor.DType) *mpsgraph.Tensor {
 	l.weights = append(l.weights, w)
 	t := l.out.Placeholder(shape, d, "")
@@ -298,7 +314,9 @@ func (l *lowering) rounded(t *mpsgraph.Tensor, d tensor.DType) *mpsgraph.Tensor 
 	return l.cast(t, d)
 }
 
-// product is the type that products compute in.
+// product is the type that products compute in. Half precision is no faster in
+// arithmetic on these GPUs (256 operations a core and clock in either type) but
+// halves what moves; the published port of this network gained 1.13 by it.
 func (l *lowering) product() tensor.DType {
 	if l.half {
 		return tensor.F16

@@ -10,7 +10,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// matMul multiplies in the product type.
+// matMul multiplies in the product type. A transposed factor is a node, never a
+// strided view: see mpsgraph.MatMul.
 func (l *lowering) matMul(n *graph.Node, o graph.MatMul) *mpsgraph.Tensor {
 	a, b := l.factor(n, 0, l.product()), l.factor(n, 1, l.product())
 	if o.TransB {
@@ -26,16 +27,22 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) *mpsgraph.Tensor {
 }
 
 // linear is gamma*act(x W^T + b) + residual as one matrix product over all
-// rows. The transpose of W is folded into the product by the compiler. With a
-// residual the result is float32: it is the residual stream.
+// rows. W is [out,in] as PyTorch stores it and the file has it; its transpose is
+// folded into the product by the compiler, as PyTorch's own Linear on MPS counts
+// on. Stored [in,out] it would need no fold, and a rearranged copy of the model.
+// With a residual the result is float32: it is the residual stream.
 func (l *lowering) linear(n *graph.Node, o graph.Linear) *mpsgraph.Tensor {
 	g, d := l.out, l.product()
 	x := l.factor(n, 0, d)
+	// One product over all rows: with the batch as a dimension of its own MPSGraph
+	// would broadcast the weight.
 	k := n.In[1].Shape[1]
 	if k == 0 {
 		return g.Fail("linear", fmt.Errorf("%w: no input features", ErrUnsupported))
 	}
 	y := g.MatMul(g.Reshape(x, x.Shape().Numel()/k, k), g.Transpose(l.factor(n, 1, d), 1, 0))
+	// MPSGraph's product has no epilogue; what follows it elementwise is stitched to
+	// it by the compiler.
 	rest := n.In[2:]
 	next := func(d tensor.DType) *mpsgraph.Tensor {
 		t := l.value(rest[0], d)
@@ -47,7 +54,7 @@ func (l *lowering) linear(n *graph.Node, o graph.Linear) *mpsgraph.Tensor {
 	}
 	y = l.activate(o.Act, y)
 	if o.Gamma {
-		y = g.Mul(y, next(d))
+		y = g.Mul(y, next(d)) // layer scale of DINOv2 blocks
 	}
 	y = g.Reshape(y, shapeOf(n.Shape)...)
 	if o.Residual {
@@ -56,6 +63,7 @@ func (l *lowering) linear(n *graph.Node, o graph.Linear) *mpsgraph.Tensor {
 	return y
 }
 
+// activate is an activation that was fused into a product.
 func (l *lowering) activate(act graph.Activation, x *mpsgraph.Tensor) *mpsgraph.Tensor {
 	switch act {
 	case graph.ActRelu:

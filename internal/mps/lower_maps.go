@@ -21,6 +21,7 @@ func (l *lowering) featureMap(n *graph.Node) (*mpsgraph.Tensor, error) {
 	case graph.ConvTranspose2D:
 		return l.convTranspose2D(n, o), nil
 	case graph.Pool2D:
+		// A maximum is one of its operands and exact in any type, a mean is not.
 		p := mpsgraph.Pool{Kernel: o.Kernel, Stride: o.Stride}
 		if o.Average {
 			return g.AvgPool2D(l.in(n, 0, tensor.F32), p), nil
@@ -51,6 +52,7 @@ func (l *lowering) conv2D(n *graph.Node, o graph.Conv2D) *mpsgraph.Tensor {
 		x = g.ReLU(x)
 	}
 	y := g.Conv2D(l.rounded(x, d), l.factor(n, 1, d), mpsgraph.Conv{Stride: o.Stride, Pad: o.Pad, Dilation: o.Dilation, Groups: o.Groups})
+	// Bias [O] broadcasts over NHWC as it is; NCHW would want [1,O,1,1].
 	rest := n.In[2:]
 	if o.Bias {
 		y = g.Add(y, l.value(rest[0], d))
@@ -98,6 +100,8 @@ func (l *lowering) resize2D(n *graph.Node, o graph.Resize2D) *mpsgraph.Tensor {
 	case o.Mode == graph.Bilinear && !single && !scaled:
 		return l.out.Bilinear(l.in(n, 0, carried), o.H, o.W, o.AlignCorners)
 	}
+	// Bicubic, which MPSGraph lacks, and scales that are not the ratio of the sizes;
+	// DUNE's position table has both (model.md 10.3).
 	g, s := l.out, n.In[0].Shape
 	x := l.in(n, 0, tensor.F32)
 	b, h, w, c := s[0], s[1], s[2], s[3]

@@ -22,7 +22,9 @@ func (l *lowering) normalized(n *graph.Node, y *mpsgraph.Tensor) *mpsgraph.Tenso
 }
 
 // layerNorm has its statistics in float32: squares of outliers above 256
-// overflow half precision.
+// overflow half precision. Mean, variance and normalisation are three kernels
+// that read the stream three times; MPSGraph has no layer norm of its own, and
+// the mean of squares less the square of the mean, which needs one pass, cancels.
 func (l *lowering) layerNorm(n *graph.Node, o graph.LayerNorm) *mpsgraph.Tensor {
 	g := l.out
 	x := l.in(n, 0, tensor.F32)
@@ -44,7 +46,8 @@ func (l *lowering) rmsNorm(n *graph.Node, o graph.RMSNorm) *mpsgraph.Tensor {
 	return l.normalized(n, g.Mul(g.Mul(x, r), l.in(n, 1, tensor.F32)))
 }
 
-// norm is the length of the vectors of the last dimension, kept with size 1.
+// norm is the length of the vectors of the last dimension, kept with size 1. No
+// epsilon: the reference has none either, and 0/0 is NaN there too.
 func (l *lowering) norm(x *mpsgraph.Tensor) *mpsgraph.Tensor {
 	return l.out.Sqrt(l.out.Sum(l.out.Square(x), -1))
 }
@@ -54,7 +57,8 @@ func (l *lowering) l2Normalize(n *graph.Node) *mpsgraph.Tensor {
 	return l.out.Div(x, l.norm(x))
 }
 
-// expPoints is p/max(d,1e-8)*expm1(d), d = |p|.
+// expPoints is p/max(d,1e-8)*expm1(d), d = |p| (model.md 8). exp(d)-1 would lose
+// near points: at d = 1e-3 float32 has four digits left.
 func (l *lowering) expPoints(n *graph.Node) *mpsgraph.Tensor {
 	g := l.out
 	p := l.in(n, 0, tensor.F32)
@@ -62,7 +66,7 @@ func (l *lowering) expPoints(n *graph.Node) *mpsgraph.Tensor {
 	return g.Mul(g.Div(p, g.Maximum(d, g.Scalar(1e-8, tensor.F32))), l.expm1(d))
 }
 
-// reduce folds axes in float32.
+// reduce folds axes in float32; MPSGraph's maxima here are those that keep NaN.
 func (l *lowering) reduce(n *graph.Node, o graph.Reduce) *mpsgraph.Tensor {
 	g := l.out
 	x := l.in(n, 0, tensor.F32)
@@ -110,6 +114,8 @@ func (l *lowering) argReduce(n *graph.Node, o graph.ArgReduce) *mpsgraph.Tensor 
 	return g.Cast(g.Min(at, axis), tensor.I32)
 }
 
+// topK is along the last axis. That equal elements come in the order of their
+// indices is the simulator's word, not Apple's.
 func (l *lowering) topK(n *graph.Node, o graph.TopK) *mpsgraph.Tensor {
 	values, index := l.out.TopK(l.in(n, 0, tensor.F32), -1, o.K)
 	if o.Index {

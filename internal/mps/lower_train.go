@@ -42,7 +42,8 @@ func (l *lowering) integers(shape tensor.Shape, value func(i int) int) *mpsgraph
 	return l.out.Constant(data, shape, tensor.I32)
 }
 
-// oneHot compares each index with 0, 1, ..., Depth-1.
+// oneHot compares each index with 0, 1, ..., Depth-1: an index outside gives a row
+// of zeros, about which Apple says nothing for its own op.
 func (l *lowering) oneHot(n *graph.Node, o graph.OneHot) *mpsgraph.Tensor {
 	g := l.out
 	idx := g.Reshape(l.in(n, 0, tensor.I32), append(n.In[0].Shape.Clone(), 1)...)
@@ -51,7 +52,8 @@ func (l *lowering) oneHot(n *graph.Node, o graph.OneHot) *mpsgraph.Tensor {
 }
 
 // poolIndex walks the window's positions in order and keeps the first that is
-// larger than all before it, as a strided slice of the map per position.
+// larger than all before it, as a strided slice of the map per position. Which of
+// equal elements MPSGraph's own indices name is not documented.
 func (l *lowering) poolIndex(n *graph.Node, o graph.PoolIndex) *mpsgraph.Tensor {
 	g := l.out
 	x, s := l.in(n, 0, tensor.F32), n.In[0].Shape

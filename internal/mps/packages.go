@@ -101,16 +101,20 @@ func (c *packages) compile(b *Backend, l *lowering, results []*mpsgraph.Tensor, 
 	return exe, nil
 }
 
+// load reads a package that this code, on this system and device, has written.
+// Whatever is wrong with it removes it: the next process compiles and keeps anew.
 func (c *packages) load(dir string, feeds, results []*mpsgraph.Tensor) (*mpsgraph.Executable, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, orderName))
 	if err != nil {
 		return nil, err
 	}
+	// What cannot be used now never can be.
 	drop := func(err error) error { return errors.Join(err, os.RemoveAll(dir)) }
 	var r record
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, drop(fmt.Errorf("%s: %w", orderName, err))
 	}
+	// Loading a package that is cut short ends the process, so that is asked first.
 	path := filepath.Join(dir, packageName)
 	if got, err := digest(path); err != nil || got != r.Digest {
 		return nil, drop(fmt.Errorf("its files have changed (%v)", err))
@@ -149,6 +153,7 @@ func (c *packages) mark(dir string) (done func(), err error) {
 	return func() { _ = os.Remove(marker) }, nil // left behind it only costs a compilation
 }
 
+// alive asks with signal 0. Another user's process refuses it, and is alive.
 func alive(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil || pid <= 0 {
@@ -158,6 +163,8 @@ func alive(pid int) bool {
 	return err == nil || errors.Is(err, fs.ErrPermission)
 }
 
+// save writes aside and renames: a reader sees a whole package or none. The
+// digest is of what was written, before anybody else could touch it.
 func (c *packages) save(dir string, exe *mpsgraph.Executable) error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return err

@@ -38,6 +38,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	if err := b.open(); err != nil {
 		return nil, err
 	}
+	// An unknown precision must not run as another one.
 	if opt.Precision > backend.BF16 {
 		return nil, fmt.Errorf("%w: %v", ErrUnsupported, opt.Precision)
 	}
@@ -48,10 +49,11 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	p := &Program{b: b, g: g, cost: simple.Cost()}
 	p.idle = sync.NewCond(&p.mu)
 	defer recovered(&err)
+	// The MPSGraph is needed for compiling only; the executable keeps what it needs.
 	err = b.dev.Do(func() error {
 		l := newLowering(b, simple, opt)
 		defer l.out.Release()
-		defer func() { p.weights = l.weights }()
+		defer func() { p.weights = l.weights }() // also after an error, to drop them
 		results, err := l.run(ctx)
 		if err != nil {
 			return err
@@ -78,7 +80,8 @@ func recovered(err *error) {
 // Graph is the graph that was compiled.
 func (p *Program) Graph() *graph.Graph { return p.g }
 
-// Ops counts the MPSGraph operations of the program, for cost reports.
+// Ops counts the MPSGraph operations that were made for the program, for cost
+// reports; what no result needs is among them, and dropped by the compiler.
 func (p *Program) Ops() map[string]int { return p.ops }
 
 // Close waits until the device is done with the program and frees it: memory
@@ -107,7 +110,9 @@ func (p *Program) free() {
 	p.weights, p.feeds = nil, nil
 }
 
-// fly marks the start of a run, land its end.
+// fly marks the start of a run, land its end. Nothing else keeps the mapping under
+// the weights, and an executable that goes while the GPU runs it has crashed
+// others (antirez/iris.c, issue 50).
 func (p *Program) fly() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +131,9 @@ func (p *Program) land() {
 	}
 }
 
-// encode appends a run to cb. Owner thread.
+// encode appends a run to cb. Inputs and results are described anew each time,
+// since the buffers are others; the weights' descriptions are kept. A command
+// buffer retains the buffers that it uses, not the descriptions. Owner thread.
 func (p *Program) encode(cb *metal.CommandBuffer, in, out []*buffer) error {
 	var temp []*mpsgraph.Data
 	defer func() {

@@ -17,7 +17,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// weightStore holds the weights in use, shared by the programs of a backend.
+// weightStore holds the weights in use, shared by the programs of a backend: the
+// graphs of each size of picture are compiled anew and read the same file.
 type weightStore struct {
 	dev *metal.Device
 
@@ -54,7 +55,8 @@ type weight struct {
 	bytes  int
 }
 
-// region is a mapped file, or the part of it around one weight, as a buffer.
+// region is a mapped file, or the part of it around one weight, as a buffer. One
+// buffer for a whole file: every command buffer keeps a list of those it uses.
 type region struct {
 	key  regionKey
 	buf  *metal.Buffer
@@ -77,8 +79,8 @@ func (s *weightStore) inUse(o origin) int {
 	return s.bytes[o]
 }
 
-// take returns the elements of p as dtype; every take needs a drop. Owner
-// thread.
+// take returns the elements of p as dtype; every take needs a drop. Programs of
+// several sizes share what they take. Owner thread.
 func (s *weightStore) take(p graph.Param, dtype tensor.DType) (*weight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +142,8 @@ func (s *weightStore) copyOf(data []byte, shape tensor.Shape, dtype tensor.DType
 	return &weight{data: d, origin: o, owned: buf, bytes: len(data)}, nil
 }
 
-// table stores computed elements, for one program.
+// table stores computed elements, for one program: cosines and sines depend on
+// the size of the picture, and are small.
 func (s *weightStore) table(data []byte, shape tensor.Shape, dtype tensor.DType) (*weight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,6 +168,8 @@ func (s *weightStore) regionOf(p graph.Param) (*region, int, error) {
 	if offset < 0 || offset > len(p.Region)-len(p.Data) {
 		return nil, 0, fmt.Errorf("its data is not inside its region")
 	}
+	// newBufferWithBytesNoCopy wants whole pages, kernels want whole elements; a
+	// safetensors header of odd length leaves every tensor of its file unaligned.
 	if base%uintptr(page) != 0 || offset%p.DType.Size() != 0 {
 		return nil, 0, nil
 	}
@@ -188,7 +193,8 @@ func (s *weightStore) regionOf(p graph.Param) (*region, int, error) {
 	return r, offset, nil
 }
 
-// drop ends one use of w; the last one frees it. The device must be done.
+// drop ends one use of w; the last one frees it. The device must be done: the
+// owner of the mapping may unmap it next.
 func (s *weightStore) drop(w *weight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +204,7 @@ func (s *weightStore) drop(w *weight) {
 	if s.weights[w.key] == w {
 		delete(s.weights, w.key)
 	}
-	objc.WithPool(w.data.Release)
+	objc.WithPool(w.data.Release) // dealloc may autorelease, on any thread
 	s.bytes[w.origin] -= w.bytes
 	if w.region != nil {
 		s.dropRegion(w.region)

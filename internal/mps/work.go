@@ -19,7 +19,9 @@ import (
 // variable for the tests.
 var maxFLOPs = 2.6e12
 
-// work is a backend.Work.
+// work is a backend.Work. It collects runs in a command buffer and hands them over
+// at once: waiting between the parts of a network would leave the GPU idle for
+// the time of two thread switches each.
 type work struct {
 	b     *Backend
 	lane  *lane
@@ -30,7 +32,8 @@ type work struct {
 	ended bool                   // submitted or discarded
 }
 
-// run is one encoded run and what it holds until it is done.
+// run is one encoded run and what it holds until it is done: the GPU reads memory
+// that the host might otherwise reuse or unmap.
 type run struct {
 	p    *Program
 	bufs []*buffer
@@ -51,7 +54,8 @@ func (b *Backend) Begin(l backend.Lane) (backend.Work, error) {
 var errEnded = errors.New("mps: work that was submitted or discarded takes no more runs")
 
 // After makes what follows wait for done on the GPU. Work of the same lane is in
-// order anyway.
+// order anyway. The host does not wait: an event's value is in the command
+// buffer, which may be submitted before what it waits for.
 func (w *work) After(done backend.Pending) error {
 	if w.ended {
 		return errEnded
@@ -95,6 +99,7 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 			r.land()
 		}
 	}()
+	// From here on the buffers may be released by the caller, not reused by the pool.
 	for _, x := range append(ins[:len(ins):len(ins)], outs...) {
 		if err := x.buf.Fly(); err != nil {
 			return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
@@ -148,6 +153,8 @@ func (r *run) land() {
 // would become too long. Owner thread.
 func (w *work) encode(p *Program, in, out []*buffer) error {
 	f := float64(p.cost.FLOPs)
+	// Only between runs: a part of a network is far below the limit, a long batch
+	// of pairs is not.
 	if w.flops > 0 && w.flops+f > maxFLOPs {
 		if err := w.commit(); err != nil {
 			return err
@@ -188,6 +195,8 @@ func (w *work) open() (*metal.CommandBuffer, error) {
 	return cb, nil
 }
 
+// start opens a command buffer. A queue allows 64 that are not done and then
+// blocks; a Work has one, or one a second of GPU time.
 func (w *work) start() error {
 	cb, err := w.lane.queue.NewCommandBuffer("mast3r")
 	if err != nil {
@@ -221,6 +230,7 @@ func (w *work) Submit() (backend.Pending, error) {
 		}
 		w.lane.submits++
 		p.value = w.lane.submits
+		// Last in the last command buffer: a queue runs them in order.
 		if err := cb.Signal(w.lane.event, p.value); err != nil {
 			return err
 		}
@@ -230,6 +240,8 @@ func (w *work) Submit() (backend.Pending, error) {
 		w.drop()
 		return nil, fmt.Errorf("mps: submit: %w", err)
 	}
+	// A goroutine waits, and no completion handler calls: a handler is a block, and
+	// purego's callbacks are 2000 for the life of the process.
 	w.b.pending.Add(1)
 	par.Go(func() { p.complete(w) }, func(e *par.Panic) {
 		p.err = fmt.Errorf("mps: internal error: %w", e)
@@ -238,7 +250,8 @@ func (w *work) Submit() (backend.Pending, error) {
 	return p, nil
 }
 
-// Discard drops work that was not submitted.
+// Discard drops work that was not submitted. After Submit it does nothing, so that
+// callers may defer it.
 func (w *work) Discard() {
 	if w.ended {
 		return
@@ -278,6 +291,8 @@ type pending struct {
 func (p *pending) complete(w *work) {
 	defer p.b.pending.Done()
 	gpu := make([]time.Duration, len(w.cbs))
+	// Every one: an error is told by its own command buffer and by no other, and what
+	// a failed one has written is garbage.
 	for i, cb := range w.cbs {
 		if err := cb.Wait(); err != nil && p.err == nil {
 			p.err = fmt.Errorf("mps: %w", err)
@@ -312,7 +327,8 @@ func split(runs []run, gpu []time.Duration) []time.Duration {
 	return times
 }
 
-// Wait blocks until the GPU is done, or ctx is.
+// Wait blocks until the GPU is done, or ctx is. Work cannot be taken back from a
+// GPU: after a cancelled wait it runs on, and its buffers return when it ends.
 func (p *pending) Wait(ctx context.Context) ([]time.Duration, error) {
 	select {
 	case <-p.done:

@@ -19,7 +19,9 @@ const (
 const maxChannels = 65536
 
 // Conv are the parameters of a convolution, equal on both axes. Data is NHWC,
-// weights are OIHW as PyTorch stores them.
+// which is what a token grid is already, and what PyTorch hands over without a
+// copy from macOS 15 on; weights are OIHW as PyTorch stores them, so that they stay where
+// the file has them.
 type Conv struct {
 	Stride, Pad, Dilation, Groups int
 }
@@ -87,7 +89,8 @@ func (g *Graph) Conv2DDataGradient(dy, w *Tensor, xShape tensor.Shape, c Conv) *
 	return g.done(op, in, id, xShape, dy.dtype)
 }
 
-// Conv2DWeightsGradient is the gradient with respect to w of shape wShape.
+// Conv2DWeightsGradient is the gradient with respect to w of shape wShape. The
+// shape is an argument since a stride hides how large a kernel was.
 func (g *Graph) Conv2DWeightsGradient(dy, x *Tensor, wShape tensor.Shape, c Conv) *Tensor {
 	const op = "conv2d weights gradient"
 	if !g.ready(op, dy, x) {
@@ -163,7 +166,7 @@ func (g *Graph) pool(op string, m poolSend, x *Tensor, p Pool) *Tensor {
 // MaxPool2D is the maximum of each window of x [B,H,W,C].
 func (g *Graph) MaxPool2D(x *Tensor, p Pool) *Tensor { return g.pool("max pool2d", maxPool2D, x, p) }
 
-// AvgPool2D is the mean of each window.
+// AvgPool2D is the mean of each window; there is no padding to be counted or not.
 func (g *Graph) AvgPool2D(x *Tensor, p Pool) *Tensor { return g.pool("avg pool2d", avgPool2D, x, p) }
 
 type poolGradSend = *objc.Method[func(o, dy, x, descriptor, name objc.ID) objc.ID]

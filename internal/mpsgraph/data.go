@@ -39,6 +39,7 @@ func NewData(b *metal.Buffer, offset int, shape tensor.Shape, d tensor.DType) (*
 	if offset < 0 || offset > b.Len() || v.Bytes() > b.Len()-offset {
 		return nil, fmt.Errorf("mpsgraph: data %v at offset %d needs %d bytes, the buffer has %d", v, offset, v.Bytes(), b.Len())
 	}
+	// Metal reads elements at multiples of their size only.
 	if offset%d.Size() != 0 {
 		return nil, fmt.Errorf("mpsgraph: data %v at offset %d is not aligned to its elements", v, offset)
 	}

@@ -71,7 +71,8 @@ func (g *Graph) Erf(x *Tensor) *Tensor { return g.unary("erf", erf, x) }
 // ReLU is max(x, 0).
 func (g *Graph) ReLU(x *Tensor) *Tensor { return g.unary("relu", reLU, x) }
 
-// Cast converts the element type; a cast to the same type is no op.
+// Cast converts the element type; a cast to the same type is no op. What exceeds
+// 65504 is infinite in half precision: scale before, not after.
 func (g *Graph) Cast(x *Tensor, to tensor.DType) *Tensor {
 	const op = "cast"
 	if !g.ready(op, x) {
@@ -144,7 +145,8 @@ func (g *Graph) Div(a, b *Tensor) *Tensor { return g.binary("div", division, a, 
 // Pow is a^b.
 func (g *Graph) Pow(a, b *Tensor) *Tensor { return g.binary("pow", power, a, b, 0) }
 
-// Maximum is the larger one; NaN when either is.
+// Maximum is the larger one; NaN when either is. The plain op promises nothing
+// about NaN, and a network that has gone wrong must not look right.
 func (g *Graph) Maximum(a, b *Tensor) *Tensor { return g.binary("maximum", maximumNaN, a, b, 0) }
 
 // Minimum is the smaller one; NaN when either is.
@@ -161,7 +163,8 @@ func (g *Graph) Greater(a, b *Tensor) *Tensor {
 	return g.binary("greater", greaterThan, a, b, tensor.Bool)
 }
 
-// Select is yes where cond, no elsewhere; all three broadcast.
+// Select is yes where cond, no elsewhere; all three broadcast. It takes elements
+// and does not multiply by 0 and 1: infinities of the other side do not leak.
 func (g *Graph) Select(cond, yes, no *Tensor) *Tensor {
 	const op = "select"
 	if !g.ready(op, cond, yes, no) {

@@ -56,6 +56,8 @@ func (g *Graph) Compile(dev *metal.Device, feeds, results []*Tensor) (*Executabl
 			return nil, fmt.Errorf("mpsgraph: result %d (%v) is also a feed or another result", i, r)
 		}
 	}
+	// Fixed shapes for every feed: what MPSGraph does not know it would specialise
+	// for at the first run, in the middle of a command buffer.
 	var own objc.Owner
 	defer own.Release()
 	keys, types := make([]objc.ID, len(feeds)), make([]objc.ID, len(feeds))
@@ -65,7 +67,7 @@ func (g *Graph) Compile(dev *metal.Device, feeds, results []*Tensor) (*Executabl
 	}
 	desc := own.Own(objc.New(compilationDesc))
 	setOptimizationLevel.Send(desc, level0)
-	setWaitForCompilation.Send(desc, true)
+	setWaitForCompilation.Send(desc, true) // or the first run pays, and fails
 	gpu := graphDevice.Send(graphDeviceClass.ID, dev.ID())
 	id := compile.Send(g.id, gpu, objc.Dictionary(keys, types), objc.Array(idsOf(results)), 0, desc)
 	if id == 0 {
@@ -143,6 +145,8 @@ func (e *Executable) Encode(cb *metal.CommandBuffer, feeds, results []*Data) err
 	if err != nil {
 		return err
 	}
+	// MPSGraph may commit the command buffer underneath and go on in another;
+	// NoteRoot keeps what has to be waited for and asked for errors.
 	if encode.Send(e.id, cb.ID(), objc.Array(in), objc.Array(out), 0) == 0 {
 		return errors.New("mpsgraph: encoding failed")
 	}

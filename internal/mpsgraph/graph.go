@@ -11,7 +11,9 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// Graph is an MPSGraph under construction.
+// Graph is an MPSGraph under construction. MPSGraph has a mutex inside, but Apple
+// does not say that building is thread-safe: one goroutine builds, on the owner
+// thread.
 type Graph struct {
 	id      objc.ID
 	err     error
@@ -24,7 +26,8 @@ type scalar struct {
 	dtype tensor.DType
 }
 
-// Tensor is a value of a Graph.
+// Tensor is a value of a Graph. Nothing retains it: a graph owns its tensors, and
+// they live as long as it does.
 type Tensor struct {
 	g     *Graph
 	id    objc.ID
@@ -56,7 +59,9 @@ func (e *Error) Error() string { return fmt.Sprintf("mpsgraph: %s%v: %v", e.Op, 
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// dataTypes are the MPSDataType values; types without one cannot be used.
+// dataTypes are the MPSDataType values; types without one cannot be used. Bit 28
+// says float, bit 29 signed, bit 31 an alternate encoding, the low byte how many
+// bits. There is no float64.
 var dataTypes = map[tensor.DType]uint32{
 	tensor.F32:  0x10000020,
 	tensor.F16:  0x10000010,
@@ -75,7 +80,8 @@ var dataTypes = map[tensor.DType]uint32{
 // maxRank is what MPSGraph's kernels take.
 const maxRank = 16
 
-// maxBytes bounds one array: MPS aborts or corrupts silently beyond 2^32 bytes.
+// maxBytes bounds one array: MPS aborts or corrupts silently beyond 2^32 bytes
+// (PyTorch issues 143477 and 149261).
 const maxBytes = 1 << 32
 
 // Supported reports whether the running MPSGraph has the newest operation that
@@ -182,6 +188,8 @@ func (g *Graph) done(op string, in []*Tensor, id objc.ID, shape tensor.Shape, d 
 	if got := tensorDataType.Send(id); got != dataTypes[d] {
 		return g.failf(op, in, "MPSGraph made a value of type %#x, want %#x for %v", got, dataTypes[d], d)
 	}
+	// The selectors are checked against Apple's tables, their meaning is not: an
+	// argument that was misread shows here and not as wrong numbers much later.
 	// A nil shape means that MPSGraph left it open; it settles when compiling.
 	if s := tensorShape.Send(id); s != 0 {
 		if got := tensor.Shape(objc.GoIntegers(s)); !got.Equal(shape) {
@@ -202,7 +210,8 @@ func (g *Graph) Placeholder(shape tensor.Shape, d tensor.DType, name string) *Te
 }
 
 // Scalar is a constant of shape [1], which broadcasts with everything. Equal
-// scalars are one value.
+// scalars are one value. Apple takes a double for every type; MPSGraph promotes
+// nothing, so the type must be the other operand's.
 func (g *Graph) Scalar(v float64, d tensor.DType) *Tensor {
 	const op = "scalar"
 	shape := tensor.Shape{1}
@@ -227,6 +236,7 @@ func (g *Graph) Constant(data []byte, shape tensor.Shape, d tensor.DType) *Tenso
 	if !g.ready(op) || !g.mayMake(op, nil, shape, d) {
 		return g.dead()
 	}
+	// Apple's header: the length "should be" count times size. It is an assertion.
 	if want := shape.Numel() * d.Size(); len(data) != want {
 		return g.failf(op, nil, "%d bytes, want %d for %v%v", len(data), want, d, shape)
 	}

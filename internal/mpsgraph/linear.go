@@ -16,7 +16,9 @@ const maxK = 32766
 
 // MatMul is the batched product a[...,M,K] x b[...,K,N]; leading dimensions
 // broadcast. Reordered operands must come from a Transpose node of the graph,
-// never from strides of the data.
+// never from strides of the data: the compiler folds the node into the product,
+// strided data has given wrong products on several systems. Apple does not say
+// in which type half precision is summed.
 func (g *Graph) MatMul(a, b *Tensor) *Tensor {
 	const op = "matmul"
 	if !g.ready(op, a, b) {
@@ -47,7 +49,7 @@ func (g *Graph) MatMul(a, b *Tensor) *Tensor {
 
 // checkAttention verifies q [B,H,Nq,hd], k [B,H,Nk,hd], v [B,H,Nk,hv] and an
 // optional mask. Equal head counts are demanded: MPSGraph's product aborts on a
-// broadcast of heads.
+// broadcast of heads (PyTorch issue 149132), and on five dimensions (147443).
 func (g *Graph) checkAttention(op string, in []*Tensor) bool {
 	q, k, v := in[0], in[1], in[2]
 	if len(q.shape) != 4 || len(k.shape) != 4 || len(v.shape) != 4 {
@@ -86,8 +88,9 @@ func withMask(q, k, v, mask *Tensor) []*Tensor {
 	return []*Tensor{q, k, v, mask}
 }
 
-// Attention is the native softmax(scale*q k^T + mask) v of macOS 15. The mask is
-// additive, of q's type, and may be nil. The operands are [B,H,N,hd]: split the
+// Attention is the native softmax(scale*q k^T + mask) v of macOS 15, which holds
+// no scores in memory. The mask is additive, of q's type, and may be nil; a
+// boolean one has no documented meaning. The operands are [B,H,N,hd]: split the
 // heads of [B,N,H*hd] by a reshape to [B,N,H,hd] and a transpose.
 func (g *Graph) Attention(q, k, v, mask *Tensor, scale float32) *Tensor {
 	const op = "attention"

@@ -65,7 +65,8 @@ func (o Order) check(feeds, results int) error {
 	return nil
 }
 
-// checkPath refuses what an NSString would not carry unchanged.
+// checkPath refuses what an NSString would not carry unchanged: another path would
+// be written, or none, and there is no error to tell.
 func checkPath(path string) error {
 	if path == "" || !utf8.ValidString(path) || strings.ContainsRune(path, 0) {
 		return fmt.Errorf("mpsgraph: package path %q, want UTF-8 without NUL", path)
@@ -85,7 +86,7 @@ func (e *Executable) Save(path string) error {
 	var own objc.Owner
 	defer own.Release()
 	desc := own.Own(objc.New(serializationDesc))
-	setAppend.Send(desc, false)
+	setAppend.Send(desc, false) // a package may hold several; this one is alone
 	setDeploymentPlatform.Send(desc, platformMacOS)
 	serializeToPackage.Send(e.id, objc.FileURL(path), desc)
 	if _, err := os.Stat(path); err != nil {
@@ -117,7 +118,8 @@ func LoadPackage(path string, feeds, results []*Tensor, o Order) (*Executable, e
 	return &Executable{id: id, feeds: valuesOf(feeds), results: valuesOf(results), feedAt: o.Feeds, resultAt: o.Results}, nil
 }
 
-// SourceHash identifies this package's code.
+// SourceHash identifies this package's code. A version number would have to be
+// remembered at every change of the lowering; a hash remembers itself.
 func SourceHash() [sha256.Size]byte { return HashOf(Sources) }
 
 // HashOf is a hash of the names and contents of embedded files, tests left out.

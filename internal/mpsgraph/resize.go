@@ -59,6 +59,7 @@ func (g *Graph) Nearest(x *Tensor, h, w int) *Tensor {
 	if !g.mayMake(op, in, out, x.dtype) {
 		return g.dead()
 	}
+	// This form takes the size as a tensor, [H,W] for a layout of feature maps.
 	size := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(h)), uint32(w))
 	t := g.Constant(size, tensor.Shape{2}, tensor.I32)
 	if g.err != nil {
@@ -84,6 +85,7 @@ func (g *Graph) PixelShuffle(x *Tensor, r int) *Tensor {
 	if r == 1 {
 		return x
 	}
+	// The width axis runs fastest inside a block.
 	const height, width, depth = 1, 2, 3
 	out := tensor.Shape{x.shape[0], x.shape[1] * r, x.shape[2] * r, x.shape[3] / (r * r)}
 	id := depthToSpace2D.Send(g.id, x.id, width, height, depth, uint64(r), true, 0)

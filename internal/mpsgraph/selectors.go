@@ -6,6 +6,11 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/objc"
 )
 
+// Every message is declared once, with its Go type and the first macOS that has
+// it, and compared with Apple's tables by a test. The versions are those of the
+// class dumps where the headers promise more than the systems had. The widths
+// matter: scale and epsilon are float, other constants double, data types uint32.
+
 // The classes that receive messages by name.
 var (
 	graphClass       = objc.DeclareClass("MPSGraph", objc.V(11, 0))
@@ -47,7 +52,8 @@ var (
 	cast              = objc.Instance[func(o, tensor objc.ID, dataType uint32, name objc.ID) objc.ID]("MPSGraph", "castTensor:toType:name:", objc.V(12, 0))
 )
 
-// MPSGraph: functions of two or three tensors, broadcasting.
+// MPSGraph: functions of two or three tensors, broadcasting. Maximum and minimum
+// are the forms that keep NaN.
 var (
 	addition       = objc.Instance[func(o, primaryTensor, secondaryTensor, name objc.ID) objc.ID]("MPSGraph", "additionWithPrimaryTensor:secondaryTensor:name:", objc.V(11, 0))
 	subtraction    = objc.Instance[func(o, primaryTensor, secondaryTensor, name objc.ID) objc.ID]("MPSGraph", "subtractionWithPrimaryTensor:secondaryTensor:name:", objc.V(11, 0))
@@ -114,7 +120,7 @@ var (
 	pool2DDescriptor      = objc.ClassMethod[func(c objc.Class, kernelWidth, kernelHeight, strideInX, strideInY, dilationRateInX, dilationRateInY, paddingLeft, paddingRight, paddingTop, paddingBottom, paddingStyle, dataLayout uint64) objc.ID]("MPSGraphPooling2DOpDescriptor", "descriptorWithKernelWidth:kernelHeight:strideInX:strideInY:dilationRateInX:dilationRateInY:paddingLeft:paddingRight:paddingTop:paddingBottom:paddingStyle:dataLayout:", objc.V(11, 0))
 )
 
-// Tensors and their data.
+// Tensors and their data. An array at an offset of a buffer is public since 15.
 var (
 	tensorShape         = objc.Instance[func(o objc.ID) objc.ID]("MPSGraphTensor", "shape", objc.V(11, 0))
 	tensorDataType      = objc.Instance[func(o objc.ID) uint32]("MPSGraphTensor", "dataType", objc.V(11, 0))

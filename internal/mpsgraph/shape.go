@@ -9,7 +9,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// Reshape keeps the elements and their order.
+// Reshape keeps the elements and their order. It moves nothing unless what it
+// reads is a transpose or a slice that the compiler kept as strides.
 func (g *Graph) Reshape(x *Tensor, shape ...int) *Tensor {
 	const op = "reshape"
 	if !g.ready(op, x) {
@@ -28,7 +29,9 @@ func (g *Graph) Reshape(x *Tensor, shape ...int) *Tensor {
 	return g.done(op, in, reshape.Send(g.id, x.id, objc.Integers(shape), 0), shape, x.dtype)
 }
 
-// Transpose permutes: result dimension i is dimension perm[i] of x.
+// Transpose permutes: result dimension i is dimension perm[i] of x. Of MPSGraph's
+// two forms this is the newer one (macOS 13), which needs one node for any
+// order; the other swaps two axes.
 func (g *Graph) Transpose(x *Tensor, perm ...int) *Tensor {
 	const op = "transpose"
 	if !g.ready(op, x) {
@@ -50,7 +53,9 @@ func (g *Graph) Transpose(x *Tensor, perm ...int) *Tensor {
 	return g.done(op, in, transpose.Send(g.id, x.id, objc.Integers(perm), 0), out, x.dtype)
 }
 
-// Slice takes begin, begin+step, ... up to but without end, on every axis.
+// Slice takes begin, begin+step, ... up to but without end, on every axis. The
+// forms with masks are avoided: their last arguments are 32 bits wide and lie on
+// the stack, where Apple's arm64 packs them and purego's variadic calls do not.
 func (g *Graph) Slice(x *Tensor, begin, end, step []int) *Tensor {
 	const op = "slice"
 	if !g.ready(op, x) {
@@ -72,7 +77,8 @@ func (g *Graph) Slice(x *Tensor, begin, end, step []int) *Tensor {
 	return g.done(op, in, id, out, x.dtype)
 }
 
-// Reverse turns the elements along the axes around.
+// Reverse turns the elements along the axes around. It moves them all: on an
+// axis of 2 it is still less than two slices and a join.
 func (g *Graph) Reverse(x *Tensor, axes ...int) *Tensor {
 	const op = "reverse"
 	if !g.ready(op, x) {
@@ -86,7 +92,9 @@ func (g *Graph) Reverse(x *Tensor, axes ...int) *Tensor {
 	return g.done(op, in, reverse.Send(g.id, x.id, objc.Integers(at), 0), x.shape, x.dtype)
 }
 
-// axisOf resolves a possibly negative axis, -1 when it is out of range.
+// axisOf resolves a possibly negative axis, -1 when it is out of range. MPSGraph
+// takes negative axes, some in arguments that its header calls unsigned; it gets
+// none from here.
 func axisOf(x *Tensor, axis int) int {
 	if axis < 0 {
 		axis += len(x.shape)
@@ -97,7 +105,7 @@ func axisOf(x *Tensor, axis int) int {
 	return axis
 }
 
-// Concat joins values along an axis.
+// Concat joins values along an axis. The types must be equal; MPSGraph asserts.
 func (g *Graph) Concat(axis int, in ...*Tensor) *Tensor {
 	const op = "concat"
 	if !g.ready(op, in...) {
@@ -129,7 +137,8 @@ func (g *Graph) Concat(axis int, in ...*Tensor) *Tensor {
 	return g.done(op, in, concat.Send(g.id, objc.Array(ids), int64(a), 0), out, in[0].dtype)
 }
 
-// Split cuts an axis into pieces of the given sizes, which must add up to it.
+// Split cuts an axis into pieces of the given sizes, which must add up to it:
+// MPSGraph's other form wants equal pieces.
 func (g *Graph) Split(x *Tensor, axis int, sizes ...int) []*Tensor {
 	const op = "split"
 	dead := make([]*Tensor, len(sizes))
@@ -169,7 +178,7 @@ func (g *Graph) Split(x *Tensor, axis int, sizes ...int) []*Tensor {
 // MPSGraphPaddingMode.
 const padConstant = 0
 
-// Pad surrounds x with value.
+// Pad surrounds x with value, which is a double whatever the type of x.
 func (g *Graph) Pad(x *Tensor, before, after []int, value float64) *Tensor {
 	const op = "pad"
 	if !g.ready(op, x) {
@@ -181,6 +190,7 @@ func (g *Graph) Pad(x *Tensor, before, after []int, value float64) *Tensor {
 	}
 	out := x.shape.Clone()
 	for i := range out {
+		// Sums of such numbers must not wrap; mayMake bounds the shape.
 		if before[i] < 0 || after[i] < 0 || before[i] > math.MaxInt32 || after[i] > math.MaxInt32 {
 			return g.failf(op, in, "before %v, after %v", before, after)
 		}
@@ -193,7 +203,9 @@ func (g *Graph) Pad(x *Tensor, before, after []int, value float64) *Tensor {
 	return g.done(op, in, id, out, x.dtype)
 }
 
-// Broadcast repeats dimensions of size 1 (and missing leading ones) to shape.
+// Broadcast repeats dimensions of size 1 (and missing leading ones) to shape. Ops
+// that broadcast by themselves should be left to it: arrays with a stride of 0
+// are read wrongly by some releases of macOS 15 and 26 (PyTorch issue 180201).
 func (g *Graph) Broadcast(x *Tensor, shape ...int) *Tensor {
 	const op = "broadcast"
 	if !g.ready(op, x) {
@@ -230,13 +242,15 @@ func (g *Graph) Gather(x, index *Tensor, axis int) *Tensor {
 	if !g.mayMake(op, in, out, x.dtype) {
 		return g.dead()
 	}
+	// The axis is unsigned in the header and signed in the runtime: never negative.
 	return g.done(op, in, gather.Send(g.id, x.id, index.id, uint64(a), 0, 0), out, x.dtype)
 }
 
 // MPSGraphScatterMode.
 const scatterAdd = 0
 
-// ScatterAdd is data with the rows of updates added along axis at int32 indices
+// ScatterAdd sums in an order that the GPU chooses: results may differ in the
+// last bit from run to run. It is data with the rows of updates added along axis at int32 indices
 // [n]; equal indices accumulate. updates has data's shape with n at axis.
 func (g *Graph) ScatterAdd(data, updates, index *Tensor, axis int) *Tensor {
 	const op = "scatter"
