@@ -58,7 +58,25 @@ type sargs struct {
 	sum   unsafe.Pointer // 24: result, one float per row
 	rows  int            // 32: > 0
 	ld    uintptr        // 40
+	max   unsafe.Pointer // 48: 16 floats per row, the largest of which is known to be the row's; or nil
 	short bool
+}
+
+// qargs are the arguments of a kernel for the scores of attention: groups of
+// scoreRows rows of A times a panel, without a start value. It takes the larger of
+// max and of the scores, each in lane column%16, and moves a, max and next on.
+type qargs struct {
+	a      unsafe.Pointer // 0
+	lda    uintptr        // 8
+	b      unsafe.Pointer // 16
+	c      unsafe.Pointer // 24
+	ldc    uintptr        // 32
+	steps  int            // 40: > 0
+	groups int            // 48: > 0
+	max    unsafe.Pointer // 56: 16 floats per row
+	// Two rows of 256 bytes from next on are asked for with each group, for later.
+	next unsafe.Pointer // 64
+	ldn  uintptr        // 72
 }
 
 // targs are the arguments of the panel transposition: 32 rows of n floats become
@@ -93,6 +111,20 @@ type pargs struct {
 	src unsafe.Pointer // 8
 	lds uintptr        // 16
 	n   int            // 24: > 0 rows, or pairs of rows
+}
+
+// wargs are the arguments of a row times a few rows of columns that lie as they
+// are, in n groups of 32:
+//
+//	y[g][j] += sum over k < steps: x[k] * b[k][32g+j]
+type wargs struct {
+	y     unsafe.Pointer // 0
+	ldy   uintptr        // 8: from group to group
+	x     unsafe.Pointer // 16
+	b     unsafe.Pointer // 24
+	ldb   uintptr        // 32
+	n     int            // 40: > 0
+	steps int            // 48: > 0
 }
 
 // vargs are the arguments of a conversion of n elements, n a multiple of 16.

@@ -61,6 +61,7 @@ type attPlan struct {
 	lds, ldq     int // row strides of the scores and of the rotated rows
 	kSize, vSize int // packed K and V of one head
 	whole        int // heads that are one task each, the first ones
+	threads      int
 	worker       int // scratch of one worker
 }
 
@@ -69,6 +70,9 @@ const scoreBytes = 256 << 10
 
 // maxQueryRows bounds the query rows of a block: four of the largest kernels.
 const maxQueryRows = 56
+
+// maxLanes is the number of largest scores that are kept of a row, see qargs.
+const maxLanes = 16
 
 // headBytes bounds the packed K and V of a head that a worker keeps to itself: with
 // the scores, what a second-level cache of a megabyte holds.
@@ -91,10 +95,11 @@ func (a *Attention) plan(threads int) {
 		g.kSize /= 2
 		g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * ((a.Nk + 1) / 2)
 	}
-	// Scores, row sums, one mask row, and rotated queries; or rotated keys.
-	g.worker = max(g.rows*g.lds+(g.rows+15)&^15+nk+g.rows*g.ldq, panelN*g.ldq)
+	// Scores, largest scores, row sums, rotated queries, and one mask row; or rotated
+	// keys.
+	g.worker = max(g.rows*(g.lds+maxLanes+g.ldq)+(g.rows+15)&^15+nk, panelN*g.ldq)
 	g.worker = (g.worker + 15) &^ 15
-	g.whole = 0
+	g.whole, g.threads = 0, threads
 	if kv := g.kSize + g.vSize; 4*kv <= headBytes {
 		// What every thread still has to do when the last whole head is taken is as
 		// much as one head, in blocks.
@@ -292,6 +297,7 @@ func (a *Attention) block(w, head, q0 int) {
 	hd := a.HeadDim
 	mem, k, v := a.memory(w, head)
 	s, mem := mem[:g.rows*g.lds], mem[g.rows*g.lds:]
+	top, mem := mem[:g.rows*maxLanes], mem[g.rows*maxLanes:]
 	inv, mem := mem[:(g.rows+15)&^15], mem[(g.rows+15)&^15:]
 	q, pad := mem[:g.rows*g.ldq], mem[g.rows*g.ldq:]
 	scale := float32(float64(a.Scale) * math.Log2E) // see sargs
@@ -301,8 +307,8 @@ func (a *Attention) block(w, head, q0 int) {
 		toBF16(a.im, unsafe.Pointer(&q[0]), q[:n*g.ldq])
 		ldq /= 2
 	}
-	a.scores(s, unsafe.Pointer(&q[0]), ldq, n, unsafe.Pointer(&k[0]))
-	a.softmax(s, inv, pad, q0, n)
+	known := a.scores(s, top, unsafe.Pointer(&q[0]), ldq, unsafe.Pointer(&k[0]), head, q0, n)
+	a.softmax(s, top, inv, pad, q0, n, known)
 	pv := block{
 		im: a.im, w: &a.vp, wdata: unsafe.Pointer(&v[0]), p1: a.vp.panels(),
 		lines: 1, rows: n, a: unsafe.Pointer(&s[0]), lda: g.lds * 4,
@@ -312,22 +318,30 @@ func (a *Attention) block(w, head, q0 int) {
 	pv.run()
 }
 
-// scores multiplies n rows of Q, ldq bytes apart, with all keys.
-func (a *Attention) scores(s []float32, q unsafe.Pointer, ldq, n int, k unsafe.Pointer) {
+// scores multiplies n rows of Q, ldq bytes apart, with all keys. It returns the
+// number of rows for which top has the largest scores.
+func (a *Attention) scores(s, top []float32, q unsafe.Pointer, ldq int, k unsafe.Pointer, head, q0, n int) (known int) {
 	lds := a.g.lds * 4
 	done := 0
 	if groups := n / scoreRows; groups > 0 {
+		for i := range top {
+			top[i] = float32(math.Inf(-1))
+		}
+		args := qargs{lda: uintptr(ldq), ldc: uintptr(lds), steps: a.kp.steps(), groups: groups}
 		for p := range a.kp.panels() {
-			args := kargs{a: q, lda: uintptr(ldq), b: unsafe.Add(k, p*a.kp.panel), c: unsafe.Pointer(&s[p*panelN]),
-				ldc: uintptr(lds), steps: a.kp.steps(), runs: groups}
+			args.a, args.b, args.c, args.max = q, unsafe.Add(k, p*a.kp.panel), unsafe.Pointer(&s[p*panelN]), unsafe.Pointer(&top[0])
+			args.next, args.ldn = a.ahead(head, q0, p, 2*groups)
 			if !scores(a.im, a.kp.kind, &args) {
 				break
 			}
 			done = groups * scoreRows
 		}
 	}
+	if a.Mask == nil && a.Nk%panelN == 0 { // a mask changes scores, padding adds some
+		known = done
+	}
 	if done == n {
-		return
+		return known
 	}
 	qk := block{
 		im: a.im, w: &a.kp, wdata: k, p1: a.kp.panels(), lines: 1, rows: n - done,
@@ -335,6 +349,30 @@ func (a *Attention) scores(s []float32, q unsafe.Pointer, ldq, n int, k unsafe.P
 		off: noOff[:], steps: a.kp.steps(), ep: &a.none,
 	}
 	qk.run()
+	return known
+}
+
+// ahead returns where what is needed soon lies: while the scores of a block are
+// computed, panel by panel, the queries of the next block come in, and the keys and
+// values that this worker is likely to pack next. It copies them too fast for the
+// memory.
+func (a *Attention) ahead(head, q0, p, n int) (unsafe.Pointer, uintptr) {
+	third := (a.kp.panels() + 2) / 3
+	x, ld, rows, row := a.Q, a.LDQ, a.Nq, q0+p%third*n
+	if p < third {
+		row += a.g.rows
+	} else {
+		if head += a.g.threads; head >= a.g.whole {
+			return unsafe.Pointer(&a.Q[0]), 0
+		}
+		if x, ld, rows = a.K, a.LDK, a.Nk; p >= 2*third {
+			x, ld = a.V, a.LDV
+		}
+	}
+	if row >= rows {
+		return unsafe.Pointer(&a.Q[0]), 0
+	}
+	return unsafe.Pointer(&x[(head/a.Heads*rows+row)*ld+head%a.Heads*a.HeadDim]), uintptr(ld * 4)
 }
 
 // softmaxRows is the number of rows whose scores are in the first-level cache
@@ -342,31 +380,31 @@ func (a *Attention) scores(s []float32, q unsafe.Pointer, ldq, n int, k unsafe.P
 const softmaxRows = 4
 
 // softmax turns the scores of n queries from q0 on into weights, and inv into the
-// inverse of their sums.
-func (a *Attention) softmax(s, inv, pad []float32, q0, n int) {
+// inverse of their sums. The largest scores of the first known rows are in top.
+func (a *Attention) softmax(s, top, inv, pad []float32, q0, n, known int) {
 	nk := (a.Nk + panelN - 1) / panelN * panelN
 	for i := 0; a.Nk < nk && i < n; i++ {
 		for j := a.Nk; j < nk; j++ {
 			s[i*a.g.lds+j] = float32(math.Inf(-1))
 		}
 	}
-	step := softmaxRows
-	if a.Mask != nil {
-		step = 1
-	}
-	for i := 0; i < n; i += step {
-		e := sargs{x: unsafe.Pointer(&s[i*a.g.lds]), n: nk, sum: unsafe.Pointer(&inv[i]), rows: min(step, n-i),
+	for i := 0; i < n; {
+		e := sargs{x: unsafe.Pointer(&s[i*a.g.lds]), n: nk, sum: unsafe.Pointer(&inv[i]), rows: min(softmaxRows, n-i),
 			ld: uintptr(a.g.lds * 4), short: a.bf16()}
-		if a.Mask != nil {
+		switch {
+		case a.Mask != nil:
 			m := a.Mask[(q0+i)*a.LDMask:][:a.Nk]
 			if a.Nk < nk {
 				copy(pad, m)
 				clear(pad[a.Nk:nk])
 				m = pad
 			}
-			e.mask = unsafe.Pointer(&m[0])
+			e.mask, e.rows = unsafe.Pointer(&m[0]), 1
+		case i < known:
+			e.max, e.rows = unsafe.Pointer(&top[i*maxLanes]), known-i
 		}
 		softmax(a.im, &e)
+		i += e.rows
 	}
 	for i, sum := range inv[:n] {
 		inv[i] = 1 / sum

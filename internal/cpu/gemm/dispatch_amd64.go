@@ -79,9 +79,8 @@ func softmaxRow(im *impl, s *sargs) {
 // scoreRows is the number of rows of a group of scores.
 const scoreRows = 14
 
-// scores computes k.runs groups of scoreRows rows and says whether it has a kernel
-// for that.
-func scores(im *impl, kind int, k *kargs) bool {
+// scores runs the kernel for groups of scoreRows rows, if there is one.
+func scores(im *impl, kind int, k *qargs) bool {
 	switch {
 	case im.isa != AVX512 && im.isa != AVX512BF16:
 		return false

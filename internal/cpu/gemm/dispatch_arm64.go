@@ -34,7 +34,7 @@ func softmaxRow(im *impl, s *sargs) {
 // There is no kernel for groups of scores.
 const scoreRows = 1
 
-func scores(*impl, int, *kargs) bool { return false }
+func scores(*impl, int, *qargs) bool { return false }
 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
 

@@ -66,6 +66,14 @@ func copyRows(im *impl, p *pargs) {
 	vecCopyRows(p)
 }
 
+func addRows(im *impl, p *wargs) {
+	if im.isa == Portable {
+		portableAddRows(p)
+		return
+	}
+	vecAddRows(p)
+}
+
 func reluRow(im *impl, dst, src []float32) {
 	n := len(src) &^ 15
 	if im.isa == Portable || n == 0 {

@@ -21,7 +21,7 @@ func softmaxRow(_ *impl, s *sargs) { portableSoftmax(s) }
 // There is no kernel for groups of scores.
 const scoreRows = 1
 
-func scores(*impl, int, *kargs) bool { return false }
+func scores(*impl, int, *qargs) bool { return false }
 
 func widenFast(*impl, []float32, *Source, int) int { return 0 }
 
@@ -30,6 +30,8 @@ func transposeFast(*impl, int, []byte, unsafe.Pointer, int, int) int { return 0 
 func rotateFast(*impl, *rargs) bool { return false }
 
 func copyRows(_ *impl, p *pargs) { portableCopyRows(p) }
+
+func addRows(_ *impl, p *wargs) { portableAddRows(p) }
 
 func reluRow(_ *impl, dst, src []float32) { portableReLU(dst, src) }
 

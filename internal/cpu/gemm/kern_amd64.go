@@ -166,10 +166,10 @@ func avx2F16x2(p *kargs)
 func avx2F16x1(p *kargs)
 
 //go:noescape
-func avx512ScoresF32(p *kargs)
+func avx512ScoresF32(p *qargs)
 
 //go:noescape
-func avx512ScoresBF16(p *kargs)
+func avx512ScoresBF16(p *qargs)
 
 //go:noescape
 func avx512Epilogue(p *eargs)
@@ -197,6 +197,9 @@ func vecRope(p *rargs)
 
 //go:noescape
 func vecCopyRows(p *pargs)
+
+//go:noescape
+func vecAddRows(p *wargs)
 
 //go:noescape
 func vecFromF16(p *vargs)

@@ -76,6 +76,9 @@ func vecRope(p *rargs)
 func vecCopyRows(p *pargs)
 
 //go:noescape
+func vecAddRows(p *wargs)
+
+//go:noescape
 func vecFromF16(p *vargs)
 
 //go:noescape

@@ -63,6 +63,7 @@ func neonElementwise(a *asm) {
 	x.transpose("F16")
 	x.rope()
 	x.copyRows()
+	x.addRows()
 	x.widen("FromF16", "FCVTL")
 	x.widen("FromBF16", "SHLL")
 	x.each("ReLU", func(i int) { x.three("FMAX", i, i, 8) })
@@ -339,6 +340,40 @@ func (x neonCode) copyRows() {
 	x.p("VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R1)")
 	x.p("VST1.P [V4.S4, V5.S4, V6.S4, V7.S4], 64(R1)")
 	x.p("SUBS $1, R4, R4")
+	x.p("BNE loop")
+	x.p("RET")
+}
+
+// addRows writes a function of wargs: 32 columns at a time stay in registers while
+// the rows pass.
+func (x neonCode) addRows() {
+	x.text("vecAddRows", "wargs")
+	for i, r := range []string{"R1", "R2", "R3", "R4", "R5", "R6", "R7"} { // y, ldy, x, b, ldb, n, steps
+		x.p("MOVD %d(R0), %s", i*8, r)
+	}
+	x.p("SUB $64, R5, R5")
+	x.label("loop")
+	x.p("ADD $64, R1, R8")
+	x.p("VLD1 (R1), [V0.S4, V1.S4, V2.S4, V3.S4]")
+	x.p("VLD1 (R8), [V4.S4, V5.S4, V6.S4, V7.S4]")
+	x.p("MOVD R4, R9")
+	x.p("MOVD R3, R10")
+	x.p("MOVD R7, R12")
+	x.label("row")
+	x.p("VLD1R.P 4(R10), [V24.S4]")
+	x.p("VLD1.P 64(R9), [V16.S4, V17.S4, V18.S4, V19.S4]")
+	x.p("VLD1 (R9), [V20.S4, V21.S4, V22.S4, V23.S4]")
+	x.p("ADD R5, R9, R9")
+	for i := range 8 {
+		x.three("FMLA", i, 16+i, 24)
+	}
+	x.p("SUBS $1, R12, R12")
+	x.p("BNE row")
+	x.p("VST1 [V0.S4, V1.S4, V2.S4, V3.S4], (R1)")
+	x.p("VST1 [V4.S4, V5.S4, V6.S4, V7.S4], (R8)")
+	x.p("ADD R2, R1, R1")
+	x.p("ADD $128, R4, R4")
+	x.p("SUBS $1, R6, R6")
 	x.p("BNE loop")
 	x.p("RET")
 }

@@ -34,8 +34,8 @@ func (x x86) exp2(i, t, low int) {
 	x.p("VANDPS Y%d, Y%d, Y%d", keep, i, i)
 }
 
-// rowMax leaves the largest element of the row at SI, R8 floats long, in X0, after
-// it has added the mask at BX, if there is one.
+// rowMax leaves the largest elements of each lane of the row at SI, R8 floats long,
+// in register 0, after it has added the mask at BX, if there is one.
 func (x x86) rowMax() {
 	step := 2 * x.bytes
 	x.p("VBROADCASTSS %s, %s", x.f(math.Inf(-1)), x.r(0))
@@ -64,7 +64,6 @@ func (x x86) rowMax() {
 	x.p("JNZ max")
 	x.label("reduced")
 	x.p("VMAXPS %s, %s, %s", x.r(1), x.r(0), x.r(0))
-	x.reduce("VMAXPS")
 }
 
 // softmax writes a function of sargs for one row.
@@ -80,6 +79,7 @@ func (x x86) softmax() {
 	x.p("MOVQ AX, SI")
 	x.p("MOVQ CX, R8")
 	x.rowMax()
+	x.reduce("VMAXPS")
 	x.p("VBROADCASTSS X0, %s", x.r(15))
 	x.p("VBROADCASTSS %s, %s", x.f(low), x.r(14))
 	x.zero(12)
@@ -119,12 +119,21 @@ func (x x86) softmaxRows(name string, c []float64, short bool) {
 	x.p("MOVQ 24(DI), R10") // sum
 	x.p("MOVQ 32(DI), DX")  // rows
 	x.p("MOVQ 40(DI), R9")  // ld
+	x.p("MOVQ 48(DI), R13") // max
 	x.p("LEAQ ·consts(SB), R11")
 	x.p("MOVQ AX, R12")
 	x.label("row")
+	x.p("TESTQ R13, R13")
+	x.p("JZ search")
+	x.p("VMOVUPS (R13), Z0")
+	x.p("ADDQ $64, R13")
+	x.p("JMP found")
+	x.label("search")
 	x.p("MOVQ R12, SI")
 	x.p("MOVQ CX, R8")
 	x.rowMax()
+	x.label("found")
+	x.reduce("VMAXPS")
 	x.p("VXORPS %s, X0, X0", x.at(1<<31))
 	x.p("VMOVSS X0, (R10)")
 	x.p("ADDQ $4, R10")
@@ -136,6 +145,7 @@ func (x x86) softmaxRows(name string, c []float64, short bool) {
 	for i, v := range c {
 		x.p("VBROADCASTSS %s, Z%d", x.f(v), 20+i)
 	}
+	x.p("VBROADCASTSS %s, Z28", x.f(1))
 	x.label("weights")
 	x.p("VBROADCASTSS (R10), Z31")
 	x.zero(18)
@@ -144,7 +154,7 @@ func (x x86) softmaxRows(name string, c []float64, short bool) {
 	x.p("MOVQ AX, R12") // bfloat16 takes half of the room
 	x.p("MOVQ CX, R8")
 	x.label("exp")
-	x.exp2Pair(c)
+	x.exp2Pair(c, short)
 	if short {
 		// VCVTNE2PS2BF16 zmm1, zmm2, zmm3: EVEX.512.F2.0F38.W0 72 /r
 		x.p("%s // VCVTNE2PS2BF16 Z0, Z3, Z0", evex(2, 3, 0x72, 0, 3, 0))
@@ -169,21 +179,28 @@ func (x x86) softmaxRows(name string, c []float64, short bool) {
 }
 
 // exp2Pair takes two vectors at SI to Z0 and Z3 and adds them to Z18 and Z19. Z31
-// is what to add first; the coefficients are in Z20 and up.
-func (x x86) exp2Pair(c []float64) {
+// is what to add first, Z28 is 1; the coefficients are in Z20 and up. A product by
+// 1 adds in the units that multiply: those that only add are the busier ones on
+// Zen 4, where VREDUCEPS and VSCALEFPS take two turns of them each.
+func (x x86) exp2Pair(c []float64, short bool) {
 	both := func(format string, f func(r, v int) []any) {
 		for v := range 2 {
 			x.p(format, f(3*v, v)...)
 		}
 	}
-	both("VADDPS %d(SI), Z31, Z%d", func(r, v int) []any { return []any{v * 64, r} })
+	if short {
+		both("VMOVAPS Z31, Z%d", func(r, _ int) []any { return []any{r} })
+		both("VFMADD231PS %d(SI), Z28, Z%d", func(r, v int) []any { return []any{v * 64, r} })
+	} else {
+		both("VADDPS %d(SI), Z31, Z%d", func(r, v int) []any { return []any{v * 64, r} })
+	}
 	both("VREDUCEPS $9, Z%d, Z%d", func(r, _ int) []any { return []any{r, r + 1} }) // less what rounds down
 	both("VMOVAPS Z%d, Z%d", func(r, _ int) []any { return []any{20 + len(c) - 1, r + 2} })
 	for j := len(c) - 2; j >= 0; j-- {
 		both("VFMADD213PS Z%d, Z%d, Z%d", func(r, _ int) []any { return []any{20 + j, r + 1, r + 2} })
 	}
 	both("VSCALEFPS Z%d, Z%d, Z%d", func(r, _ int) []any { return []any{r, r + 2, r} })
-	both("VADDPS Z%d, Z%d, Z%d", func(r, v int) []any { return []any{r, 18 + v, 18 + v} })
+	both("VFMADD231PS Z%d, Z28, Z%d", func(r, v int) []any { return []any{r, 18 + v} })
 }
 
 // prefetchRows is how many rows ahead the functions that read parts of rows of a
@@ -305,19 +322,27 @@ func (x x86) pairBF16() {
 	x.p("RET")
 }
 
-// emitScores writes a function of kargs that goes on to the next mr rows of A and C
-// until runs row groups are done. The products of attention are as short as a
-// head, so that what surrounds the loop over their steps weighs.
+// emitScores writes a function of qargs. The products of attention are as short as
+// a head, so that what surrounds the loop over their steps weighs: it goes on to
+// the next mr rows by itself, and it finds the largest scores while they are in
+// registers, with units that idle otherwise.
 func (k x86Kernel) emitScores(a *asm) {
 	bases := x86Bases[:(k.mr+2)/3]
-	a.text(k.name, "kargs")
-	a.others = append(a.others, fmt.Sprintf("//go:noescape\nfunc %s(p *kargs)", k.name))
+	a.text(k.name, "qargs")
 	a.p("MOVQ p+0(FP), DI")
 	a.p("MOVQ 8(DI), R8")   // lda
 	a.p("MOVQ 24(DI), CX")  // c
 	a.p("MOVQ 32(DI), R12") // ldc
-	a.p("MOVQ 48(DI), R13") // runs
+	a.p("MOVQ 48(DI), R13") // groups
 	a.label("group")
+	a.p("MOVQ 64(DI), SI") // next
+	for range 2 {
+		for i := range 4 {
+			a.p("PREFETCHT0 %d(SI)", i*64)
+		}
+		a.p("ADDQ 72(DI), SI")
+	}
+	a.p("MOVQ SI, 64(DI)")
 	a.p("MOVQ (DI), AX")
 	for g := 1; g < len(bases); g++ {
 		a.p("LEAQ (%s)(R8*2), %s", bases[g-1], bases[g])
@@ -334,11 +359,18 @@ func (k x86Kernel) emitScores(a *asm) {
 	a.p("ADDQ SI, (DI)")
 	k.loop(a, bases)
 	a.label("next")
+	a.p("MOVQ 56(DI), SI") // max
 	for i := range k.mr {
+		z := fmt.Sprintf("Z%d", i%4)
 		a.p("VMOVUPS %s, (CX)", k.acc(i, 0))
 		a.p("VMOVUPS %s, %d(CX)", k.acc(i, 1), k.bytes)
+		a.p("VMAXPS %s, %s, %s", k.acc(i, 0), k.acc(i, 1), z)
+		a.p("VMAXPS %d(SI), %s, %s", i*64, z, z)
+		a.p("VMOVUPS %s, %d(SI)", z, i*64)
 		a.p("ADDQ R12, CX")
 	}
+	a.p("ADDQ $%d, SI", 64*k.mr)
+	a.p("MOVQ SI, 56(DI)")
 	a.p("DECQ R13")
 	a.p("JNZ group")
 	a.p("VZEROUPPER")

@@ -58,6 +58,7 @@ func x86Elementwise(a *asm) {
 	x.transpose("F16")
 	x.rope()
 	x.copyRows()
+	x.addRows()
 	x.convert("FromF16", func(off int) {
 		x.p("VCVTPH2PS %d(SI), Y0", off/2)
 		x.p("VMOVUPS Y0, %d(DI)", off)
@@ -282,6 +283,43 @@ func (x x86) convert(name string, body func(off int), srcStep, dstStep int) {
 	x.p("ADDQ $%d, SI", 2*srcStep)
 	x.p("ADDQ $%d, DI", 2*dstStep)
 	x.p("SUBQ $16, CX")
+	x.p("JNZ loop")
+	x.p("VZEROUPPER")
+	x.p("RET")
+}
+
+// addRows writes a function of wargs: 32 columns at a time stay in registers while
+// the rows pass, each row a stream of its own for the prefetchers.
+func (x x86) addRows() {
+	x.text("vecAddRows", "wargs")
+	x.p("MOVQ p+0(FP), R8")
+	for i, r := range []string{"DI", "AX", "SI", "BX", "R9", "CX", "R10"} { // y, ldy, x, b, ldb, n, steps
+		x.p("MOVQ %d(R8), %s", i*8, r)
+	}
+	x.label("loop")
+	for i := range 4 {
+		x.p("VMOVUPS %d(DI), Y%d", i*32, i)
+	}
+	x.p("MOVQ BX, R11")
+	x.p("MOVQ SI, R12")
+	x.p("MOVQ R10, R13")
+	x.label("row")
+	x.p("VBROADCASTSS (R12), Y4")
+	x.p("PREFETCHT0 512(R11)")
+	x.p("PREFETCHT0 576(R11)")
+	for i := range 4 {
+		x.p("VFMADD231PS %d(R11), Y4, Y%d", i*32, i)
+	}
+	x.p("ADDQ R9, R11")
+	x.p("ADDQ $4, R12")
+	x.p("DECQ R13")
+	x.p("JNZ row")
+	for i := range 4 {
+		x.p("VMOVUPS Y%d, %d(DI)", i, i*32)
+	}
+	x.p("ADDQ AX, DI")
+	x.p("ADDQ $128, BX")
+	x.p("DECQ CX")
 	x.p("JNZ loop")
 	x.p("VZEROUPPER")
 	x.p("RET")
