@@ -21,7 +21,8 @@ const (
 	viewing // nothing
 )
 
-// classes of MPSGraph's operations; one that is missing fails the count.
+// classes of MPSGraph's operations; one that is missing fails the count, so that
+// a new operation of the lowering is not taken for nothing.
 var classes = map[string]class{
 	"matrixMultiplication": product, "convolution2D": product, "scaledDotProductAttention": product,
 	"convolutionTranspose2D": product,
@@ -58,7 +59,9 @@ type kernel struct {
 	bytes int64
 }
 
-// milliseconds is the roofline.
+// milliseconds is the roofline: a GPU computes and moves at the same time, so that
+// a kernel takes the longer of both. One after the other, for the nodes of a
+// network mostly wait for each other.
 func milliseconds(list []kernel, tflops, gbps float64) (ms float64) {
 	for _, k := range list {
 		ms += 1e3 * max(k.flops/(tflops*1e12), float64(k.bytes)/(gbps*1e9))
@@ -80,7 +83,8 @@ func flopsOf(list []kernel) (n float64) {
 	return n
 }
 
-// plus adds what another program of the same run does.
+// plus adds what another program of the same run does. Programs share a command
+// buffer and no kernel.
 func (c counts) plus(d counts) counts {
 	sum := c
 	sum.kinds = map[string]int{}
@@ -154,7 +158,10 @@ func (p *program) scattered(n *node) bool {
 	return false
 }
 
-// free says whether a node dispatches nothing.
+// free says whether a node dispatches nothing: a reshape of packed elements is
+// another reading of the same bytes, and a product takes a transposed factor by
+// its strides. That holds for a weight only: what a transpose of an activation
+// feeds (attention, a reshape that joins the heads) wants it in order.
 func (p *program) free(n *node) bool {
 	if classes[n.kind] == viewing {
 		return true
@@ -179,7 +186,8 @@ func (p *program) isWeight(id int) bool {
 	return v.placeholder
 }
 
-// origin is the value that a value is a view of.
+// origin is the value that a value is a view of: bytes are counted once for all
+// its views.
 func (p *program) origin(id int) int {
 	for m := p.values[id].maker; m != nil && p.free(m); m = p.values[id].maker {
 		id = m.in[0]
@@ -203,7 +211,10 @@ func (p *program) readers(id int) (list []*node, out bool) {
 }
 
 // stitch groups the nodes: a node joins the elementwise nodes that read it if
-// nobody else does. A group has one node that is not elementwise at most.
+// nobody else does, so that its result need not be stored. A group has one node
+// at most that is not elementwise, its first: elementwise nodes follow in its
+// epilogue, while what runs before a product would run once for every tile of it.
+// Moves join nothing; they are copies by nature.
 func (p *program) stitch() []int {
 	group := make([]int, len(p.nodes))
 	heavy := make([]bool, len(p.nodes)) // by group
@@ -212,6 +223,9 @@ func (p *program) stitch() []int {
 		group[i], members[i] = i, []int{i}
 		heavy[i] = !p.light(n)
 	}
+	// A value with two readers joins only when both are in one group already, as in
+	// x*erf(x): hence until nothing changes. Groups stay convex, for all that a
+	// member feeds is in the group, but for the last one.
 	for changed := true; changed; {
 		changed = false
 		// Backwards, so that a chain is whole before what feeds it is looked at.
@@ -270,6 +284,7 @@ func (p *program) kernels(group []int) []kernel {
 		}
 		s.flops += n.flops
 		for _, id := range n.in {
+			// A value that several nodes of a kernel read is loaded once.
 			id = p.origin(id)
 			if m := p.values[id].maker; m == nil || group[m.index] != g {
 				s.in[id] = true

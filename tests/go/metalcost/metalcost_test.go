@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -66,6 +67,31 @@ func TestReport(t *testing.T) {
 	}
 	for _, r := range all {
 		check(t, r)
+	}
+	checkTable(t, all)
+}
+
+// checkTable holds the rows "now" of the table in docs/metal.md to the counts.
+func checkTable(t *testing.T, all []runs) {
+	raw, err := os.ReadFile(filepath.Join(root, "docs", "metal.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, line := range strings.Split(string(raw), "\n") {
+		if strings.HasPrefix(line, "| now |") {
+			got = append(got, line)
+		}
+	}
+	for _, r := range all {
+		first := r.variant == "mast3r_vit_large" && r.size == size{512, 384}
+		if first || r.precision == backend.FP16 && (r.variant == "dune_vit_base_448" || r.variant == "mast3r_tiny") {
+			c := r.pair
+			want = append(want, fmt.Sprintf("| now | %d | %d | %d | %d | %d |", c.nodes, c.transposes, c.copies, c.casts, len(c.stitched)))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/metal.md says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

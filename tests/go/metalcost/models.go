@@ -33,7 +33,8 @@ type size struct{ width, height int }
 
 func (s size) String() string { return fmt.Sprintf("%d x %d", s.width, s.height) }
 
-// variants at the sizes of speed.md E.1 and E.4.
+// variants at the sizes of speed.md E.1 and E.4, 4:3 and wider for the first,
+// which cuts pictures to multiples of 16, and of 14 for those of DUNE.
 var variants = []variant{
 	{"mast3r_vit_large", "mast3r_vit_large", 0, []size{{512, 384}, {512, 288}, {512, 160}, {224, 224}}},
 	{"dune_vit_small_336", "dune_vit_small_14", 24, []size{{336, 336}}},
@@ -46,7 +47,9 @@ var variants = []variant{
 // wheel stands for the model file that the Python package carries.
 const wheel = ""
 
-// precisions and the type of the file that needs no conversion for it.
+// precisions and the type of the file that needs no conversion for it: what a
+// user who cares about time converts the model to. Bfloat16 and float32 on other
+// files cast their matrices in every run.
 var precisions = []struct {
 	p    backend.Precision
 	file tensor.DType

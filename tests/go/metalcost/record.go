@@ -36,7 +36,8 @@ type node struct {
 var sizes = map[string]int64{"Float32": 4, "Float16": 2, "BFloat16": 2, "Int8": 1, "Int16": 2, "Int32": 4, "Int64": 8,
 	"UInt8": 1, "UInt16": 2, "UInt32": 4, "UInt64": 8, "Bool": 1}
 
-// parse reads the text of record.c.
+// parse reads the text of record.c. An unknown line, type or value is an error:
+// a count that silently misses a node would look like an improvement.
 func parse(text string) (*program, error) {
 	p := &program{values: map[int]*value{}, targets: map[int]bool{}}
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
