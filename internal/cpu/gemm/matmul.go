@@ -60,11 +60,15 @@ type partition struct {
 	own  bool // tasks pack their panels
 }
 
-// taskWork is the least work of a task, in cycles: another thread starts so much
-// later than the first.
-const taskWork = 150e3
+// taskWork is the least work of a task, in cycles: about ten times what it takes
+// another thread to join in between two steps of a network.
+const taskWork = 40e3
 
-// split cuts a product into tasks of 0.2 to 1 ms that give every thread a few.
+// threadTasks is how many tasks a thread should get, so that the threads end
+// within a few hundredths of the time of each other.
+const threadTasks = 16
+
+// split cuts a product into tasks of 0.01 to 1 ms that give every thread a few.
 // Which elements share a task never changes their value.
 func (m *MatMul) split(im *impl, threads int) partition {
 	rows := max(m.M, 1)
@@ -98,7 +102,7 @@ func (m *MatMul) split(im *impl, threads int) partition {
 		p.mb, p.nb = (rows+p.mc-1)/p.mc, (panels+p.nc-1)/p.nc
 		tasks := p.mb * p.nb * batch
 		switch {
-		case threads == 1 || tasks >= 4*threads || float64(tasks)*taskWork >= work:
+		case threads == 1 || tasks >= threadTasks*threads || float64(tasks)*taskWork >= work:
 			return p
 		case p.nc > 2:
 			p.nc = (p.nc + 1) / 2
