@@ -80,14 +80,15 @@ type block struct {
 	// Pieces of A and of the panels are copied here first, if there is a place.
 	tidy  unsafe.Pointer // rows x tidyLD(kc) floats
 	fresh freshPanels
+	thin  bool // few rows: the operand of fresh need not be packed; see addRows
 }
 
-// piece is what one piece of K is multiplied from: where its rows and its panel p0
-// begin, the bytes from row to row and from panel to panel, and its first step.
+// piece is what one piece of K is multiplied from: where its rows and its first panel
+// begin, and the bytes from row to row and from panel to panel.
 type piece struct {
 	a, w      unsafe.Pointer
 	lda, next int
-	k0        int
+	p0, k0    int // its first panel and step
 }
 
 // tiles are the working tiles of a block, on its goroutine's stack: t takes the
@@ -110,17 +111,21 @@ func (b *block) run() {
 	}
 	for k0 := 0; k0 < b.steps; k0 += kc {
 		k.steps = min(kc, b.steps-k0)
-		x := b.piece(k0, k.steps)
+		from := b.p0
+		if b.thin && k0+k.steps < b.steps {
+			from = b.addRows(k0, k.steps)
+		}
+		x := b.piece(from, k0, k.steps)
 		k.lda = uintptr(x.lda)
-		for p := b.p0; p < b.p1; p++ {
+		for p := from; p < b.p1; p++ {
 			b.panel(&ts, k, &x, p)
 		}
 	}
 }
 
-// piece finds or makes the piece of n steps from k0 on.
-func (b *block) piece(k0, n int) piece {
-	x := piece{a: unsafe.Add(b.a, k0*4), lda: b.lda, k0: k0}
+// piece finds or makes the piece of n steps from k0 on of panels p0 and up.
+func (b *block) piece(p0, k0, n int) piece {
+	x := piece{a: unsafe.Add(b.a, k0*4), lda: b.lda, p0: p0, k0: k0}
 	if b.tidy != nil {
 		from := x
 		x.a, x.lda = b.tidy, tidyLD(n)*4
@@ -129,11 +134,12 @@ func (b *block) piece(k0, n int) piece {
 		}
 	}
 	if b.fresh.src != nil {
-		x.w, x.next = b.fresh.piece(b.im, b.w, b.p0, b.p1, k0, n)
+		x.next = n * panelN * 4
+		x.w = b.fresh.piece(b.im, b.w, p0, b.p1, k0, n)
 		return x
 	}
 	x.next = b.w.panel
-	x.w = unsafe.Add(b.wdata, b.p0*x.next+k0*panelN*b.w.Type.Size()*b.w.stepSize)
+	x.w = unsafe.Add(b.wdata, p0*x.next+k0*panelN*b.w.Type.Size()*b.w.stepSize)
 	return x
 }
 
@@ -143,7 +149,7 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 	cols := min(panelN, b.w.N-n0)
 	first, last := x.k0 == 0, len(b.off) > 1 || x.k0+k.steps == b.steps
 	step := b.w.Type.Size() * b.w.stepSize // bytes per column and step
-	panel := unsafe.Add(x.w, (p-b.p0)*x.next)
+	panel := unsafe.Add(x.w, (p-x.p0)*x.next)
 	im := b.im
 	if im.half != nil && cols <= im.half.nr && im.half.kern[b.w.kind] != 0 {
 		im = im.half

@@ -22,8 +22,12 @@ const (
 // ownPanels chooses the pieces of a product whose tasks pack their own panels.
 // Rows of eight panels are one kilobyte of an operand in columns: the fewer rows
 // of A, the more it matters that they come from memory in such pieces.
-func (p *partition) ownPanels(rows, steps int) {
+func (p *partition) ownPanels(rows, steps, panels int) {
 	p.mc = rows
+	if p.thin {
+		p.kc, p.nc = min(steps, thinSteps), panels
+		return
+	}
 	kc := max(64, min(256, blockBytes/(4*rows)))
 	pieces := max(1, (steps-kc/4+kc-1)/kc) // no piece of a few steps at the end
 	p.kc = min(steps, ((steps+pieces-1)/pieces+3)&^3)
@@ -38,12 +42,48 @@ type freshPanels struct {
 }
 
 // piece packs n steps from k0 on of panels p0 <= p < p1 and returns where the
-// first begins and the bytes from panel to panel.
-func (f *freshPanels) piece(im *impl, w *Packed, p0, p1, k0, n int) (unsafe.Pointer, int) {
-	var st stage
-	stride := n * panelN * 4
-	st.pack(im, w, f.src, f.b, p0, p1, k0, n, f.mem, stride)
-	return unsafe.Pointer(&f.mem[0]), stride
+// first begins; they are n steps apart.
+func (f *freshPanels) piece(im *impl, w *Packed, p0, p1, k0, n int) unsafe.Pointer {
+	if p0 < p1 {
+		var st stage
+		st.pack(im, w, f.src, f.b, p0, p1, k0, n, f.mem, n*panelN*4)
+	}
+	return unsafe.Pointer(&f.mem[0])
+}
+
+// A product of so few rows with an operand in columns is over before a panel is
+// packed: it multiplies the operand where it lies, thinSteps of its rows at a time,
+// each of which the processor reads ahead as far as the task's columns go.
+const (
+	thinRows  = 4
+	thinSteps = 16
+)
+
+// addRows adds n steps from k0 on to the waiting sums of the whole panels, and
+// returns the first panel that is not whole. The last piece of K goes the usual
+// way, to the epilogue.
+func (b *block) addRows(k0, n int) int {
+	end := min(b.p1, b.w.N/panelN)
+	if end <= b.p0 {
+		return b.p0
+	}
+	s := b.fresh.src
+	src := s.Data[(b.fresh.b*s.StrideB+b.p0*panelN+k0*s.StrideC)*4:]
+	w := wargs{ldy: uintptr(b.rows * panelN * 4), b: unsafe.Pointer(&src[0]), ldb: uintptr(s.StrideC * 4), n: end - b.p0, steps: n}
+	for i := range b.rows {
+		if k0 == 0 {
+			for p := b.p0; p < end; p++ {
+				sums := (*[panelN]float32)(b.partial(p, i))
+				*sums = zeroRow
+				if b.ep.Bias != nil {
+					copy(sums[:], b.ep.Bias[p*panelN:])
+				}
+			}
+		}
+		w.y, w.x = b.partial(b.p0, i), unsafe.Add(b.a, i*b.lda+k0*4)
+		addRows(b.im, &w)
+	}
+	return end
 }
 
 // Rows of A that are nearly a multiple of 4 KiB apart put one column of a tile into

@@ -58,6 +58,7 @@ type partition struct {
 
 	tidy bool // tasks copy their rows of A
 	own  bool // tasks pack their panels
+	thin bool // and that only in part
 }
 
 // taskWork is the least work of a task, in cycles: about ten times what it takes
@@ -75,11 +76,12 @@ func (m *MatMul) split(im *impl, threads int) partition {
 	mr, panels, batch := im.sizes[0], m.W.panels(), max(m.Batch, 1)
 	steps := m.W.steps()
 	p := partition{kc: steps, nc: min(8, panels)}
-	p.tidy = m.W.kind != kBF16 && panels >= tidyPanels && crowded(m.LDA*4, min(rows, mr))
+	p.tidy = m.W.kind != kBF16 && rows > thinRows && panels >= tidyPanels && crowded(m.LDA*4, min(rows, mr))
 	p.own = m.Fresh != nil && rows <= ownRows && (rows <= 2*mr || panels*batch >= threads)
 	switch {
 	case p.own:
-		p.ownPanels(rows, steps)
+		p.thin = rows <= thinRows && m.Fresh.columns(m.W)
+		p.ownPanels(rows, steps, panels)
 	case m.W.kind == kBF16:
 		// Each task rounds its rows of A, all of K at once: spread over more columns.
 		p.nc = min(16, panels)
@@ -256,6 +258,7 @@ func (m *MatMul) tile(worker, t int) {
 	}
 	if p.own {
 		b.fresh = freshPanels{src: m.Fresh, b: bi % m.W.Batch, mem: scratch[m.bytes.own:]}
+		b.thin = p.thin
 	} else {
 		b.wdata = unsafe.Pointer(&m.data[bi%m.W.Batch*m.W.stride])
 	}

@@ -146,7 +146,7 @@ type stage struct {
 func (st *stage) pack(im *impl, p *Packed, s *Source, b, p0, p1, k0, kn int, dst []byte, stride int) {
 	base := b*s.StrideB + p0*panelN*s.StrideN
 	if s.columns(p) {
-		packColumns(s.Data[(base+k0*s.StrideC)*4:], s.StrideC*4, kn, (min(p1*panelN, p.N)-p0*panelN)*4, dst, stride)
+		packColumns(im, s.Data[(base+k0*s.StrideC)*4:], s.StrideC*4, kn, (min(p1*panelN, p.N)-p0*panelN)*4, dst, stride)
 		return
 	}
 	for pi := p0; pi < p1; pi++ {
@@ -156,19 +156,35 @@ func (st *stage) pack(im *impl, p *Packed, s *Source, b, p0, p1, k0, kn int, dst
 	}
 }
 
-// packColumns deals kn rows of width bytes, ld apart, out to panels.
-func packColumns(src []byte, ld, kn, width int, dst []byte, stride int) {
+// packColumns deals kn rows of width bytes, ld apart, out to panels. Long rows are
+// read as they lie, which memory likes best; of short ones, in a cache or soon in
+// one, panel by panel.
+func packColumns(im *impl, src []byte, ld, kn, width int, dst []byte, stride int) {
 	const line = panelN * 4
-	for k := range kn {
-		row := src[k*ld:][:width]
-		to := k * line
-		for ; len(row) >= line; row = row[line:] {
-			*(*[line]byte)(dst[to:]) = *(*[line]byte)(row)
-			to += stride
+	if width >= 8*line {
+		for k := range kn {
+			row := src[k*ld:][:width]
+			to := k * line
+			for ; len(row) >= line; row = row[line:] {
+				*(*[line]byte)(dst[to:]) = *(*[line]byte)(row)
+				to += stride
+			}
+			if len(row) > 0 {
+				clear(dst[to:][:line][copy(dst[to:], row):])
+			}
 		}
-		if len(row) > 0 {
-			clear(dst[to:][:line][copy(dst[to:], row):])
+		return
+	}
+	for at := 0; at < width; at += line {
+		if width-at >= line {
+			copyRows(im, &pargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[at]), lds: uintptr(ld), n: kn})
+		} else {
+			for k := range kn {
+				to := dst[k*line:][:line]
+				clear(to[copy(to, src[k*ld+at:][:width-at]):])
+			}
 		}
+		dst = dst[min(stride, len(dst)):]
 	}
 }
 

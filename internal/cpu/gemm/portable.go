@@ -172,6 +172,18 @@ func portableCopyRows(p *pargs) {
 	}
 }
 
+func portableAddRows(p *wargs) {
+	for g := range p.n {
+		y := row32(p.y, g*int(p.ldy))
+		for k := range p.steps {
+			x, b := *at(p.x, k), row32(p.b, k*int(p.ldb)+g*panelN*4)
+			for j := range y {
+				y[j] += float32(x * b[j])
+			}
+		}
+	}
+}
+
 func portableBF16(dst unsafe.Pointer, src []float32) {
 	out := unsafe.Slice((*uint16)(dst), len(src))
 	for i, x := range src {
