@@ -118,7 +118,8 @@ func New(cfg Config) (_ *Backend, err error) {
 	return b, nil
 }
 
-// free releases what New made.
+// free releases what New made, the device last: buffers, queues and events are
+// its own.
 func (b *Backend) free() error {
 	b.pool.Close()
 	for _, l := range b.lanes {

@@ -62,7 +62,8 @@ func (l *lowering) activation(fn graph.UnaryFn, x *mpsgraph.Tensor) *mpsgraph.Te
 	return l.halfPlus(x, g.Erf(l.scale(x, math.Sqrt2/2)))
 }
 
-// halfPlus is 0.5 x (1 + y).
+// halfPlus is 0.5 x (1 + y). Halving is exact, so its place among the factors does
+// not matter.
 func (l *lowering) halfPlus(x, y *mpsgraph.Tensor) *mpsgraph.Tensor {
 	return l.out.Mul(l.scale(x, 0.5), l.shift(y, 1))
 }

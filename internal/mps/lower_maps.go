@@ -12,7 +12,10 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// featureMap lowers the operations on NHWC maps.
+// featureMap lowers the operations on NHWC maps. NHWC from end to end: a token grid
+// [B,N,C] is such a map without moving anything, the heads' 1x1 convolutions are
+// products along its last dimension, and what shipping engines report as right
+// and fast on these GPUs is NHWC.
 func (l *lowering) featureMap(n *graph.Node) (*mpsgraph.Tensor, error) {
 	g := l.out
 	switch o := n.Op.(type) {
@@ -65,7 +68,8 @@ func (l *lowering) conv2D(n *graph.Node, o graph.Conv2D) *mpsgraph.Tensor {
 	return y
 }
 
-// convTranspose2D is, where the kernel equals the stride and nothing is padded,
+// convTranspose2D is, where the kernel equals the stride and nothing is padded
+// (no two inputs then reach one output),
 // a product per pixel whose O*k*k results are shuffled into place: the weights
 // [C,O,k,k] are that matrix already. Other cases take MPSGraph's op.
 func (l *lowering) convTranspose2D(n *graph.Node, o graph.ConvTranspose2D) *mpsgraph.Tensor {

@@ -10,7 +10,9 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// train lowers the operations that only training needs, all in float32.
+// train lowers the operations that only training needs, all in float32: gradients
+// span more than half precision holds, and nobody trains in it without scaling
+// the loss.
 func (l *lowering) train(n *graph.Node) (*mpsgraph.Tensor, bool) {
 	g := l.out
 	switch o := n.Op.(type) {
@@ -33,7 +35,7 @@ func (l *lowering) train(n *graph.Node) (*mpsgraph.Tensor, bool) {
 	return nil, false
 }
 
-// integers is a constant of int32 numbers.
+// integers is a constant of int32 numbers, the type that MPSGraph indexes with.
 func (l *lowering) integers(shape tensor.Shape, value func(i int) int) *mpsgraph.Tensor {
 	var data []byte
 	for i := range shape.Numel() {

@@ -260,7 +260,8 @@ func (w *work) Discard() {
 	w.drop()
 }
 
-// drop waits for what a split has committed already and gives everything back.
+// drop waits for what a split has committed already and gives everything back:
+// what is committed cannot be recalled, and uses the buffers.
 func (w *work) drop() {
 	for _, cb := range w.cbs {
 		if cb.Committed() {
@@ -300,8 +301,9 @@ func (p *pending) complete(w *work) {
 		gpu[i] = cb.GPUTime()
 	}
 	if p.err != nil && p.lane.event.Value() < p.value {
-		// An errored command buffer signals nothing; the other lane must not wait
-		// for it forever. Earlier work of the lane is done, it is in order.
+		// An errored command buffer signals nothing, and a wait for an event has no
+		// time limit: the other lane would wait forever. Earlier work of the lane is
+		// done, it is in order.
 		p.lane.event.Set(p.value)
 	}
 	p.times = split(w.runs, gpu)

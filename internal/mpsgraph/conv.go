@@ -37,7 +37,8 @@ func (c Conv) descriptor() objc.ID {
 	return conv2DDescriptor.Send(convDescClass.ID, s, s, d, d, uint64(c.Groups), p, p, p, p, paddingExplicit, layoutNHWC, layoutOIHW)
 }
 
-// out is the number of output rows for n input rows and a kernel of k.
+// out is the number of output rows for n input rows and a kernel of k, rounded
+// down: with a stride the last rows may be read by nobody.
 func (c Conv) out(n, k int) int { return (n+2*c.Pad-c.Dilation*(k-1)-1)/c.Stride + 1 }
 
 // shape is the result of a forward convolution; ok is false when it has none.
@@ -134,7 +135,8 @@ func (g *Graph) ConvTranspose2D(x, w *Tensor, stride, padding, outputPad int) *T
 	return g.done(op, in, id, out, x.dtype)
 }
 
-// Pool are the parameters of a pooling without padding, equal on both axes.
+// Pool are the parameters of a pooling without padding, equal on both axes. With
+// padding a maximum and a mean would differ in what the border counts as.
 type Pool struct{ Kernel, Stride int }
 
 func (p Pool) descriptor() objc.ID {

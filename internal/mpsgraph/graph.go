@@ -115,7 +115,8 @@ func (g *Graph) Err() error { return g.err }
 func (g *Graph) Ops() map[string]int { return maps.Clone(g.ops) }
 
 // ready reports whether an op may look at its operands: the graph is sound and
-// all operands are its own.
+// all operands are its own. What MPSGraph does with a tensor of another graph
+// Apple does not say.
 func (g *Graph) ready(op string, in ...*Tensor) bool {
 	if g.err != nil {
 		return false
@@ -200,7 +201,8 @@ func (g *Graph) done(op string, in []*Tensor, id objc.ID, shape tensor.Shape, d 
 	return &Tensor{g: g, id: id, shape: shape.Clone(), dtype: d}
 }
 
-// Placeholder is a value given at run time.
+// Placeholder is a value given at run time. Its shape is fixed: MPSGraph also takes
+// -1, and then compiles when it runs.
 func (g *Graph) Placeholder(shape tensor.Shape, d tensor.DType, name string) *Tensor {
 	const op = "placeholder"
 	if !g.ready(op) || !g.mayMake(op, nil, shape, d) {

@@ -117,7 +117,7 @@ func (g *Graph) AttentionByHand(q, k, v, mask *Tensor, scale float32) *Tensor {
 	if !g.ready(op, in...) || !g.checkAttention(op, in) {
 		return g.dead()
 	}
-	if scale != 1 {
+	if scale != 1 { // or it is in q already
 		q = g.Mul(q, g.Scalar(float64(scale), q.dtype))
 	}
 	s := g.Cast(g.MatMul(q, g.Transpose(k, 0, 1, 3, 2)), tensor.F32)

@@ -44,7 +44,8 @@ type Order struct {
 // Order is the one of a compiled executable.
 func (e *Executable) Order() Order { return Order{slices.Clone(e.feedAt), slices.Clone(e.resultAt)} }
 
-// check wants every position once and in range. Feeds may be missing.
+// check wants every position once and in range: it comes from a file. Feeds may be
+// missing.
 func (o Order) check(feeds, results int) error {
 	for _, c := range []struct {
 		what string
