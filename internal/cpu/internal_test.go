@@ -3,9 +3,11 @@
 package cpu
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -19,7 +21,7 @@ func layer(t *testing.T, rows int, w []byte, released *int) *graph.Graph {
 	t.Helper()
 	g := graph.New("layer")
 	x := g.Input("x", tensor.F32, rows, 8)
-	p := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{3, 8}, DType: tensor.F32, Data: w, Release: func() { *released++ }})
+	p := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{3, 8}, DType: tensor.F32, Data: w, Release: func(_, _ int) { *released++ }})
 	g.Output("y", g.Linear(x, p, nil))
 	g, err := g.Build()
 	if err != nil {
@@ -34,6 +36,67 @@ func weightBytes(v float32) []byte {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
 	return b
+}
+
+// A large weight goes back piece by piece while it is packed, and the product is
+// that of one packed at once.
+func TestWeightsArePackedInPieces(t *testing.T) {
+	const n, k, rows = 100, 8, 3
+	data := make([]byte, 0, 4*n*k)
+	for i := range n * k {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(i%17)-8))
+	}
+	run := func(piece int) (out []byte, released [][2]int) {
+		defer func(old int) { pieceBytes = old }(pieceBytes)
+		pieceBytes = piece
+		g := graph.New("layer")
+		p := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{n, k}, DType: tensor.F32, Data: data,
+			Release: func(from, to int) { released = append(released, [2]int{from, to}) }})
+		g.Output("y", g.Linear(g.Input("x", tensor.F32, rows, k), p, nil))
+		built, err := g.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := New(Config{Threads: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		prog, err := b.Compile(context.Background(), built, backend.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := b.Alloc(4 * rows * k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := b.Alloc(4 * rows * n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range floats(x.Bytes()) {
+			floats(x.Bytes())[i] = float32(i) - 11
+		}
+		w, err := b.Begin(backend.Decode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Run(context.Background(), prog, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Clone(y.Bytes()), released
+	}
+	whole, at := run(1 << 20)
+	if want := [][2]int{{0, 3200}}; !slices.Equal(at, want) {
+		t.Errorf("at once: released %v, want %v", at, want)
+	}
+	pieces, at := run(33 * k * 4)
+	if want := [][2]int{{0, 1024}, {1024, 2048}, {2048, 3072}, {0, 3200}}; !slices.Equal(at, want) {
+		t.Errorf("in pieces: released %v, want %v", at, want)
+	}
+	if !bytes.Equal(whole, pieces) {
+		t.Error("packed in pieces the product is another one")
+	}
 }
 
 func TestWeightsArePackedOnce(t *testing.T) {

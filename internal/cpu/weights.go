@@ -65,7 +65,38 @@ func keyOf(p graph.Param, n, k int, as tensor.DType) weightKey {
 func (c *weightCache) get(pool *par.Pool, p graph.Param, s gemm.Source, n, k int, as tensor.DType, offset int) (*weight, error) {
 	key := keyOf(p, n, k, as)
 	key.arrange = [5]int{offset, s.StrideN, s.StrideC, s.Taps, s.StrideTap}
-	return c.entry(pool, key, p, 1, func(dst *gemm.Packed) error { return dst.Pack(pool, s) })
+	return c.entry(pool, key, p, 1, func(dst *gemm.Packed) error { return packRows(pool, p, s, dst) })
+}
+
+// pieceBytes is how much of a source is packed before it is given back: the
+// largest tensors of a model have hundreds of megabytes, which would be in memory
+// twice for a moment. Tests make it smaller.
+var pieceBytes = 16 << 20
+
+// packRows packs s to dst. Where its rows lie one after the other they are packed
+// and given back piece by piece.
+func packRows(pool *par.Pool, p graph.Param, s gemm.Source, dst *gemm.Packed) error {
+	row, skip := s.StrideN*p.DType.Size(), len(p.Data)-len(s.Data)
+	if s.StrideN < dst.K || p.Release == nil {
+		return dst.Pack(pool, s)
+	}
+	rows := max(1, pieceBytes/row/gemm.PanelRows) * gemm.PanelRows
+	for r := 0; r < dst.N; r += rows {
+		end := min(r+rows, dst.N)
+		part, err := dst.Part(r, end)
+		if err != nil {
+			return err
+		}
+		piece := s
+		piece.Data = s.Data[r*row:]
+		if err := part.Pack(pool, piece); err != nil {
+			return err
+		}
+		if end < dst.N {
+			p.Release(skip+r*row, skip+end*row)
+		}
+	}
+	return nil
 }
 
 // entry returns the weight of a key, a batch of matrices that fill packs at the
@@ -104,7 +135,7 @@ func (c *weightCache) entry(pool *par.Pool, key weightKey, p graph.Param, batch 
 		return nil, fmt.Errorf("weight %q: %w", p.Name, w.err)
 	}
 	if p.Release != nil {
-		p.Release()
+		p.Release(0, len(p.Data))
 	}
 	return w, nil
 }

@@ -24,9 +24,10 @@ type Param struct {
 	// Region is the mapped file that Data is a part of, for a device that can use
 	// the whole mapping in place; nil when Data stands alone.
 	Region []byte
-	// Release tells the owner that a backend holds its own copy now and that the
-	// pages of Data may leave memory. It may be nil; Data stays readable.
-	Release func()
+	// Release tells the owner that a backend holds its own copy of the bytes
+	// from <= i < to of Data now and that their pages may leave memory. It may be
+	// nil; Data stays readable.
+	Release func(from, to int)
 	// Origin says where Data comes from, in words that mean the same in another
 	// process.
 	Origin Origin

@@ -135,7 +135,7 @@ func (b *builder) weight(name string, shape ...int) *graph.Node {
 		file, version := f.Identity()
 		p.Origin = graph.Origin{File: file, Version: version, Offset: at}
 	}
-	p.Release = func() { _ = t.Release() } // advice to the system: nothing is lost when it fails
+	p.Release = func(from, to int) { _ = t.ReleasePart(from, to) } // advice to the system: nothing is lost when it fails
 	return b.Param(p)
 }
 

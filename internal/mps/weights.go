@@ -121,7 +121,7 @@ func (s *weightStore) place(p graph.Param, dtype tensor.DType) (*weight, error) 
 	}
 	w, err := s.copyOf(data, shapeOf(p.Shape), dtype, copied)
 	if err == nil && p.Release != nil {
-		p.Release()
+		p.Release(0, len(p.Data))
 	}
 	return w, err
 }

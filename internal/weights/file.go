@@ -40,7 +40,13 @@ func (t Tensor) Offset() (file *File, offset int, ok bool) {
 // backend that has packed the weights in its own layout. The data stays
 // readable: the next access reads it from the file again. It does nothing
 // where the file is not mapped.
-func (t Tensor) Release() error {
+func (t Tensor) Release() error { return t.ReleasePart(0, len(t.Data)) }
+
+// ReleasePart is Release of the bytes from <= i < to of Data.
+func (t Tensor) ReleasePart(from, to int) error {
+	if from < 0 || to > len(t.Data) || from > to {
+		return fmt.Errorf("weights: tensor %q: release of bytes %d to %d, want a part of %d", t.Name, from, to, len(t.Data))
+	}
 	f := t.file
 	if f == nil {
 		return nil
@@ -50,7 +56,7 @@ func (t Tensor) Release() error {
 	if f.unmap == nil {
 		return nil
 	}
-	return f.release(t.offset, t.offset+len(t.Data))
+	return f.release(t.offset+from, t.offset+to)
 }
 
 // File is an open model file. Its methods may be called at the same time from

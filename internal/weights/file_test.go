@@ -289,6 +289,14 @@ func TestReleaseKeepsTheData(t *testing.T) {
 		if string(w.Data) != string(data) {
 			t.Fatal("the data changed after Release")
 		}
+		if err := w.ReleasePart(1000, len(data)-1000); err != nil || string(w.Data) != string(data) {
+			t.Fatalf("after the release of a part: %v, or other data", err)
+		}
+	}
+	for _, bad := range [][2]int{{-1, 5}, {0, len(data) + 1}, {9, 8}} {
+		if err := w.ReleasePart(bad[0], bad[1]); err == nil {
+			t.Errorf("bytes %d to %d were released", bad[0], bad[1])
+		}
 	}
 	for range 2 {
 		if err := f.Close(); err != nil {

@@ -3,6 +3,7 @@
 package gemm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -117,6 +118,47 @@ func checkPack(t *testing.T, pool *par.Pool, r *rand.Rand, from, to tensor.DType
 
 // Infinities, NaNs, subnormals and ties survive packing exactly as the scalar
 // conversions make them.
+// A matrix packed part by part is the matrix packed at once.
+func TestPackParts(t *testing.T) {
+	const k = 37
+	r := rng(5)
+	for _, n := range []int{1, 32, 64, 100, 131} {
+		src := encode(tensor.F32, normal(r, n*k))
+		for _, to := range []tensor.DType{tensor.F32, tensor.F16, tensor.BF16} {
+			size, err := PackedSize(to, n, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var packed [2]*Packed
+			for i := range packed {
+				if packed[i], err = NewPacked(to, n, k, 1, Alloc(size)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := packed[0].Pack(nil, Rows(src, tensor.F32, k)); err != nil {
+				t.Fatal(err)
+			}
+			for n0 := 0; n0 < n; n0 += 2 * PanelRows {
+				part, err := packed[1].Part(n0, min(n0+2*PanelRows, n))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := part.Pack(nil, Rows(src[n0*k*4:], tensor.F32, k)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !bytes.Equal(packed[0].data, packed[1].data) {
+				t.Errorf("%v [%d][%d]: in parts other bytes than at once", to, n, k)
+			}
+			for _, bad := range [][2]int{{-32, 32}, {0, 0}, {0, n + 1}, {1, n}, {32, 32}} {
+				if _, err := packed[0].Part(bad[0], bad[1]); !errors.Is(err, ErrShape) {
+					t.Errorf("part %v of %d rows: %v", bad, n, err)
+				}
+			}
+		}
+	}
+}
+
 func TestPackSpecialValues(t *testing.T) {
 	bits := []uint32{0, 0x80000000, 0x7f800000, 0xff800000, 0x7fc00000, 0x477fefff, 0x477ff000, 0x477fe000,
 		0x33000000, 0x33000001, 0x38800000, 0x387fffff, 0x3f801000, 0x3f803000, 0x3f800fff, 0x3f808000, 0x3f818000}

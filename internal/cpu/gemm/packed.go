@@ -106,6 +106,20 @@ func layout(t tensor.DType, n, k, batch, size int) *Packed {
 	return p
 }
 
+// PanelRows is what the limits of a Part are multiples of.
+const PanelRows = panelN
+
+// Part is rows n0 <= n < n1 as a matrix of its own in the same memory, so that a
+// large matrix can be packed piece by piece.
+func (p *Packed) Part(n0, n1 int) (*Packed, error) {
+	if p.data == nil || p.Batch != 1 || n0 < 0 || n0 >= n1 || n1 > p.N || n0%PanelRows != 0 || n1 < p.N && n1%PanelRows != 0 {
+		return nil, fmt.Errorf("gemm: rows %d to %d of %d packed matrices [%d][%d], want multiples of %d of one: %w",
+			n0, n1, p.Batch, p.N, p.K, PanelRows, ErrShape)
+	}
+	size := ((n1-1)/panelN + 1 - n0/panelN) * p.panel
+	return NewPacked(p.Type, n1-n0, p.K, 1, p.data[n0/panelN*p.panel:][:size])
+}
+
 func (p *Packed) panels() int { return (p.N-1)/panelN + 1 }
 
 // steps is the number of kernel steps of a row.
