@@ -28,4 +28,18 @@
 // rose; each query then searches its one winning strip for the first score
 // with exactly that value. That costs one hundredth of the pass, where
 // carrying indices through the tile would have halved its speed.
+//
+// # Rounded first
+//
+// Where the processor multiplies bytes, the pass runs on descriptors rounded to
+// bytes, at three to four times the speed. Its maxima bound the exact ones, so
+// that nearly all strips of a query, and nearly all panels of the strips left,
+// are known not to hold its neighbour; what remains is scored exactly. The
+// seeded search does the same, for its queries only, and looks for no
+// neighbour twice. See int8.go for the bound.
+//
+// Bounds on groups of similar descriptors, by a centre and a radius, were
+// tried and do not help: between groups of 12 and of 32 nearest each other in
+// learned descriptors, less than a third of the pairs of groups could be left
+// out, and in noise none.
 package match

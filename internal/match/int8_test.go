@@ -99,6 +99,39 @@ func TestPrefilterMatchesFloatPass(t *testing.T) {
 	}
 }
 
+// TestPrefilterQueries: the seeded and the one-way search give the same with
+// and without the prefilter, on every kind of data, in maps of several strips,
+// and over more queries than one slab (131 * 132).
+func TestPrefilterQueries(t *testing.T) {
+	m := int8Matcher(t, 2)
+	type maps struct{ a, b Map }
+	r := rand.New(rand.NewPCG(4, 6))
+	pairs := []maps{{smooth(r, 70, 100, 24), smooth(r, 60, 110, 24)}, {field(r, 131, 132, 5, ties), field(r, 30, 40, 5, ties)}}
+	for kind := range kinds {
+		pairs = append(pairs, maps{field(r, 40, 60, 24, kind), field(r, 50, 60, 24, kind)})
+	}
+	for i, p := range pairs {
+		for _, o := range []Options{{Subsample: 8}, {Subsample: 3}, {OneWay: true}, {OneWay: true, Subsample: 5}} {
+			o.MinConfidence = negInf
+			var got [2]*Result
+			for j, mode := range []prefilterMode{prefilterAlways, prefilterOff} {
+				m.prefilter = mode
+				var err error
+				if got[j], err = m.Match(View{Desc: p.a}, View{Desc: p.b}, o); err != nil {
+					t.Fatal(err)
+				}
+				// All zeros have no scale.
+				if want := mode == prefilterAlways && m.a.abs > 0; m.int8.ready != want {
+					t.Fatalf("pair %d, mode %v: prefilter used: %v", i, mode, m.int8.ready)
+				}
+			}
+			if !slices.Equal(got[0].Idx1, got[1].Idx1) || !slices.Equal(got[0].Idx2, got[1].Idx2) {
+				t.Errorf("pair %d, %+v: %d and %d matches differ", i, o, len(got[0].Idx1), len(got[1].Idx1))
+			}
+		}
+	}
+}
+
 func FuzzPrefilter(f *testing.F) {
 	f.Add(uint64(1), uint8(3), uint8(40), uint8(24), uint8(0), int8(0), int8(0))
 	f.Add(uint64(2), uint8(20), uint8(4), uint8(5), uint8(3), int8(-40), int8(30))
@@ -114,5 +147,23 @@ func FuzzPrefilter(f *testing.F) {
 			b.Data[i] = float32(math.Ldexp(float64(b.Data[i]), int(e2)))
 		}
 		checkNearest(t, a, b, m)
+		nnA, _ := bruteForce(a, b)
+		m.round(math.MaxInt)
+		found := make([]int32, m.a.n)
+		all := make([]int32, m.a.n)
+		for i := range all {
+			all[i] = int32(i)
+		}
+		if m.b.n == 0 {
+			return
+		}
+		if err := m.nearestOf(&m.a, all, &m.b, found); err != nil {
+			t.Fatal(err)
+		}
+		for i, j := range found {
+			if got, want := m.b.index[j], nnA[m.a.index[i]]; got != want {
+				t.Fatalf("query %d: %d, want %d", m.a.index[i], got, want)
+			}
+		}
 	})
 }

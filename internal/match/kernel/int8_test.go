@@ -197,3 +197,29 @@ func testInt8Best(t *testing.T, k *Kernel, dim int, ties bool) {
 		}
 	}
 }
+
+// BenchmarkStripInt8 is BenchmarkStrip for bytes.
+func BenchmarkStripInt8(b *testing.B) {
+	const quads, cols = UnrolledDim / 4, 1024
+	for _, k := range All() {
+		if k.Int8 == nil {
+			continue
+		}
+		panels := cols / k.NR
+		p := Int8Args{Rows: &make([]uint32, quads*k.MR)[0], Cols: &make([]uint32, quads*cols)[0], Panels: panels,
+			ColMax: &make([]int32, cols)[0], Tmp: &make([]int32, 4*TmpFloats)[0], RowMax: &make([]int32, k.MR)[0],
+			Quads: quads, Start: &make([]int32, cols)[0]}
+		for _, m := range []struct {
+			name string
+			f    func(*Int8Args)
+		}{{"both", k.Int8.Strip}, {"row", k.Int8.StripRow}} {
+			b.Run(k.Name+"/"+m.name, func(b *testing.B) {
+				for b.Loop() {
+					m.f(&p)
+				}
+				op := 2 * float64(4*quads*k.MR*panels*k.NR) * float64(b.N)
+				b.ReportMetric(op/b.Elapsed().Seconds()/1e9, "GOP/s")
+			})
+		}
+	}
+}
