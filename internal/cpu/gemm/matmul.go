@@ -96,15 +96,19 @@ func (m *MatMul) split(im *impl, threads int) partition {
 	if !p.own {
 		mc = min(max(blockBytes/(4*p.kc), 3*mr), maxBlockRows, rows)
 	}
+	tasks := threadTasks * threads
+	if p.thin {
+		tasks = 2 * threads // long rows matter more
+	}
 	work := float64(panels) * float64(steps) * float64(batch) * float64(2*max(rows, 4)+8)
 	for {
 		mb := (rows + mc - 1) / mc
 		even := (rows + mb - 1) / mb
 		p.mc = min(rows, (even+mr-1)/mr*mr)
 		p.mb, p.nb = (rows+p.mc-1)/p.mc, (panels+p.nc-1)/p.nc
-		tasks := p.mb * p.nb * batch
+		n := p.mb * p.nb * batch
 		switch {
-		case threads == 1 || tasks >= threadTasks*threads || float64(tasks)*taskWork >= work:
+		case threads == 1 || n >= tasks || float64(n)*taskWork >= work:
 			return p
 		case p.nc > 2:
 			p.nc = (p.nc + 1) / 2
