@@ -267,7 +267,7 @@ func (m *Matcher) floorOf(x *side, i int32, y *side, best float32) int32 {
 	// The float64 roundings here are far below the widening by 2^-20.
 	t := float64(best) * scale
 	t -= margin*(1+0x1p-20) + math.Abs(t)*0x1p-20 + 0x1p-40
-	return int32(math.Floor(t))
+	return int32(max(math.Floor(t), math.MinInt32)) // scores that underflow say nothing
 }
 
 // setFloor notes the floor of the i-th query that follows from its best score.

@@ -50,6 +50,33 @@ func TestPrefilterScales(t *testing.T) {
 	}
 }
 
+// TestPrefilterNegative: where every score is negative, or so small that all
+// round to the same zero, no neighbour is lost below a floor of 0.
+func TestPrefilterNegative(t *testing.T) {
+	m := int8Matcher(t, 2)
+	for _, s := range []float32{1, 0x1p-60, 0x1p-76, 0x1p-97} {
+		r := rand.New(rand.NewPCG(1, 3))
+		a, b := field(r, 20, 30, 24, random), field(r, 33, 41, 24, random)
+		for i, v := range a.Data {
+			a.Data[i] = s * max(v, -v)
+		}
+		for i, v := range b.Data {
+			b.Data[i] = s * min(v, -v)
+			if i >= len(b.Data)/2 {
+				b.Data[i] /= 8 // the best come late
+			}
+		}
+		checkNearest(t, a, b, m)
+		if !m.int8.ready {
+			t.Errorf("scale %v: the prefilter did not run", s)
+		}
+		for i := range 100 * 24 { // positive, unless they all round to zero
+			b.Data[len(b.Data)-1-i] *= -1
+		}
+		checkNearest(t, a, b, m)
+	}
+}
+
 // TestPrefilterRuns makes sure that the tests above test the prefilter, both
 // with few survivors and through the float fallback of a flat tile.
 func TestPrefilterRuns(t *testing.T) {
