@@ -5,12 +5,16 @@
 Prints and writes the shortest, mean and longest time of each operation, its rate, the share
 of the peak measured in the same run, and the median over rounds of NumPy's time to ours.
 The peaks are NumPy's: a product of 2048 x 2048 for arithmetic, a copy of 64 MiB for memory.
+
+The turns are of the whole table, with a pause before ours: after a product OpenBLAS keeps its
+threads spinning for a tenth of a second, and whatever runs meanwhile shares the cores with them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
@@ -23,6 +27,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# Products m x k x n beside the square ones: sizes that no vector divides, small and large; a
+# vector with a matrix, and the other way round; few rows; and short and long sums.
+SHAPES = [
+    (257, 257, 257), (1000, 1000, 1000), (1023, 1023, 1023), (1536, 1536, 1536), (2048, 2048, 2048),
+    (1, 1024, 1024), (1024, 1024, 1), (8, 1024, 1024), (64, 1024, 1024), (4096, 64, 4096), (64, 4096, 64),
+]  # fmt: skip
+
+# NumPy's library has gone to sleep after so many seconds.
+SETTLE = 0.15
 
 
 @dataclass
@@ -45,16 +59,16 @@ class Row:
         self.ours()
         self.repeat = max(1, int(5e-4 / max(time.perf_counter() - start, 1e-7)))
 
-    def round(self, turn: int) -> None:
-        order = ["ours", "numpy"] if turn % 2 == 0 else ["numpy", "ours"]
-        for who in order:
-            run = getattr(self, who)
-            if run is None:
-                continue
-            start = time.perf_counter()
-            for _ in range(self.repeat):
-                run()
-            self.times[who].append((time.perf_counter() - start) / self.repeat)
+    def measure(self, who: str) -> None:
+        run = getattr(self, who)
+        if run is None:
+            return
+        if self.repeat > 1:
+            run()  # what is short also shows where its operands were before
+        start = time.perf_counter()
+        for _ in range(self.repeat):
+            run()
+        self.times[who].append((time.perf_counter() - start) / self.repeat)
 
     def result(self, peaks: dict[str, float]) -> dict[str, Any]:
         out: dict[str, Any] = {"group": self.group, "name": self.name, "unit": self.unit}
@@ -104,6 +118,24 @@ def rows(context: Any, sizes: str) -> list[Row]:
                 "GFLOP/s",
             )
         )
+
+    def product(name: str, ours: Callable[[], object], numpy: Callable[[], object], *mkn: int) -> None:
+        table.append(Row("product", name, synced(ours), numpy, 2.0 * math.prod(mkn), "GFLOP/s"))
+
+    shapes = [(65, 65, 65), (1, 64, 64)] if small else SHAPES
+    for m, k, n in shapes:
+        a, b = array(m, k), array(k, n)
+        x, y = mt.tensor(a), mt.tensor(b)
+        product(f"{m} x {k} x {n}", lambda x=x, y=y: x @ y, lambda a=a, b=b: a @ b, m, k, n)
+    n = 64 if small else 1024
+    a, b = array(n, n), array(n, n)
+    x, y = mt.tensor(a), mt.tensor(b)
+    product(f"{n}, second transposed", lambda: mt.matmul_transposed(x, y), lambda: a @ b.T, n, n, n)
+    half = [v.astype(np.float16) for v in (a, b)]
+    h, g = (mt.tensor(v) for v in half)
+    # NumPy has no such product of its own worth comparing with
+    wide = lambda: (half[0].astype(np.float32) @ half[1].astype(np.float32)).astype(np.float16)  # noqa: E731
+    product(f"{n}, float16", lambda: h @ g, wide, n, n, n)
 
     maps: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None, int]] = {
         "add": (mt.add, np.add, 2),
@@ -322,9 +354,14 @@ def main() -> None:
             row.calibrate()
         peak = Peaks(small)
         for turn in range(options.rounds):
-            peak.round()
-            for row in table:
-                row.round(turn)
+            for who in ("ours", "numpy") if turn % 2 == 0 else ("numpy", "ours"):
+                if who == "ours":
+                    time.sleep(SETTLE)
+                else:
+                    peak.round()  # which wakes NumPy's threads
+                for row in table:
+                    row.measure(who)
+        time.sleep(SETTLE)
         peaks = peak.best
         stats = context.stats()
         result = {
