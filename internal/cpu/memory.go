@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -52,20 +53,24 @@ type slab struct {
 	blocks int
 }
 
-// slabs hands out blocks. Its user serialises the calls.
-type slabs struct{ last *slab }
+// slabs hands out blocks, from the first slab with room: what a large block leaves
+// over is in memory anyway, up to the end of its last large page. Its user
+// serialises the calls.
+type slabs struct{ all []*slab }
 
 // alloc returns n bytes on a cache-line boundary and the slab to free them by.
 func (a *slabs) alloc(n int) ([]byte, *slab, error) {
-	s := a.last
-	if s == nil || s.region.b == nil || len(s.region.b)-s.used < n {
+	a.all = slices.DeleteFunc(a.all, func(s *slab) bool { return s.region.b == nil })
+	i := slices.IndexFunc(a.all, func(s *slab) bool { return len(s.region.b)-s.used >= n })
+	if i < 0 {
 		r, err := newRegion(max(n, slabBytes))
 		if err != nil {
 			return nil, nil, err
 		}
-		s = &slab{region: r}
-		a.last = s
+		i = len(a.all)
+		a.all = append(a.all, &slab{region: r})
 	}
+	s := a.all[i]
 	b := s.region.b[s.used:][:n:n]
 	s.used += roundUp(n, align)
 	s.used = min(s.used, len(s.region.b))
