@@ -58,13 +58,13 @@ type sargs struct {
 	sum   unsafe.Pointer // 24: result, one float per row
 	rows  int            // 32: > 0
 	ld    uintptr        // 40
-	max   unsafe.Pointer // 48: 16 floats per row, the largest of which is known to be the row's; or nil
+	max   unsafe.Pointer // 48: maxLanes floats per row, the largest of which is known to be the row's; or nil
 	short bool
 }
 
 // qargs are the arguments of a kernel for the scores of attention: groups of
 // scoreRows rows of A times a panel, without a start value. It takes the larger of
-// max and of the scores, each in lane column%16, and moves a, max and next on.
+// max and of the scores, each in lane column%8, and moves a, max and next on.
 type qargs struct {
 	a      unsafe.Pointer // 0
 	lda    uintptr        // 8
@@ -73,7 +73,7 @@ type qargs struct {
 	ldc    uintptr        // 32
 	steps  int            // 40: > 0
 	groups int            // 48: > 0
-	max    unsafe.Pointer // 56: 16 floats per row
+	max    unsafe.Pointer // 56: maxLanes floats per row
 	// Two rows of 256 bytes from next on are asked for with each group, for later.
 	next unsafe.Pointer // 64
 	ldn  uintptr        // 72

@@ -72,7 +72,7 @@ const scoreBytes = 256 << 10
 const maxQueryRows = 56
 
 // maxLanes is the number of largest scores that are kept of a row, see qargs.
-const maxLanes = 16
+const maxLanes = 8
 
 // headBytes bounds the packed K and V of a head that a worker keeps to itself: with
 // the scores, what a second-level cache of a megabyte holds.

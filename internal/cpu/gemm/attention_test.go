@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -159,35 +161,109 @@ func TestAttention(t *testing.T) {
 func TestAttentionSameBits(t *testing.T) {
 	ps := pools(t)
 	eachISA(t, func(t *testing.T) {
-		r := rng(32)
-		a := Attention{Batch: 2, Heads: 3, HeadDim: 40, Nq: 75, Nk: 61, LDQ: 120, LDK: 120, LDV: 120, LDO: 120, Scale: 0.2,
-			RopeQ: ropeTables(75, 7, 40), RopeK: ropeTables(61, 7, 40)}
-		a.Q, a.K, a.V = normal(r, 150*120), normal(r, 122*120), normal(r, 122*120)
-		run := func(p *par.Pool, a Attention) {
-			a.Scratch = Alloc(a.ScratchBytes(p.Threads()))
-			a.Run(p)
-		}
-		var want []float32
-		for _, p := range ps {
-			a.O = make([]float32, 150*120)
-			run(p, a)
-			if want == nil {
-				want = a.O
+		for _, d := range types() {
+			if d == tensor.F16 {
+				continue
 			}
-			sameBits(t, fmt.Sprintf("%d threads", p.Threads()), want, a.O)
+			for _, nk := range []int{61, 64} {
+				r := rng(32)
+				a := Attention{Batch: 2, Heads: 3, HeadDim: 40, Nq: 75, Nk: nk, LDQ: 120, LDK: 120, LDV: 120, LDO: 120, Scale: 0.2,
+					RopeQ: ropeTables(75, 7, 40), RopeK: ropeTables(nk, 7, 40), Type: d}
+				a.Q, a.K, a.V = normal(r, 150*120), normal(r, 2*nk*120), normal(r, 2*nk*120)
+				attentionSameBits(t, ps, a)
+			}
 		}
-		got := make([]float32, 150*120)
-		for b := range 2 {
-			one := a
-			one.Batch = 1
-			one.Q, one.K, one.V, one.O = a.Q[b*75*120:], a.K[b*61*120:], a.V[b*61*120:], got[b*75*120:]
-			run(ps[1], one)
-		}
-		sameBits(t, "members alone", want, got)
-		a.O = a.Q
-		run(ps[1], a)
-		sameBits(t, "in place of Q", want, a.O)
 	})
+}
+
+func attentionSameBits(t *testing.T, ps []*par.Pool, a Attention) {
+	t.Helper()
+	run := func(p *par.Pool, a Attention) {
+		a.Scratch = Alloc(a.ScratchBytes(p.Threads()))
+		a.Run(p)
+	}
+	var want []float32
+	for _, p := range ps {
+		a.O = make([]float32, len(a.Q))
+		run(p, a)
+		if want == nil {
+			want = a.O
+		}
+		sameBits(t, fmt.Sprintf("%v, %d keys, %d threads", a.Type, a.Nk, p.Threads()), want, a.O)
+	}
+	got := make([]float32, len(a.Q))
+	for b := range a.Batch {
+		one := a
+		one.Batch = 1
+		q, kv := b*a.Nq*a.LDQ, b*a.Nk*a.LDK
+		one.Q, one.K, one.V, one.O = a.Q[q:], a.K[kv:], a.V[kv:], got[q:]
+		run(ps[1], one)
+	}
+	sameBits(t, "members alone", want, got)
+	a.O = a.Q
+	run(ps[1], a)
+	sameBits(t, "in place of Q", want, a.O)
+}
+
+// The kernels for scores have the bits of the general ones, and find the largest
+// score of every row.
+func TestScores(t *testing.T) {
+	pool := par.New(1)
+	defer pool.Close()
+	eachISA(t, func(t *testing.T) {
+		im := active.Load()
+		if !scores(im, kF32, probe()) {
+			t.Skip("no kernels for scores")
+		}
+		const groups, n, k, ldc = 2, 64, 26, 77
+		const rows = groups * scoreRows
+		r := rng(34)
+		a, w := normal(r, rows*k), normal(r, n*k)
+		for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
+			if !Supports(d) {
+				continue
+			}
+			mm := MatMul{M: rows, A: a, LDA: k, W: mustPack(t, d, n, k, 1, Rows(Bytes(w), tensor.F32, k)), C: make([]float32, rows*n), LDC: n}
+			mm.Scratch = Alloc(mm.ScratchBytes(1))
+			mm.Run(pool)
+			kind, _ := kindOf(d)
+			ld := bf16Row(k)
+			in := make([]byte, rows*max(ld, k*4))
+			copy(in, Bytes(a))
+			if d == tensor.BF16 {
+				for i := range rows {
+					roundRow(im, in[i*ld:][:ld], a[i*k:][:k])
+				}
+			} else {
+				ld = k * 4
+			}
+			c, top := guard(rows*ldc), guard(rows*maxLanes)
+			for i := range top.x {
+				top.x[i] = float32(math.Inf(-1))
+			}
+			for p := range mm.W.panels() {
+				scores(im, kind, &qargs{a: unsafe.Pointer(&in[0]), lda: uintptr(ld), b: unsafe.Pointer(&mm.W.data[p*mm.W.panel]),
+					c: unsafe.Pointer(&c.x[p*panelN]), ldc: ldc * 4, steps: mm.W.steps(), groups: groups,
+					max: unsafe.Pointer(&top.x[0]), next: unsafe.Pointer(&in[0])})
+			}
+			c.check(t, "scores", rows, n, ldc)
+			top.check(t, "largest", rows, maxLanes, maxLanes)
+			for i := range rows {
+				want := mm.C[i*n:][:n]
+				sameBits(t, fmt.Sprintf("%v: row %d", d, i), want, c.x[i*ldc:][:n])
+				if got := slices.Max(top.x[i*maxLanes:][:maxLanes]); got != slices.Max(want) {
+					t.Errorf("%v: row %d: largest %v, want %v", d, i, got, slices.Max(want))
+				}
+			}
+		}
+	})
+}
+
+// probe makes arguments that any kernel for scores can take.
+func probe() *qargs {
+	mem := Alloc(16 << 10)
+	p := unsafe.Pointer(&mem[0])
+	return &qargs{a: p, b: p, c: unsafe.Pointer(&mem[8<<10]), ldc: 128, steps: 1, groups: 1, max: unsafe.Pointer(&mem[4<<10]), next: p}
 }
 
 // With BF16 the result is that of operands rounded by hand, up to the rounding of

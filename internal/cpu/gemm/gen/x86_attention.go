@@ -2,10 +2,7 @@
 
 package main
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 // 2^f on 0 <= f <= 1 as polynomials that are exactly 1 at 0, so that the largest
 // weight of a softmax is: least squares with Lawson weights towards the smallest
@@ -125,15 +122,16 @@ func (x x86) softmaxRows(name string, c []float64, short bool) {
 	x.label("row")
 	x.p("TESTQ R13, R13")
 	x.p("JZ search")
-	x.p("VMOVUPS (R13), Z0")
-	x.p("ADDQ $64, R13")
+	x.p("VMOVUPS (R13), Y0")
+	x.p("ADDQ $32, R13")
+	x.reduceHalf("VMAXPS")
 	x.p("JMP found")
 	x.label("search")
 	x.p("MOVQ R12, SI")
 	x.p("MOVQ CX, R8")
 	x.rowMax()
-	x.label("found")
 	x.reduce("VMAXPS")
+	x.label("found")
 	x.p("VXORPS %s, X0, X0", x.at(1<<31))
 	x.p("VMOVSS X0, (R10)")
 	x.p("ADDQ $4, R10")
@@ -360,16 +358,21 @@ func (k x86Kernel) emitScores(a *asm) {
 	k.loop(a, bases)
 	a.label("next")
 	a.p("MOVQ 56(DI), SI") // max
-	for i := range k.mr {
-		z := fmt.Sprintf("Z%d", i%4)
-		a.p("VMOVUPS %s, (CX)", k.acc(i, 0))
-		a.p("VMOVUPS %s, %d(CX)", k.acc(i, 1), k.bytes)
-		a.p("VMAXPS %s, %s, %s", k.acc(i, 0), k.acc(i, 1), z)
-		a.p("VMAXPS %d(SI), %s, %s", i*64, z, z)
-		a.p("VMOVUPS %s, %d(SI)", z, i*64)
-		a.p("ADDQ R12, CX")
+	for i := 0; i < k.mr; i += 2 {
+		for r := range 2 {
+			a.p("VMOVUPS %s, (CX)", k.acc(i+r, 0))
+			a.p("VMOVUPS %s, %d(CX)", k.acc(i+r, 1), k.bytes)
+			a.p("ADDQ R12, CX")
+			a.p("VMAXPS %s, %s, Z%d", k.acc(i+r, 0), k.acc(i+r, 1), r)
+		}
+		// Half a vector for each of two rows, since stores are dear.
+		a.p("VSHUFF64X2 $0x44, Z1, Z0, Z2")
+		a.p("VSHUFF64X2 $0xee, Z1, Z0, Z3")
+		a.p("VMAXPS Z2, Z3, Z2")
+		a.p("VMAXPS %d(SI), Z2, Z2", i*32)
+		a.p("VMOVUPS Z2, %d(SI)", i*32)
 	}
-	a.p("ADDQ $%d, SI", 64*k.mr)
+	a.p("ADDQ $%d, SI", 32*k.mr)
 	a.p("MOVQ SI, 56(DI)")
 	a.p("DECQ R13")
 	a.p("JNZ group")

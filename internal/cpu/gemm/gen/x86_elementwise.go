@@ -211,6 +211,11 @@ func (x x86) reduce(op string) {
 		x.p("VEXTRACTF64X4 $1, Z0, Y1")
 		x.p("%s Y1, Y0, Y0", op)
 	}
+	x.reduceHalf(op)
+}
+
+// reduceHalf combines the first eight elements.
+func (x x86) reduceHalf(op string) {
 	x.p("VEXTRACTF128 $1, Y0, X1")
 	x.p("%s X1, X0, X0", op)
 	x.p("VPERMILPS $0x4e, X0, X1")
