@@ -311,7 +311,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 7), layout="constrained")
     products = [r for r in result["rows"] if r["group"] == "matmul"]
     sizes = [r["name"].split()[0] for r in products]
     flops = [2.0 * int(n) ** 3 / 1e9 for n in sizes]
@@ -329,7 +329,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     right.invert_yaxis()
     m = result["machine"]
     figure.suptitle(f"{m['processor']}, {m['threads']} threads, {result['backend']}, commit {m['commit']}")
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=100)
 
 
 def main() -> None:
