@@ -35,6 +35,8 @@ _log = logging.getLogger("mast3r_runtime")
 DescLike = Union[npt.ArrayLike, GPUTensor]
 PairResult = Union[GPUInferenceResult, InferenceResult]
 
+_MAP_SIZE = C.sizeof(_native.Map)
+
 _said: set[str] = set()  # reasons for a fallback that were logged: once per process
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
@@ -329,7 +331,9 @@ def _map_struct(
         raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
     height, width, dim = descriptors.shape
     keep: list[Array] = [descriptors]
-    pointers: dict[str, int | None] = {}
+    out = _native.Map(_MAP_SIZE, height, width, dim, descriptors.ctypes.data)
+    if weight is None and points is None and mask is None:
+        return out, keep
     for field, name, value, shape in (
         ("weight", f"conf_{which}", weight, (height, width)),
         ("points", f"pts3d_{which}", points, (height, width, 3)),
@@ -347,15 +351,7 @@ def _map_struct(
         if array.shape != shape:
             raise ShapeError(f"match: {name} of shape {array.shape}, want {shape}")
         keep.append(array)
-        pointers[field] = array.ctypes.data
-    out = _native.struct(
-        _native.Map,
-        height=height,
-        width=width,
-        dim=dim,
-        descriptors=descriptors.ctypes.data,
-        **pointers,
-    )
+        setattr(out, field, array.ctypes.data)
     return out, keep
 
 

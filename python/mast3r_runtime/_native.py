@@ -299,8 +299,8 @@ def _load() -> C.CDLL:
 
 def call(name: str, *arguments: Any) -> int:
     """Call ``name``; return OK or PENDING, raise the error that belongs to any other status."""
-    lib = library()
-    status = int(getattr(lib, name)(*arguments))
+    lib = library() if _library is None or _forked else _library
+    status: int = getattr(lib, name)(*arguments)
     if status in (OK, PENDING):
         return status
     text = (lib.mast3r_last_error() or b"").decode("utf-8", "replace")
