@@ -51,7 +51,7 @@ def parse() -> argparse.Namespace:
         "variant": "mast3r_vit_large",
         "width": 512,
         "height": 384,
-        "rounds": 5,
+        "rounds": 4,
         "contenders": "ours,ours-fp16,ours-bf16,torch,torch-compiled,torch-bf16,onnx",
     }
     quick = {

@@ -152,10 +152,18 @@ class Contender:
 
 
 def take_turns(
-    what: str, contenders: Sequence[Contender], rounds: int, peak: Peak | None = None, pause: float = 0.3
+    what: str,
+    contenders: Sequence[Contender],
+    rounds: int,
+    peak: Peak | None = None,
+    pause: float = 0.3,
+    warm: bool = False,
 ) -> list[dict[str, Any]]:
-    """Let the contenders run one after the other, round by round; returns the peaks in between."""
-    for c in contenders:
+    """Let the contenders run one after the other, round by round; returns the peaks in between.
+
+    Each runs once before the first round, unless they are warm.
+    """
+    for c in () if warm else contenders:
         start = time.perf_counter()
         c.run()
         c.first = time.perf_counter() - start
