@@ -36,9 +36,9 @@ func (s *convStep) run(e *exec) error {
 // conv2d chooses among four forms: loops for what no network has, Winograd's for
 // large 3x3 kernels, a plain product for 1x1, and the implicit product.
 //
-// Convolutions are never computed in bfloat16. They make the points, whose
-// accuracy that format cannot hold (model.md 18), and Winograd's form in float32
-// takes no longer than the direct one in bfloat16.
+// Only Winograd's form multiplies in bfloat16, if that is asked for. The others are
+// small, and the last of them makes the points, which 8 bits cannot hold (model.md
+// 18).
 func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	out, in, kh, kw := w[0], w[1], w[2], w[3]

@@ -21,7 +21,7 @@
 // Where the time goes, for a pair of 512x384 pictures and the large network: nine
 // tenths in the multiply-add loops of package gemm, which run at the register
 // peak of the processor. What can still be won is fewer multiplications
-// (winograd.go halves those of the 3x3 convolutions) or narrower ones
+// (winograd.go needs a quarter of them for the 3x3 convolutions) or narrower ones
 // (backend.BF16).
 //
 // # Reading order

@@ -13,16 +13,22 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// A 3x3 convolution by Winograd's F(2x2, 3x3) (Lavin and Gray, arXiv
-// 1509.09308): Y = A^T [ (G g G^T) . (B^T d B) ] A for each tile of 4x4 inputs d
-// and 2x2 outputs Y. The sum over channels turns the 16 products of a tile into
-// 16 matrix products over all tiles, with 16 multiplications where the direct
-// form has 36. All factors are 0, 1 and 1/2, so that the error stays at the level
-// of the direct form. F(4x4) would save more and is ten times less exact.
+// A 3x3 convolution by Winograd's F(4x4, 3x3): Y = A^T [ (G g G^T) . (B^T d B) ] A
+// for each tile of 6x6 inputs d and 4x4 outputs Y, with the matrices of package
+// vec. The sum over channels turns the 36 products of a tile into 36 matrix
+// products over all tiles, with 36 multiplications where the direct form has 144.
+// On maps of 256 channels its error is that of the direct form in float32, whose
+// chains of additions are nine times as long.
 //
-// The map is worked off in strips of tile rows, whose transforms stay in the
-// cache: input transform, 16 products, output transform with bias,
+// A task takes a few tiles from their inputs to their outputs, with all that lies
+// between in the second-level cache: input transform, and then for one group of
+// output channels after the other 36 products and the output transform with bias,
 // activation and residual.
+//
+// With bfloat16 products the transforms stay in float32, and what goes into the
+// products is rounded. A layer loses 9e-3 of relative L2 by it, five times what
+// direct products would; the heads' layers add to what they are given, and their
+// results stay at the 1e-2 that the decoder's have (docs/speed.md).
 type winogradConv struct {
 	x, y view
 	ep   epilogue
@@ -31,42 +37,43 @@ type winogradConv struct {
 	floor   float32 // 0 for a ReLU of the result
 	bias    []float32
 	res     []float32
-	zero    []float32 // a line of zeros, for rows outside the map
+	w       *gemm.Packed
 
-	rows, cols int // tiles of the whole map: rows of all pictures, tiles a row
-	per        int // tile rows of a strip
-	first, n   int // of the strip being worked on
-	chunk      int // tiles that one task transforms
-	chunks     int // of a row
-	// Transformed inputs are [16][tiles][channels in], products [16][tiles]
-	// [channels out], with the row strides ldv and ldm.
-	ldv, ldm int
-	vAt, mAt int // of the transforms, in floats of the scratch
-	line     int // scratch floats of a worker
-	mm       gemm.MatMul
-	e        *exec
-	xd, yd   []float32
-	in, out  func(w, t int)
+	h, wd  int // pixels of a picture
+	ty, tx int // tiles of a picture
+	tiles  int // of all pictures
+	per    int // tiles of a task
+	blocks int // of per tiles
+	cols   int // output channels of a task
+	group  int // output channels whose products wait at a time
+	// Transformed inputs are [per][36][channels in], with tiles stride and values ldv
+	// apart; products are [36][per][group], with values sm apart.
+	ldv, stride, sm int
+	v, m, patch     int // offsets in a worker's scratch
+	worker          int // its size in floats
+	e               *exec
+	xd, yd          []float32
+	fn              func(w, t int)
 }
 
-// winogradFloats bounds the transformed input and output of a strip, together,
-// for each thread. 0.5 to 2 times this measured alike; at 4 times the transforms
-// leave the second-level cache and the gain halves.
-const winogradFloats = 256 << 10
+// winogradFloats bounds what a task keeps of the transforms, and winogradGroup the
+// output channels that it takes at a time. Half and twice of either measured alike.
+const (
+	winogradFloats = 384 << 10
+	winogradGroup  = 128
+)
 
-// winogradMin is the smallest work of one picture, in tiles times channels in
-// times channels out, for which the transforms pay. The number of pictures must
-// not count: a batch has the same bits as its members alone.
-var winogradMin = 96 * 64 * 64
+// winogradMin is the least number of pixels of a picture: for fewer, reading four
+// times as many weights takes longer than a direct form's multiplications. The
+// number of pictures must not count: a batch has the same bits as its members alone.
+var winogradMin = 384
 
 // winograd lowers a convolution that qualifies; nil says that it does not.
 func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	p, ok := n.In[1].Op.(graph.Param)
-	rows, cols := (x[1]+1)/2, (x[2]+1)/2
-	work := float64(rows) * float64(cols) * float64(w[0]) * float64(w[1])
 	if !ok || w[2] != 3 || w[3] != 3 || o.Stride != 1 || o.Pad != 1 || o.Dilation != 1 || o.Groups != 1 ||
-		o.Act == graph.ActGelu || work < float64(winogradMin) || min(w[0], w[1]) < 16 && winogradMin > 0 {
+		o.Act == graph.ActGelu || x[1]*x[2] < winogradMin || min(w[0], w[1]) < 16 && winogradMin > 0 {
 		return nil, nil
 	}
 	weights, err := l.b.weights.winograd(l.b.pool, p, w[0], w[1], l.opt)
@@ -74,7 +81,10 @@ func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 		return nil, err
 	}
 	l.weights = append(l.weights, weights)
-	s := &winogradConv{x: l.operand(n.In[0]), floorIn: float32(math.Inf(-1)), floor: float32(math.Inf(-1)), rows: x[0] * rows, cols: cols}
+	none := float32(math.Inf(-1))
+	s := &winogradConv{x: l.operand(n.In[0]), floorIn: none, floor: none, w: weights.packed,
+		h: x[1], wd: x[2], ty: (x[1] + 3) / 4, tx: (x[2] + 3) / 4}
+	s.tiles = x[0] * s.ty * s.tx
 	v := l.operands(n.In[2:], o.Bias, o.Residual)
 	s.ep = epilogue{bias: v[0], res: v[1]}
 	s.y = l.result(n)
@@ -84,43 +94,48 @@ func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 	if o.Act == graph.ActRelu {
 		s.floor = 0
 	}
-	s.zero = make([]float32, s.x.c)
 	if !o.Bias {
 		s.bias = make([]float32, s.y.c)
 	}
-	s.mm.W = weights.packed
 	s.plan(l)
 	return s, nil
 }
 
-// plan sizes strips, tasks and scratch.
+// plan sizes tasks and scratch.
 func (s *winogradConv) plan(l *lowering) {
-	pad := func(c int) int {
-		if c%256 == 0 {
-			return c + rowPad // see rowPad: these are operands of products
-		}
-		return c
+	s.ldv = roundUp(s.x.c, 16)
+	if s.ldv%256 == 0 {
+		s.ldv += rowPad // see rowPad: these are operands of products
 	}
-	s.ldv, s.ldm = pad(s.x.c), pad(s.y.c)
-	s.per = min(s.rows, max(1, l.b.pool.Threads()*winogradFloats/(16*(s.ldv+s.ldm)*s.cols)))
-	s.chunk = min(s.cols, 32)
-	s.chunks = (s.cols + s.chunk - 1) / s.chunk
-	tiles := s.per * s.cols
-	s.mAt = roundUp(16*tiles*s.ldv, align/4)
-	at := roundUp(s.mAt+16*tiles*s.ldm, align/4)
-	// A worker's lines: four of the input transform, or eight rows of sums and
-	// one row for outputs outside the map.
-	s.line = roundUp(max(4*(2*s.chunk+2)*s.x.c, 9*s.y.c), align/4)
-	s.vAt = at // of the workers' lines
-	l.needScratch((at + l.b.pool.Threads()*s.line) * 4)
-	s.mm.Batch = 16
-	s.mm.LDA, s.mm.StrideA = s.ldv, tiles*s.ldv
-	s.mm.LDC, s.mm.StrideC = s.ldm, tiles*s.ldm
-	s.in, s.out = s.inputTask, s.outputTask
+	half := 1
+	if s.w.Type == tensor.BF16 {
+		half = 2
+	}
+	s.stride = 36*s.ldv + 16*half
+	s.group = min(s.y.c, winogradGroup)
+	s.per = min(s.tiles, max(14, winogradFloats/(s.stride/half+36*s.group)/14*14))
+	s.blocks = (s.tiles + s.per - 1) / s.per
+	// Few tiles: some output channels for each task, until all threads have a few.
+	s.cols = s.y.c
+	for s.cols > 32 && s.blocks*((s.y.c+s.cols-1)/s.cols) < 6*l.b.pool.Threads() {
+		s.cols = roundUp(s.cols/2, 32)
+	}
+	s.group = min(s.group, s.cols)
+	// An odd number of cache lines: the values of a tile lie in 36 matrices, which must
+	// not meet in the same sets of a cache.
+	s.sm = roundUp(s.per*s.group, 16)
+	s.sm += (s.sm/16 + 1) % 2 * 16
+	s.v = len(vec.WinogradSquare{})
+	s.m = s.v + roundUp(s.per*s.stride/half, 16)
+	s.patch = s.m + 36*s.sm
+	s.worker = roundUp(s.patch+max(36*s.x.c, 16*s.group), align/4)
+	if half == 2 {
+		s.worker += s.stride
+	}
+	l.needScratch(l.b.pool.Threads() * s.worker * 4)
+	s.fn = s.task
 }
 
-// run works off the strips. Each is three regions of the pool: nothing of the
-// output transform may start before the products of its tiles are done.
 func (s *winogradConv) run(e *exec) error {
 	s.e, s.xd, s.yd = e, e.f32(s.x), e.f32(s.y)
 	if s.ep.bias.c > 0 {
@@ -129,133 +144,126 @@ func (s *winogradConv) run(e *exec) error {
 	if s.ep.res.c > 0 {
 		s.res = e.f32(s.ep.res)
 	}
-	mem := floats(e.scratch)
-	s.mm.A, s.mm.C = mem[:s.mAt], mem[s.mAt:s.vAt]
-	for s.first = 0; s.first < s.rows; s.first += s.per {
-		s.n = min(s.per, s.rows-s.first)
-		e.pool.Run(s.n*s.chunks, s.in)
-		s.mm.M = s.n * s.cols
-		s.mm.Run(e.pool)
-		e.pool.Run(s.n*s.chunks, s.out)
-	}
+	e.pool.Run(s.blocks*((s.y.c+s.cols-1)/s.cols), s.fn)
 	return nil
 }
 
-// lines is a worker's part of the scratch.
-func (s *winogradConv) lines(w int) []float32 {
-	return floats(s.e.scratch)[s.vAt+w*s.line:][:s.line]
-}
-
-// task decodes a task: picture and tile row of the map, tile row of the strip,
-// and the tiles of the row.
-func (s *winogradConv) task(t int) (pic, ty, local, from, to int) {
-	local = t / s.chunks
-	row := s.first + local
-	perPic := (s.x.shape[1] + 1) / 2
-	from = t % s.chunks * s.chunk
-	return row / perPic, row % perPic, local, from, min(s.cols, from+s.chunk)
-}
-
-// inputTask transforms the inputs of up to chunk tiles of one row: first down
-// the columns of pixels into four lines, then along the lines.
-func (s *winogradConv) inputTask(w, t int) {
-	pic, ty, local, from, to := s.task(t)
-	c, width := s.x.c, s.x.shape[2]
-	buf := s.lines(w)
-	pixels := 2*(to-from) + 2
-	for p := range pixels {
-		var d, r [4][]float32
-		x := 2*from - 1 + p
-		for i := range 4 {
-			d[i] = buf[(i*pixels+p)*c:][:c]
-			r[i] = s.zero
-			if y := 2*ty - 1 + i; x >= 0 && x < width && y >= 0 && y < s.x.shape[1] {
-				r[i] = s.x.row(s.xd, (pic*s.x.shape[1]+y)*width+x)
-			}
+// task does some output channels of one block of tiles. Neighbours in time share
+// weights.
+func (s *winogradConv) task(w, t int) {
+	mem := floats(s.e.scratch)[w*s.worker:][:s.worker]
+	square, m, patch := (*vec.WinogradSquare)(mem), mem[s.m:s.patch], mem[s.patch:]
+	first := t % s.blocks * s.per
+	n := min(s.per, s.tiles-first)
+	p := gemm.Serial{Rows: n, W: s.w, LDA: s.stride, StrideA: s.ldv, C: m, LDC: s.group, StrideC: s.sm}
+	if s.w.Type == tensor.BF16 {
+		p.A16 = viewAs[uint16](bytesOf(mem[s.v:s.m]))
+		exact := mem[s.worker-s.stride:]
+		for i := range n {
+			s.in(exact, first+i, patch, square)
+			gemm.RoundBF16(p.A16[i*s.stride:], exact[:36*s.ldv])
 		}
-		vec.WinogradIn(&d, &r, s.floorIn)
+	} else {
+		p.A = mem[s.v:s.m]
+		for i := range n {
+			s.in(p.A[i*s.stride:], first+i, patch, square)
+		}
 	}
-	none := float32(math.Inf(-1))
-	for i := range 4 {
-		for tile := from; tile < to; tile++ {
-			var d, r [4][]float32
-			for j := range 4 {
-				d[j] = s.mm.A[(4*i+j)*s.mm.StrideA+(local*s.cols+tile)*s.ldv:][:c]
-				r[j] = buf[(i*pixels+2*(tile-from)+j)*c:][:c]
-			}
-			vec.WinogradIn(&d, &r, none)
+	from := t / s.blocks * s.cols
+	to := min(s.y.c, from+s.cols)
+	for ; from < to; from += s.group {
+		p.N0, p.N1 = from, min(to, from+s.group)
+		p.Run()
+		for i := range n {
+			s.out(m[i*s.group:], first+i, p.N0, p.N1, patch, square)
 		}
 	}
 }
 
-// outputTask transforms the products of up to chunk tiles to output pixels.
-func (s *winogradConv) outputTask(w, t int) {
-	pic, ty, local, from, to := s.task(t)
-	c := s.y.c
-	buf := s.lines(w)
-	for tile := from; tile < to; tile++ {
-		var sums [2][4][]float32
-		for j := range 4 {
-			var m [4][]float32
-			for i := range 4 {
-				m[i] = s.mm.C[(4*i+j)*s.mm.StrideC+(local*s.cols+tile)*s.ldm:][:c]
-			}
-			sums[0][j], sums[1][j] = buf[j*c:][:c], buf[(4+j)*c:][:c]
-			vec.WinogradOut(sums[0][j], sums[1][j], &m)
-		}
-		for i := range 2 {
-			s.pixels(pic, 2*ty+i, 2*tile, &sums[i], buf[8*c:][:c])
-		}
-	}
+// at is the picture of a tile and its first output pixel.
+func (s *winogradConv) at(tile int) (pic, y, x int) {
+	return tile / (s.tx * s.ty), tile / s.tx % s.ty * 4, tile % s.tx * 4
 }
 
-// pixels writes the two outputs of one line of a tile; those outside the map go
-// to spare.
-func (s *winogradConv) pixels(pic, y, x int, m *[4][]float32, spare []float32) {
-	h, w := s.y.shape[1], s.y.shape[2]
-	if y >= h {
+// in transforms the inputs of a tile, from a copy where they reach beyond the map.
+func (s *winogradConv) in(v []float32, tile int, patch []float32, square *vec.WinogradSquare) {
+	pic, y, x := s.at(tile)
+	c, ld := s.x.c, s.x.ld
+	if y > 0 && x > 0 && y+5 <= s.h && x+5 <= s.wd {
+		vec.WinogradIn(v, s.ldv, s.xd[((pic*s.h+y-1)*s.wd+x-1)*ld:], ld, s.wd*ld, c, square, s.floorIn)
 		return
 	}
-	r := (pic*h+y)*w + x
-	y0, y1 := s.y.row(s.yd, r), spare
-	if x+1 < w {
-		y1 = s.y.row(s.yd, r+1)
+	for i := range 36 {
+		to := patch[i*c:][:c]
+		if yy, xx := y-1+i/6, x-1+i%6; yy >= 0 && yy < s.h && xx >= 0 && xx < s.wd {
+			copy(to, s.x.row(s.xd, (pic*s.h+yy)*s.wd+xx))
+		} else {
+			clear(to)
+		}
 	}
-	vec.WinogradBias(y0, y1, m, s.bias, s.floor)
-	if s.ep.res.c > 0 {
-		vec.Add(y0, y0, s.ep.res.row(s.res, r))
-		if x+1 < w {
-			vec.Add(y1, y1, s.ep.res.row(s.res, r+1))
+	vec.WinogradIn(v, s.ldv, patch, c, 6*c, c, square, s.floorIn)
+}
+
+// out transforms the products of channels c0 to c1 of a tile, to a copy where the
+// outputs reach beyond the map.
+func (s *winogradConv) out(m []float32, tile, c0, c1 int, patch []float32, square *vec.WinogradSquare) {
+	pic, y, x := s.at(tile)
+	c, ld := c1-c0, s.y.ld
+	inside := y+4 <= s.h && x+4 <= s.wd
+	if inside {
+		vec.WinogradOut(s.yd[((pic*s.h+y)*s.wd+x)*ld+c0:], ld, s.wd*ld, m, s.sm, c, s.bias[c0:c1], square, s.floor)
+		if s.ep.res.c == 0 {
+			return
+		}
+	} else {
+		vec.WinogradOut(patch, c, 4*c, m, s.sm, c, s.bias[c0:c1], square, s.floor)
+	}
+	for i := range min(4, s.h-y) {
+		for j := range min(4, s.wd-x) {
+			r := (pic*s.h+y+i)*s.wd + x + j
+			to := s.y.row(s.yd, r)[c0:c1]
+			from := to
+			if !inside {
+				from = patch[(4*i+j)*c:][:c]
+			}
+			if s.ep.res.c > 0 {
+				vec.Add(to, from, s.ep.res.row(s.res, r)[c0:c1])
+			} else {
+				copy(to, from)
+			}
 		}
 	}
 }
 
 // winograd returns the transformed and packed kernels of a convolution
-// [out][in][3][3]: 16 matrices [out][in].
+// [out][in][3][3]: 36 matrices [out][in].
 func (c *weightCache) winograd(pool *par.Pool, p graph.Param, out, in int, opt lowerOptions) (*weight, error) {
 	as := tensor.F32
-	if opt.f16 {
+	switch {
+	case opt.f16:
 		as = tensor.F16
+	case opt.bf16 && in%2 == 0: // they come in pairs
+		as = tensor.BF16
 	}
 	key := keyOf(p, out, in, as)
 	key.arrange[0] = -1 // no offset: this is not a part of the data, but made of it
-	return c.entry(pool, key, p, 16, func(dst *gemm.Packed) error { return packWinograd(dst, pool, p) })
+	return c.entry(pool, key, p, 36, func(dst *gemm.Packed) error { return packWinograd(dst, pool, p) })
 }
 
-// packWinograd computes U = G g G^T per pair of channels, in float64, with
-// G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1].
+// packWinograd computes U = G g G^T per pair of channels, in float64, with G as in
+// package vec: the value of row i and column j is in matrix 6j+i.
 func packWinograd(dst *gemm.Packed, pool *par.Pool, p graph.Param) error {
 	out, in := dst.N, dst.K
-	temp, err := newRegion(16 * out * in * 4)
+	temp, err := newRegion(36 * out * in * 4)
 	if err != nil {
 		return err
 	}
 	defer temp.release()
-	u := floats(temp.b)
+	u, k := floats(temp.b), kernelTransform()
 	pool.Run(out, func(_, o int) {
 		g := decodeF32(p.DType, p.Data[o*in*9*p.DType.Size():][:in*9*p.DType.Size()])
 		for i := range in {
-			transformKernel(u[o*in+i:], out*in, g[i*9:][:9])
+			transformKernel(u[o*in+i:], out*in, g[i*9:][:9], &k)
 		}
 	})
 	if err := dst.Pack(pool, gemm.Source{Data: temp.b, Type: tensor.F32, StrideN: in, StrideC: 1, StrideB: out * in}); err != nil {
@@ -264,17 +272,34 @@ func packWinograd(dst *gemm.Packed, pool *par.Pool, p graph.Param) error {
 	return nil
 }
 
-// transformKernel writes the 16 values of U, stride apart.
-func transformKernel(u []float32, stride int, g []float32) {
-	var t [4][3]float64
-	for j := range 3 {
-		a, b, c := float64(g[j]), float64(g[3+j]), float64(g[6+j])
-		t[0][j], t[1][j], t[2][j], t[3][j] = a, (a+b+c)/2, (a-b+c)/2, c
+// kernelTransform is G: the powers of each point, divided by its distances to the
+// others; infinity has the highest power alone.
+func kernelTransform() (g [6][3]float64) {
+	points := [5]float64{0, vec.WinogradA, -vec.WinogradA, vec.WinogradB, -vec.WinogradB}
+	for i, p := range points {
+		n := 1.0
+		for j, q := range points {
+			if i != j {
+				n *= p - q
+			}
+		}
+		g[i] = [3]float64{1 / n, p / n, p * p / n}
 	}
-	for i := range 4 {
-		a, b, c := t[i][0], t[i][1], t[i][2]
-		for j, v := range [4]float64{a, (a + b + c) / 2, (a - b + c) / 2, c} {
-			u[(4*i+j)*stride] = float32(v)
+	g[5][2] = 1
+	return g
+}
+
+// transformKernel writes the 36 values of U, stride apart.
+func transformKernel(u []float32, stride int, g []float32, k *[6][3]float64) {
+	var t [6][3]float64
+	for i := range t {
+		for j := range 3 {
+			t[i][j] = k[i][0]*float64(g[j]) + k[i][1]*float64(g[3+j]) + k[i][2]*float64(g[6+j])
+		}
+	}
+	for j := range 6 {
+		for i := range 6 {
+			u[(6*j+i)*stride] = float32(t[i][0]*k[j][0] + t[i][1]*k[j][1] + t[i][2]*k[j][2])
 		}
 	}
 }

@@ -17,7 +17,7 @@ const panelN = 32
 
 // LayoutVersion numbers the layout of packed bytes, which caches on disk hold. It
 // goes up when the same source packs to other bytes.
-const LayoutVersion = 1
+const LayoutVersion = 2
 
 // Errors of this package wrap one of these.
 var (

@@ -37,3 +37,20 @@ func BenchmarkRows(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWinograd is one tile of 128 channels, in the caches.
+func BenchmarkWinograd(b *testing.B) {
+	const n, sv = 128, 28*128 + 16
+	v, x, bias := make([]float32, 36*sv), make([]float32, 36*n), make([]float32, n)
+	var square WinogradSquare
+	b.Run("in", func(b *testing.B) {
+		for b.Loop() {
+			WinogradIn(v, sv, x, n, 6*n, n, &square, 0)
+		}
+	})
+	b.Run("out", func(b *testing.B) {
+		for b.Loop() {
+			WinogradOut(x, n, 6*n, v, sv, n, bias, &square, 0)
+		}
+	})
+}

@@ -376,54 +376,36 @@ func kRotate(du *float32, dv *float32, u *float32, v *float32, cos *float32, sin
 }
 
 //go:noescape
-func winogradInAVX512(t0 *float32, t1 *float32, t2 *float32, t3 *float32, r0 *float32, r1 *float32, r2 *float32, r3 *float32, n int, floor float32)
+func winogradInAVX512(v *float32, x *float32, sv int, sx int, skip int, square *float32, n int, floor float32)
 
 //go:noescape
-func winogradInAVX2(t0 *float32, t1 *float32, t2 *float32, t3 *float32, r0 *float32, r1 *float32, r2 *float32, r3 *float32, n int, floor float32)
+func winogradInAVX2(v *float32, x *float32, sv int, sx int, skip int, square *float32, n int, floor float32)
 
-func kWinogradIn(t0 *float32, t1 *float32, t2 *float32, t3 *float32, r0 *float32, r1 *float32, r2 *float32, r3 *float32, n int, floor float32) bool {
+func kWinogradIn(v *float32, x *float32, sv int, sx int, skip int, square *float32, n int, floor float32) bool {
 	switch active {
 	case AVX512:
-		winogradInAVX512(t0, t1, t2, t3, r0, r1, r2, r3, n, floor)
+		winogradInAVX512(v, x, sv, sx, skip, square, n, floor)
 		return true
 	case AVX2:
-		winogradInAVX2(t0, t1, t2, t3, r0, r1, r2, r3, n, floor)
+		winogradInAVX2(v, x, sv, sx, skip, square, n, floor)
 		return true
 	}
 	return false
 }
 
 //go:noescape
-func winogradOutAVX512(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, n int)
+func winogradOutAVX512(y *float32, m *float32, sm int, sx int, skip int, square *float32, bias *float32, n int, floor float32)
 
 //go:noescape
-func winogradOutAVX2(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, n int)
+func winogradOutAVX2(y *float32, m *float32, sm int, sx int, skip int, square *float32, bias *float32, n int, floor float32)
 
-func kWinogradOut(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, n int) bool {
+func kWinogradOut(y *float32, m *float32, sm int, sx int, skip int, square *float32, bias *float32, n int, floor float32) bool {
 	switch active {
 	case AVX512:
-		winogradOutAVX512(y0, y1, m0, m1, m2, m3, n)
+		winogradOutAVX512(y, m, sm, sx, skip, square, bias, n, floor)
 		return true
 	case AVX2:
-		winogradOutAVX2(y0, y1, m0, m1, m2, m3, n)
-		return true
-	}
-	return false
-}
-
-//go:noescape
-func winogradBiasAVX512(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, bias *float32, n int, floor float32)
-
-//go:noescape
-func winogradBiasAVX2(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, bias *float32, n int, floor float32)
-
-func kWinogradBias(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, bias *float32, n int, floor float32) bool {
-	switch active {
-	case AVX512:
-		winogradBiasAVX512(y0, y1, m0, m1, m2, m3, bias, n, floor)
-		return true
-	case AVX2:
-		winogradBiasAVX2(y0, y1, m0, m1, m2, m3, bias, n, floor)
+		winogradOutAVX2(y, m, sm, sx, skip, square, bias, n, floor)
 		return true
 	}
 	return false

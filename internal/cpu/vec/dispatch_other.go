@@ -89,15 +89,11 @@ func kRotate(du *float32, dv *float32, u *float32, v *float32, cos *float32, sin
 	return false
 }
 
-func kWinogradIn(t0 *float32, t1 *float32, t2 *float32, t3 *float32, r0 *float32, r1 *float32, r2 *float32, r3 *float32, n int, floor float32) bool {
+func kWinogradIn(v *float32, x *float32, sv int, sx int, skip int, square *float32, n int, floor float32) bool {
 	return false
 }
 
-func kWinogradOut(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, n int) bool {
-	return false
-}
-
-func kWinogradBias(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, bias *float32, n int, floor float32) bool {
+func kWinogradOut(y *float32, m *float32, sm int, sx int, skip int, square *float32, bias *float32, n int, floor float32) bool {
 	return false
 }
 

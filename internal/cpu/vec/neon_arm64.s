@@ -151,19 +151,51 @@ DATA ·constsNEON<>+576(SB)/4, $0xff800000
 DATA ·constsNEON<>+580(SB)/4, $0xff800000
 DATA ·constsNEON<>+584(SB)/4, $0xff800000
 DATA ·constsNEON<>+588(SB)/4, $0xff800000
-DATA ·constsNEON<>+592(SB)/4, $0x00000001
-DATA ·constsNEON<>+596(SB)/4, $0x00000001
-DATA ·constsNEON<>+600(SB)/4, $0x00000001
-DATA ·constsNEON<>+604(SB)/4, $0x00000001
-DATA ·constsNEON<>+608(SB)/4, $0x00007fff
-DATA ·constsNEON<>+612(SB)/4, $0x00007fff
-DATA ·constsNEON<>+616(SB)/4, $0x00007fff
-DATA ·constsNEON<>+620(SB)/4, $0x00007fff
-DATA ·constsNEON<>+624(SB)/4, $0x00000040
-DATA ·constsNEON<>+628(SB)/4, $0x00000040
-DATA ·constsNEON<>+632(SB)/4, $0x00000040
-DATA ·constsNEON<>+636(SB)/4, $0x00000040
-GLOBL ·constsNEON<>(SB), RODATA|NOPTR, $640
+DATA ·constsNEON<>+592(SB)/4, $0x3f200000
+DATA ·constsNEON<>+596(SB)/4, $0x3f200000
+DATA ·constsNEON<>+600(SB)/4, $0x3f200000
+DATA ·constsNEON<>+604(SB)/4, $0x3f200000
+DATA ·constsNEON<>+608(SB)/4, $0x3fc00000
+DATA ·constsNEON<>+612(SB)/4, $0x3fc00000
+DATA ·constsNEON<>+616(SB)/4, $0x3fc00000
+DATA ·constsNEON<>+620(SB)/4, $0x3fc00000
+DATA ·constsNEON<>+624(SB)/4, $0x3ec80000
+DATA ·constsNEON<>+628(SB)/4, $0x3ec80000
+DATA ·constsNEON<>+632(SB)/4, $0x3ec80000
+DATA ·constsNEON<>+636(SB)/4, $0x3ec80000
+DATA ·constsNEON<>+640(SB)/4, $0x40100000
+DATA ·constsNEON<>+644(SB)/4, $0x40100000
+DATA ·constsNEON<>+648(SB)/4, $0x40100000
+DATA ·constsNEON<>+652(SB)/4, $0x40100000
+DATA ·constsNEON<>+656(SB)/4, $0x40290000
+DATA ·constsNEON<>+660(SB)/4, $0x40290000
+DATA ·constsNEON<>+664(SB)/4, $0x40290000
+DATA ·constsNEON<>+668(SB)/4, $0x40290000
+DATA ·constsNEON<>+672(SB)/4, $0x3f610000
+DATA ·constsNEON<>+676(SB)/4, $0x3f610000
+DATA ·constsNEON<>+680(SB)/4, $0x3f610000
+DATA ·constsNEON<>+684(SB)/4, $0x3f610000
+DATA ·constsNEON<>+688(SB)/4, $0x3e7a0000
+DATA ·constsNEON<>+692(SB)/4, $0x3e7a0000
+DATA ·constsNEON<>+696(SB)/4, $0x3e7a0000
+DATA ·constsNEON<>+700(SB)/4, $0x3e7a0000
+DATA ·constsNEON<>+704(SB)/4, $0x40580000
+DATA ·constsNEON<>+708(SB)/4, $0x40580000
+DATA ·constsNEON<>+712(SB)/4, $0x40580000
+DATA ·constsNEON<>+716(SB)/4, $0x40580000
+DATA ·constsNEON<>+720(SB)/4, $0x00000001
+DATA ·constsNEON<>+724(SB)/4, $0x00000001
+DATA ·constsNEON<>+728(SB)/4, $0x00000001
+DATA ·constsNEON<>+732(SB)/4, $0x00000001
+DATA ·constsNEON<>+736(SB)/4, $0x00007fff
+DATA ·constsNEON<>+740(SB)/4, $0x00007fff
+DATA ·constsNEON<>+744(SB)/4, $0x00007fff
+DATA ·constsNEON<>+748(SB)/4, $0x00007fff
+DATA ·constsNEON<>+752(SB)/4, $0x00000040
+DATA ·constsNEON<>+756(SB)/4, $0x00000040
+DATA ·constsNEON<>+760(SB)/4, $0x00000040
+DATA ·constsNEON<>+764(SB)/4, $0x00000040
+GLOBL ·constsNEON<>(SB), RODATA|NOPTR, $768
 
 DATA ·tailNEON<>+0(SB)/4, $0xffffffff
 DATA ·tailNEON<>+4(SB)/4, $0xffffffff
@@ -2883,47 +2915,124 @@ lanes176:
 done168:
 	RET
 
-// func winogradInNEON(t0 *float32, t1 *float32, t2 *float32, t3 *float32, r0 *float32, r1 *float32, r2 *float32, r3 *float32, n int, floor float32) 
-TEXT ·winogradInNEON(SB), NOSPLIT, $0-76
+// func winogradInNEON(v *float32, x *float32, sv int, sx int, skip int, square *float32, n int, floor float32) 
+TEXT ·winogradInNEON(SB), NOSPLIT, $0-60
 	MOVD $·constsNEON<>(SB), R8
-	MOVD t0+0(FP), R0
-	MOVD t1+8(FP), R1
-	MOVD t2+16(FP), R2
-	MOVD t3+24(FP), R3
-	MOVD r0+32(FP), R4
-	MOVD r1+40(FP), R5
-	MOVD r2+48(FP), R6
-	MOVD r3+56(FP), R10
-	FMOVS floor+72(FP), F0
+	MOVD v+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD sv+16(FP), R2
+	MOVD sx+24(FP), R3
+	MOVD skip+32(FP), R4
+	MOVD square+40(FP), R5
+	FMOVS floor+56(FP), F0
 	WORD $0x4e040400 // dup
-	MOVD n+64(FP), R7
+	FMOVQ 592(R8), F1
+	FMOVQ 608(R8), F2
+	FMOVQ 624(R8), F3
+	FMOVQ 640(R8), F4
+	FMOVQ 656(R8), F5
+	FMOVQ 672(R8), F6
+	MOVD n+48(FP), R7
 	CMP $4, R7
 	BLT next179
 loop178:
-	FMOVQ 0(R4), F1
-	WORD $0x4e21f401 // max V1, V0, V1
-	FMOVQ 0(R5), F2
-	WORD $0x4e22f402 // max V2, V0, V2
-	FMOVQ 0(R6), F3
-	WORD $0x4e23f403 // max V3, V0, V3
-	FMOVQ 0(R10), F4
-	WORD $0x4e24f404 // max V4, V0, V4
-	WORD $0x4ea3d425 // sub V5, V1, V3
-	FMOVQ F5, 0(R0)
-	WORD $0x4e23d445 // add V5, V2, V3
-	FMOVQ F5, 0(R1)
-	WORD $0x4ea2d465 // sub V5, V3, V2
-	FMOVQ F5, 0(R2)
-	WORD $0x4ea4d445 // sub V5, V2, V4
-	FMOVQ F5, 0(R3)
+	MOVD R1, R6
+	MOVD R5, R10
+	MOVD $6, R12
+times180:
+	FMOVQ 0(R6), F7
+	WORD $0x4e27f407 // max V7, V0, V7
+	ADD R3, R6
+	FMOVQ 0(R6), F8
+	WORD $0x4e28f408 // max V8, V0, V8
+	ADD R3, R6
+	FMOVQ 0(R6), F9
+	WORD $0x4e29f409 // max V9, V0, V9
+	ADD R3, R6
+	FMOVQ 0(R6), F10
+	WORD $0x4e2af40a // max V10, V0, V10
+	ADD R3, R6
+	FMOVQ 0(R6), F11
+	WORD $0x4e2bf40b // max V11, V0, V11
+	ADD R3, R6
+	FMOVQ 0(R6), F12
+	WORD $0x4e2cf40c // max V12, V0, V12
+	ADD R3, R6
+	ADD R4, R6
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea5cd2d // fnma V13, V9, V5
+	WORD $0x4e26cced // fma V13, V7, V6
+	FMOVQ F13, 0(R10)
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea4cd2d // fnma V13, V9, V4
+	WORD $0x4eaa1d4e // mov
+	WORD $0x4ea4cd0e // fnma V14, V8, V4
+	WORD $0x4ead1daf // mov
+	WORD $0x4e21cdcf // fma V15, V14, V1
+	FMOVQ F15, 16(R10)
+	WORD $0x4ea1cdcd // fnma V13, V14, V1
+	FMOVQ F13, 32(R10)
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea3cd2d // fnma V13, V9, V3
+	WORD $0x4eaa1d4e // mov
+	WORD $0x4ea3cd0e // fnma V14, V8, V3
+	WORD $0x4ead1daf // mov
+	WORD $0x4e22cdcf // fma V15, V14, V2
+	FMOVQ F15, 48(R10)
+	WORD $0x4ea2cdcd // fnma V13, V14, V2
+	FMOVQ F13, 64(R10)
+	WORD $0x4ea5cd4c // fnma V12, V10, V5
+	WORD $0x4e26cd0c // fma V12, V8, V6
+	FMOVQ F12, 80(R10)
+	ADD $96, R10
+	SUBS $1, R12
+	BNE times180
+	MOVD R0, R6
+	MOVD R5, R10
+	MOVD $6, R12
+times181:
+	FMOVQ 0(R10), F7
+	FMOVQ 96(R10), F8
+	FMOVQ 192(R10), F9
+	FMOVQ 288(R10), F10
+	FMOVQ 384(R10), F11
+	FMOVQ 480(R10), F12
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea5cd2d // fnma V13, V9, V5
+	WORD $0x4e26cced // fma V13, V7, V6
+	FMOVQ F13, 0(R6)
+	ADD R2, R6
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea4cd2d // fnma V13, V9, V4
+	WORD $0x4eaa1d4e // mov
+	WORD $0x4ea4cd0e // fnma V14, V8, V4
+	WORD $0x4ead1daf // mov
+	WORD $0x4e21cdcf // fma V15, V14, V1
+	FMOVQ F15, 0(R6)
+	ADD R2, R6
+	WORD $0x4ea1cdcd // fnma V13, V14, V1
+	FMOVQ F13, 0(R6)
+	ADD R2, R6
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea3cd2d // fnma V13, V9, V3
+	WORD $0x4eaa1d4e // mov
+	WORD $0x4ea3cd0e // fnma V14, V8, V3
+	WORD $0x4ead1daf // mov
+	WORD $0x4e22cdcf // fma V15, V14, V2
+	FMOVQ F15, 0(R6)
+	ADD R2, R6
+	WORD $0x4ea2cdcd // fnma V13, V14, V2
+	FMOVQ F13, 0(R6)
+	ADD R2, R6
+	WORD $0x4ea5cd4c // fnma V12, V10, V5
+	WORD $0x4e26cd0c // fma V12, V8, V6
+	FMOVQ F12, 0(R6)
+	ADD R2, R6
+	ADD $16, R10
+	SUBS $1, R12
+	BNE times181
 	ADD $16, R0
 	ADD $16, R1
-	ADD $16, R2
-	ADD $16, R3
-	ADD $16, R4
-	ADD $16, R5
-	ADD $16, R6
-	ADD $16, R10
 	SUB $4, R7
 	CMP $4, R7
 	BGE loop178
@@ -2933,320 +3042,492 @@ next179:
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
-	WORD $0x6e211c21 // VEOR
-	MOVD R4, R9
-	VLD1.P 4(R9), V1.S[0]
-	CMP $2, R7
-	BLT lanes180
-	VLD1.P 4(R9), V1.S[1]
-	CMP $3, R7
-	BLT lanes180
-	VLD1.P 4(R9), V1.S[2]
-lanes180:
-	WORD $0x4e21f401 // max V1, V0, V1
-	WORD $0x6e221c42 // VEOR
-	MOVD R5, R9
-	VLD1.P 4(R9), V2.S[0]
-	CMP $2, R7
-	BLT lanes181
-	VLD1.P 4(R9), V2.S[1]
-	CMP $3, R7
-	BLT lanes181
-	VLD1.P 4(R9), V2.S[2]
-lanes181:
-	WORD $0x4e22f402 // max V2, V0, V2
-	WORD $0x6e231c63 // VEOR
+	MOVD R1, R6
+	MOVD R5, R10
+	MOVD $6, R12
+times182:
+	WORD $0x6e271ce7 // VEOR
 	MOVD R6, R9
-	VLD1.P 4(R9), V3.S[0]
-	CMP $2, R7
-	BLT lanes182
-	VLD1.P 4(R9), V3.S[1]
-	CMP $3, R7
-	BLT lanes182
-	VLD1.P 4(R9), V3.S[2]
-lanes182:
-	WORD $0x4e23f403 // max V3, V0, V3
-	WORD $0x6e241c84 // VEOR
-	MOVD R10, R9
-	VLD1.P 4(R9), V4.S[0]
+	VLD1.P 4(R9), V7.S[0]
 	CMP $2, R7
 	BLT lanes183
-	VLD1.P 4(R9), V4.S[1]
+	VLD1.P 4(R9), V7.S[1]
 	CMP $3, R7
 	BLT lanes183
-	VLD1.P 4(R9), V4.S[2]
+	VLD1.P 4(R9), V7.S[2]
 lanes183:
-	WORD $0x4e24f404 // max V4, V0, V4
-	WORD $0x4ea3d425 // sub V5, V1, V3
-	MOVD R0, R9
-	VST1.P V5.S[0], 4(R9)
+	WORD $0x4e27f407 // max V7, V0, V7
+	ADD R3, R6
+	WORD $0x6e281d08 // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V8.S[0]
 	CMP $2, R7
 	BLT lanes184
-	VST1.P V5.S[1], 4(R9)
+	VLD1.P 4(R9), V8.S[1]
 	CMP $3, R7
 	BLT lanes184
-	VST1.P V5.S[2], 4(R9)
+	VLD1.P 4(R9), V8.S[2]
 lanes184:
-	WORD $0x4e23d445 // add V5, V2, V3
-	MOVD R1, R9
-	VST1.P V5.S[0], 4(R9)
+	WORD $0x4e28f408 // max V8, V0, V8
+	ADD R3, R6
+	WORD $0x6e291d29 // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V9.S[0]
 	CMP $2, R7
 	BLT lanes185
-	VST1.P V5.S[1], 4(R9)
+	VLD1.P 4(R9), V9.S[1]
 	CMP $3, R7
 	BLT lanes185
-	VST1.P V5.S[2], 4(R9)
+	VLD1.P 4(R9), V9.S[2]
 lanes185:
-	WORD $0x4ea2d465 // sub V5, V3, V2
-	MOVD R2, R9
-	VST1.P V5.S[0], 4(R9)
+	WORD $0x4e29f409 // max V9, V0, V9
+	ADD R3, R6
+	WORD $0x6e2a1d4a // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V10.S[0]
 	CMP $2, R7
 	BLT lanes186
-	VST1.P V5.S[1], 4(R9)
+	VLD1.P 4(R9), V10.S[1]
 	CMP $3, R7
 	BLT lanes186
-	VST1.P V5.S[2], 4(R9)
+	VLD1.P 4(R9), V10.S[2]
 lanes186:
-	WORD $0x4ea4d445 // sub V5, V2, V4
-	MOVD R3, R9
-	VST1.P V5.S[0], 4(R9)
+	WORD $0x4e2af40a // max V10, V0, V10
+	ADD R3, R6
+	WORD $0x6e2b1d6b // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V11.S[0]
 	CMP $2, R7
 	BLT lanes187
-	VST1.P V5.S[1], 4(R9)
+	VLD1.P 4(R9), V11.S[1]
 	CMP $3, R7
 	BLT lanes187
-	VST1.P V5.S[2], 4(R9)
+	VLD1.P 4(R9), V11.S[2]
 lanes187:
+	WORD $0x4e2bf40b // max V11, V0, V11
+	ADD R3, R6
+	WORD $0x6e2c1d8c // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V12.S[0]
+	CMP $2, R7
+	BLT lanes188
+	VLD1.P 4(R9), V12.S[1]
+	CMP $3, R7
+	BLT lanes188
+	VLD1.P 4(R9), V12.S[2]
+lanes188:
+	WORD $0x4e2cf40c // max V12, V0, V12
+	ADD R3, R6
+	ADD R4, R6
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea5cd2d // fnma V13, V9, V5
+	WORD $0x4e26cced // fma V13, V7, V6
+	FMOVQ F13, 0(R10)
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea4cd2d // fnma V13, V9, V4
+	WORD $0x4eaa1d4e // mov
+	WORD $0x4ea4cd0e // fnma V14, V8, V4
+	WORD $0x4ead1daf // mov
+	WORD $0x4e21cdcf // fma V15, V14, V1
+	FMOVQ F15, 16(R10)
+	WORD $0x4ea1cdcd // fnma V13, V14, V1
+	FMOVQ F13, 32(R10)
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea3cd2d // fnma V13, V9, V3
+	WORD $0x4eaa1d4e // mov
+	WORD $0x4ea3cd0e // fnma V14, V8, V3
+	WORD $0x4ead1daf // mov
+	WORD $0x4e22cdcf // fma V15, V14, V2
+	FMOVQ F15, 48(R10)
+	WORD $0x4ea2cdcd // fnma V13, V14, V2
+	FMOVQ F13, 64(R10)
+	WORD $0x4ea5cd4c // fnma V12, V10, V5
+	WORD $0x4e26cd0c // fma V12, V8, V6
+	FMOVQ F12, 80(R10)
+	ADD $96, R10
+	SUBS $1, R12
+	BNE times182
+	MOVD R0, R6
+	MOVD R5, R10
+	MOVD $6, R12
+times189:
+	FMOVQ 0(R10), F7
+	FMOVQ 96(R10), F8
+	FMOVQ 192(R10), F9
+	FMOVQ 288(R10), F10
+	FMOVQ 384(R10), F11
+	FMOVQ 480(R10), F12
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea5cd2d // fnma V13, V9, V5
+	WORD $0x4e26cced // fma V13, V7, V6
+	MOVD R6, R9
+	VST1.P V13.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes190
+	VST1.P V13.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes190
+	VST1.P V13.S[2], 4(R9)
+lanes190:
+	ADD R2, R6
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea4cd2d // fnma V13, V9, V4
+	WORD $0x4eaa1d4e // mov
+	WORD $0x4ea4cd0e // fnma V14, V8, V4
+	WORD $0x4ead1daf // mov
+	WORD $0x4e21cdcf // fma V15, V14, V1
+	MOVD R6, R9
+	VST1.P V15.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes191
+	VST1.P V15.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes191
+	VST1.P V15.S[2], 4(R9)
+lanes191:
+	ADD R2, R6
+	WORD $0x4ea1cdcd // fnma V13, V14, V1
+	MOVD R6, R9
+	VST1.P V13.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes192
+	VST1.P V13.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes192
+	VST1.P V13.S[2], 4(R9)
+lanes192:
+	ADD R2, R6
+	WORD $0x4eab1d6d // mov
+	WORD $0x4ea3cd2d // fnma V13, V9, V3
+	WORD $0x4eaa1d4e // mov
+	WORD $0x4ea3cd0e // fnma V14, V8, V3
+	WORD $0x4ead1daf // mov
+	WORD $0x4e22cdcf // fma V15, V14, V2
+	MOVD R6, R9
+	VST1.P V15.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes193
+	VST1.P V15.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes193
+	VST1.P V15.S[2], 4(R9)
+lanes193:
+	ADD R2, R6
+	WORD $0x4ea2cdcd // fnma V13, V14, V2
+	MOVD R6, R9
+	VST1.P V13.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes194
+	VST1.P V13.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes194
+	VST1.P V13.S[2], 4(R9)
+lanes194:
+	ADD R2, R6
+	WORD $0x4ea5cd4c // fnma V12, V10, V5
+	WORD $0x4e26cd0c // fma V12, V8, V6
+	MOVD R6, R9
+	VST1.P V12.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes195
+	VST1.P V12.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes195
+	VST1.P V12.S[2], 4(R9)
+lanes195:
+	ADD R2, R6
+	ADD $16, R10
+	SUBS $1, R12
+	BNE times189
 done177:
 	RET
 
-// func winogradOutNEON(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, n int) 
-TEXT ·winogradOutNEON(SB), NOSPLIT, $0-56
+// func winogradOutNEON(y *float32, m *float32, sm int, sx int, skip int, square *float32, bias *float32, n int, floor float32) 
+TEXT ·winogradOutNEON(SB), NOSPLIT, $0-68
 	MOVD $·constsNEON<>(SB), R8
-	MOVD y0+0(FP), R0
-	MOVD y1+8(FP), R1
-	MOVD m0+16(FP), R2
-	MOVD m1+24(FP), R3
-	MOVD m2+32(FP), R4
-	MOVD m3+40(FP), R5
-	MOVD n+48(FP), R7
-	CMP $4, R7
-	BLT next190
-loop189:
-	FMOVQ 0(R3), F2
-	FMOVQ 0(R4), F3
-	WORD $0x4ea3d441 // sub V1, V2, V3
-	WORD $0x4e23d442 // add V2, V2, V3
-	FMOVQ 0(R2), F3
-	WORD $0x4e22d460 // add V0, V3, V2
-	FMOVQ 0(R5), F3
-	WORD $0x4ea3d421 // sub V1, V1, V3
-	FMOVQ F0, 0(R0)
-	FMOVQ F1, 0(R1)
-	ADD $16, R0
-	ADD $16, R1
-	ADD $16, R2
-	ADD $16, R3
-	ADD $16, R4
-	ADD $16, R5
-	SUB $4, R7
-	CMP $4, R7
-	BGE loop189
-next190:
-	CMP $1, R7
-	BLT done188
-	MOVD $·tailNEON<>+16(SB), R9
-	SUB R7<<2, R9
-	FMOVQ (R9), F31
-	WORD $0x6e221c42 // VEOR
-	MOVD R3, R9
-	VLD1.P 4(R9), V2.S[0]
-	CMP $2, R7
-	BLT lanes191
-	VLD1.P 4(R9), V2.S[1]
-	CMP $3, R7
-	BLT lanes191
-	VLD1.P 4(R9), V2.S[2]
-lanes191:
-	WORD $0x6e231c63 // VEOR
-	MOVD R4, R9
-	VLD1.P 4(R9), V3.S[0]
-	CMP $2, R7
-	BLT lanes192
-	VLD1.P 4(R9), V3.S[1]
-	CMP $3, R7
-	BLT lanes192
-	VLD1.P 4(R9), V3.S[2]
-lanes192:
-	WORD $0x4ea3d441 // sub V1, V2, V3
-	WORD $0x4e23d442 // add V2, V2, V3
-	WORD $0x6e231c63 // VEOR
-	MOVD R2, R9
-	VLD1.P 4(R9), V3.S[0]
-	CMP $2, R7
-	BLT lanes193
-	VLD1.P 4(R9), V3.S[1]
-	CMP $3, R7
-	BLT lanes193
-	VLD1.P 4(R9), V3.S[2]
-lanes193:
-	WORD $0x4e22d460 // add V0, V3, V2
-	WORD $0x6e231c63 // VEOR
-	MOVD R5, R9
-	VLD1.P 4(R9), V3.S[0]
-	CMP $2, R7
-	BLT lanes194
-	VLD1.P 4(R9), V3.S[1]
-	CMP $3, R7
-	BLT lanes194
-	VLD1.P 4(R9), V3.S[2]
-lanes194:
-	WORD $0x4ea3d421 // sub V1, V1, V3
-	MOVD R0, R9
-	VST1.P V0.S[0], 4(R9)
-	CMP $2, R7
-	BLT lanes195
-	VST1.P V0.S[1], 4(R9)
-	CMP $3, R7
-	BLT lanes195
-	VST1.P V0.S[2], 4(R9)
-lanes195:
-	MOVD R1, R9
-	VST1.P V1.S[0], 4(R9)
-	CMP $2, R7
-	BLT lanes196
-	VST1.P V1.S[1], 4(R9)
-	CMP $3, R7
-	BLT lanes196
-	VST1.P V1.S[2], 4(R9)
-lanes196:
-done188:
-	RET
-
-// func winogradBiasNEON(y0 *float32, y1 *float32, m0 *float32, m1 *float32, m2 *float32, m3 *float32, bias *float32, n int, floor float32) 
-TEXT ·winogradBiasNEON(SB), NOSPLIT, $0-68
-	MOVD $·constsNEON<>(SB), R8
-	MOVD y0+0(FP), R0
-	MOVD y1+8(FP), R1
-	MOVD m0+16(FP), R2
-	MOVD m1+24(FP), R3
-	MOVD m2+32(FP), R4
-	MOVD m3+40(FP), R5
+	MOVD y+0(FP), R0
+	MOVD m+8(FP), R1
+	MOVD sm+16(FP), R2
+	MOVD sx+24(FP), R3
+	MOVD skip+32(FP), R4
+	MOVD square+40(FP), R5
 	MOVD bias+48(FP), R6
 	FMOVS floor+64(FP), F0
 	WORD $0x4e040400 // dup
+	FMOVQ 592(R8), F1
+	FMOVQ 608(R8), F2
+	FMOVQ 624(R8), F3
+	FMOVQ 640(R8), F4
+	FMOVQ 688(R8), F5
+	FMOVQ 704(R8), F6
 	MOVD n+56(FP), R7
 	CMP $4, R7
-	BLT next199
-loop198:
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R4), F4
-	WORD $0x4ea4d462 // sub V2, V3, V4
-	WORD $0x4e24d463 // add V3, V3, V4
-	FMOVQ 0(R2), F4
-	WORD $0x4e23d481 // add V1, V4, V3
-	FMOVQ 0(R5), F4
-	WORD $0x4ea4d442 // sub V2, V2, V4
-	FMOVQ 0(R6), F3
-	WORD $0x4e23d421 // add V1, V1, V3
-	WORD $0x4e21f401 // max V1, V0, V1
-	FMOVQ F1, 0(R0)
-	WORD $0x4e23d442 // add V2, V2, V3
-	WORD $0x4e22f402 // max V2, V0, V2
-	FMOVQ F2, 0(R1)
+	BLT next198
+loop197:
+	MOVD R1, R10
+	MOVD R5, R11
+	MOVD $6, R12
+times199:
+	FMOVQ 0(R10), F7
+	ADD R2, R10
+	FMOVQ 0(R10), F8
+	ADD R2, R10
+	FMOVQ 0(R10), F9
+	ADD R2, R10
+	FMOVQ 0(R10), F10
+	ADD R2, R10
+	FMOVQ 0(R10), F11
+	ADD R2, R10
+	FMOVQ 0(R10), F12
+	ADD R2, R10
+	WORD $0x4e29d50d // add V13, V8, V9
+	WORD $0x4ea9d508 // sub V8, V8, V9
+	WORD $0x4e2bd54e // add V14, V10, V11
+	WORD $0x4eabd54a // sub V10, V10, V11
+	WORD $0x4e2dd4e7 // add V7, V7, V13
+	WORD $0x4e2ed4e7 // add V7, V7, V14
+	FMOVQ F7, 0(R11)
+	WORD $0x6e21dd07 // mul V7, V8, V1
+	WORD $0x4e22cd47 // fma V7, V10, V2
+	FMOVQ F7, 16(R11)
+	WORD $0x6e23dda7 // mul V7, V13, V3
+	WORD $0x4e24cdc7 // fma V7, V14, V4
+	FMOVQ F7, 32(R11)
+	WORD $0x4e25cd0c // fma V12, V8, V5
+	WORD $0x4e26cd4c // fma V12, V10, V6
+	FMOVQ F12, 48(R11)
+	ADD $64, R11
+	SUBS $1, R12
+	BNE times199
+	FMOVQ 0(R6), F13
+	MOVD R0, R10
+	MOVD R5, R11
+	MOVD $4, R12
+times200:
+	FMOVQ 0(R11), F7
+	FMOVQ 64(R11), F8
+	FMOVQ 128(R11), F9
+	FMOVQ 192(R11), F10
+	FMOVQ 256(R11), F11
+	FMOVQ 320(R11), F12
+	WORD $0x4e29d50e // add V14, V8, V9
+	WORD $0x4ea9d508 // sub V8, V8, V9
+	WORD $0x4e2bd54f // add V15, V10, V11
+	WORD $0x4eabd54a // sub V10, V10, V11
+	WORD $0x4e2ed4e7 // add V7, V7, V14
+	WORD $0x4e2fd4e7 // add V7, V7, V15
+	WORD $0x4e2dd4e7 // add V7, V7, V13
+	WORD $0x4e27f407 // max V7, V0, V7
+	FMOVQ F7, 0(R10)
+	ADD R3, R10
+	WORD $0x6e21dd07 // mul V7, V8, V1
+	WORD $0x4e22cd47 // fma V7, V10, V2
+	WORD $0x4e2dd4e7 // add V7, V7, V13
+	WORD $0x4e27f407 // max V7, V0, V7
+	FMOVQ F7, 0(R10)
+	ADD R3, R10
+	WORD $0x6e23ddc7 // mul V7, V14, V3
+	WORD $0x4e24cde7 // fma V7, V15, V4
+	WORD $0x4e2dd4e7 // add V7, V7, V13
+	WORD $0x4e27f407 // max V7, V0, V7
+	FMOVQ F7, 0(R10)
+	ADD R3, R10
+	WORD $0x4e25cd0c // fma V12, V8, V5
+	WORD $0x4e26cd4c // fma V12, V10, V6
+	WORD $0x4e2dd58c // add V12, V12, V13
+	WORD $0x4e2cf40c // max V12, V0, V12
+	FMOVQ F12, 0(R10)
+	ADD R3, R10
+	ADD R4, R10
+	ADD $16, R11
+	SUBS $1, R12
+	BNE times200
 	ADD $16, R0
 	ADD $16, R1
-	ADD $16, R2
-	ADD $16, R3
-	ADD $16, R4
-	ADD $16, R5
 	ADD $16, R6
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop198
-next199:
+	BGE loop197
+next198:
 	CMP $1, R7
-	BLT done197
+	BLT done196
 	MOVD $·tailNEON<>+16(SB), R9
 	SUB R7<<2, R9
 	FMOVQ (R9), F31
-	WORD $0x6e231c63 // VEOR
-	MOVD R3, R9
-	VLD1.P 4(R9), V3.S[0]
-	CMP $2, R7
-	BLT lanes200
-	VLD1.P 4(R9), V3.S[1]
-	CMP $3, R7
-	BLT lanes200
-	VLD1.P 4(R9), V3.S[2]
-lanes200:
-	WORD $0x6e241c84 // VEOR
-	MOVD R4, R9
-	VLD1.P 4(R9), V4.S[0]
-	CMP $2, R7
-	BLT lanes201
-	VLD1.P 4(R9), V4.S[1]
-	CMP $3, R7
-	BLT lanes201
-	VLD1.P 4(R9), V4.S[2]
-lanes201:
-	WORD $0x4ea4d462 // sub V2, V3, V4
-	WORD $0x4e24d463 // add V3, V3, V4
-	WORD $0x6e241c84 // VEOR
-	MOVD R2, R9
-	VLD1.P 4(R9), V4.S[0]
+	MOVD R1, R10
+	MOVD R5, R11
+	MOVD $6, R12
+times201:
+	WORD $0x6e271ce7 // VEOR
+	MOVD R10, R9
+	VLD1.P 4(R9), V7.S[0]
 	CMP $2, R7
 	BLT lanes202
-	VLD1.P 4(R9), V4.S[1]
+	VLD1.P 4(R9), V7.S[1]
 	CMP $3, R7
 	BLT lanes202
-	VLD1.P 4(R9), V4.S[2]
+	VLD1.P 4(R9), V7.S[2]
 lanes202:
-	WORD $0x4e23d481 // add V1, V4, V3
-	WORD $0x6e241c84 // VEOR
-	MOVD R5, R9
-	VLD1.P 4(R9), V4.S[0]
+	ADD R2, R10
+	WORD $0x6e281d08 // VEOR
+	MOVD R10, R9
+	VLD1.P 4(R9), V8.S[0]
 	CMP $2, R7
 	BLT lanes203
-	VLD1.P 4(R9), V4.S[1]
+	VLD1.P 4(R9), V8.S[1]
 	CMP $3, R7
 	BLT lanes203
-	VLD1.P 4(R9), V4.S[2]
+	VLD1.P 4(R9), V8.S[2]
 lanes203:
-	WORD $0x4ea4d442 // sub V2, V2, V4
-	WORD $0x6e231c63 // VEOR
-	MOVD R6, R9
-	VLD1.P 4(R9), V3.S[0]
+	ADD R2, R10
+	WORD $0x6e291d29 // VEOR
+	MOVD R10, R9
+	VLD1.P 4(R9), V9.S[0]
 	CMP $2, R7
 	BLT lanes204
-	VLD1.P 4(R9), V3.S[1]
+	VLD1.P 4(R9), V9.S[1]
 	CMP $3, R7
 	BLT lanes204
-	VLD1.P 4(R9), V3.S[2]
+	VLD1.P 4(R9), V9.S[2]
 lanes204:
-	WORD $0x4e23d421 // add V1, V1, V3
-	WORD $0x4e21f401 // max V1, V0, V1
-	MOVD R0, R9
-	VST1.P V1.S[0], 4(R9)
+	ADD R2, R10
+	WORD $0x6e2a1d4a // VEOR
+	MOVD R10, R9
+	VLD1.P 4(R9), V10.S[0]
 	CMP $2, R7
 	BLT lanes205
-	VST1.P V1.S[1], 4(R9)
+	VLD1.P 4(R9), V10.S[1]
 	CMP $3, R7
 	BLT lanes205
-	VST1.P V1.S[2], 4(R9)
+	VLD1.P 4(R9), V10.S[2]
 lanes205:
-	WORD $0x4e23d442 // add V2, V2, V3
-	WORD $0x4e22f402 // max V2, V0, V2
-	MOVD R1, R9
-	VST1.P V2.S[0], 4(R9)
+	ADD R2, R10
+	WORD $0x6e2b1d6b // VEOR
+	MOVD R10, R9
+	VLD1.P 4(R9), V11.S[0]
 	CMP $2, R7
 	BLT lanes206
-	VST1.P V2.S[1], 4(R9)
+	VLD1.P 4(R9), V11.S[1]
 	CMP $3, R7
 	BLT lanes206
-	VST1.P V2.S[2], 4(R9)
+	VLD1.P 4(R9), V11.S[2]
 lanes206:
-done197:
+	ADD R2, R10
+	WORD $0x6e2c1d8c // VEOR
+	MOVD R10, R9
+	VLD1.P 4(R9), V12.S[0]
+	CMP $2, R7
+	BLT lanes207
+	VLD1.P 4(R9), V12.S[1]
+	CMP $3, R7
+	BLT lanes207
+	VLD1.P 4(R9), V12.S[2]
+lanes207:
+	ADD R2, R10
+	WORD $0x4e29d50d // add V13, V8, V9
+	WORD $0x4ea9d508 // sub V8, V8, V9
+	WORD $0x4e2bd54e // add V14, V10, V11
+	WORD $0x4eabd54a // sub V10, V10, V11
+	WORD $0x4e2dd4e7 // add V7, V7, V13
+	WORD $0x4e2ed4e7 // add V7, V7, V14
+	FMOVQ F7, 0(R11)
+	WORD $0x6e21dd07 // mul V7, V8, V1
+	WORD $0x4e22cd47 // fma V7, V10, V2
+	FMOVQ F7, 16(R11)
+	WORD $0x6e23dda7 // mul V7, V13, V3
+	WORD $0x4e24cdc7 // fma V7, V14, V4
+	FMOVQ F7, 32(R11)
+	WORD $0x4e25cd0c // fma V12, V8, V5
+	WORD $0x4e26cd4c // fma V12, V10, V6
+	FMOVQ F12, 48(R11)
+	ADD $64, R11
+	SUBS $1, R12
+	BNE times201
+	WORD $0x6e2d1dad // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V13.S[0]
+	CMP $2, R7
+	BLT lanes208
+	VLD1.P 4(R9), V13.S[1]
+	CMP $3, R7
+	BLT lanes208
+	VLD1.P 4(R9), V13.S[2]
+lanes208:
+	MOVD R0, R10
+	MOVD R5, R11
+	MOVD $4, R12
+times209:
+	FMOVQ 0(R11), F7
+	FMOVQ 64(R11), F8
+	FMOVQ 128(R11), F9
+	FMOVQ 192(R11), F10
+	FMOVQ 256(R11), F11
+	FMOVQ 320(R11), F12
+	WORD $0x4e29d50e // add V14, V8, V9
+	WORD $0x4ea9d508 // sub V8, V8, V9
+	WORD $0x4e2bd54f // add V15, V10, V11
+	WORD $0x4eabd54a // sub V10, V10, V11
+	WORD $0x4e2ed4e7 // add V7, V7, V14
+	WORD $0x4e2fd4e7 // add V7, V7, V15
+	WORD $0x4e2dd4e7 // add V7, V7, V13
+	WORD $0x4e27f407 // max V7, V0, V7
+	MOVD R10, R9
+	VST1.P V7.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes210
+	VST1.P V7.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes210
+	VST1.P V7.S[2], 4(R9)
+lanes210:
+	ADD R3, R10
+	WORD $0x6e21dd07 // mul V7, V8, V1
+	WORD $0x4e22cd47 // fma V7, V10, V2
+	WORD $0x4e2dd4e7 // add V7, V7, V13
+	WORD $0x4e27f407 // max V7, V0, V7
+	MOVD R10, R9
+	VST1.P V7.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes211
+	VST1.P V7.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes211
+	VST1.P V7.S[2], 4(R9)
+lanes211:
+	ADD R3, R10
+	WORD $0x6e23ddc7 // mul V7, V14, V3
+	WORD $0x4e24cde7 // fma V7, V15, V4
+	WORD $0x4e2dd4e7 // add V7, V7, V13
+	WORD $0x4e27f407 // max V7, V0, V7
+	MOVD R10, R9
+	VST1.P V7.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes212
+	VST1.P V7.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes212
+	VST1.P V7.S[2], 4(R9)
+lanes212:
+	ADD R3, R10
+	WORD $0x4e25cd0c // fma V12, V8, V5
+	WORD $0x4e26cd4c // fma V12, V10, V6
+	WORD $0x4e2dd58c // add V12, V12, V13
+	WORD $0x4e2cf40c // max V12, V0, V12
+	MOVD R10, R9
+	VST1.P V12.S[0], 4(R9)
+	CMP $2, R7
+	BLT lanes213
+	VST1.P V12.S[1], 4(R9)
+	CMP $3, R7
+	BLT lanes213
+	VST1.P V12.S[2], 4(R9)
+lanes213:
+	ADD R3, R10
+	ADD R4, R10
+	ADD $16, R11
+	SUBS $1, R12
+	BNE times209
+done196:
 	RET
 
 // func f16ToF32NEON(dst *float32, src *uint16, n int) 
@@ -3256,8 +3537,8 @@ TEXT ·f16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next208
-loop207:
+	BLT next215
+loop214:
 	FMOVD (R1), F0
 	WORD $0x0e217800 // fcvtl
 	FMOVQ F0, 0(R0)
@@ -3265,8 +3546,8 @@ loop207:
 	ADD $8, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop207
-next208:
+	BGE loop214
+next215:
 	RET
 
 // func f32ToF16NEON(dst *uint16, src *float32, n int) 
@@ -3276,8 +3557,8 @@ TEXT ·f32ToF16NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next210
-loop209:
+	BLT next217
+loop216:
 	FMOVQ 0(R1), F0
 	WORD $0x0e216800 // fcvtn
 	FMOVD F0, (R0)
@@ -3285,8 +3566,8 @@ loop209:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop209
-next210:
+	BGE loop216
+next217:
 	RET
 
 // func bf16ToF32NEON(dst *float32, src *uint16, n int) 
@@ -3296,8 +3577,8 @@ TEXT ·bf16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next212
-loop211:
+	BLT next219
+loop218:
 	FMOVD (R1), F0
 	WORD $0x2f10a400 // uxtl
 	WORD $0x4f305400 // shl
@@ -3306,8 +3587,8 @@ loop211:
 	ADD $8, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop211
-next212:
+	BGE loop218
+next219:
 	RET
 
 // func f32ToBF16NEON(dst *uint16, src *float32, n int) 
@@ -3317,17 +3598,17 @@ TEXT ·f32ToBF16NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next214
-loop213:
+	BLT next221
+loop220:
 	FMOVQ 0(R1), F0
 	WORD $0x6f300402 // ushr
-	FMOVQ 592(R8), F30
+	FMOVQ 720(R8), F30
 	WORD $0x4e3e1c41 // and V1, V2, V30
-	FMOVQ 608(R8), F30
+	FMOVQ 736(R8), F30
 	WORD $0x4ebe8421 // addi V1, V1, V30
 	WORD $0x4ea08421 // addi V1, V1, V0
 	WORD $0x6f300421 // ushr
-	FMOVQ 624(R8), F30
+	FMOVQ 752(R8), F30
 	WORD $0x4ebe1c42 // or V2, V2, V30
 	WORD $0x4e20e41d // fcmeq
 	WORD $0x6efd1c41 // bif
@@ -3337,8 +3618,8 @@ loop213:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop213
-next214:
+	BGE loop220
+next221:
 	RET
 
 // func u8ToF32NEON(dst *float32, src *uint8, n int) 
@@ -3348,8 +3629,8 @@ TEXT ·u8ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next216
-loop215:
+	BLT next223
+loop222:
 	FMOVS (R1), F0
 	WORD $0x2f08a400 // uxtl
 	WORD $0x2f10a400 // uxtl
@@ -3359,6 +3640,6 @@ loop215:
 	ADD $4, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop215
-next216:
+	BGE loop222
+next223:
 	RET

@@ -113,23 +113,3 @@ func rotateGo(du, dv, u, v, cos, sin []float32) {
 		dv[i] = y*cos[i] + x*sin[i]
 	}
 }
-
-// The order of operations is that of the assembly, so that these agree to the bit.
-
-func winogradInGo(t *[4][]float32, r *[4][]float32, floor float32) {
-	for i := range r[0] {
-		a, b, c, d := max(r[0][i], floor), max(r[1][i], floor), max(r[2][i], floor), max(r[3][i], floor)
-		t[0][i], t[1][i], t[2][i], t[3][i] = a-c, b+c, c-b, b-d
-	}
-}
-
-func winogradOutGo(y0, y1 []float32, m *[4][]float32, bias []float32, floor float32) {
-	for i := range y0 {
-		a, b, c, d := m[0][i], m[1][i], m[2][i], m[3][i]
-		u, v := a+(b+c), (b-c)-d
-		if bias != nil {
-			u, v = max(u+bias[i], floor), max(v+bias[i], floor)
-		}
-		y0[i], y1[i] = u, v
-	}
-}

@@ -10,62 +10,88 @@ import (
 
 // Sums in a fixed order leave nothing to a tolerance.
 func TestWinograd(t *testing.T) {
+	var square WinogradSquare
 	eachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(15, 16))
 		for n := range maxTail {
-			var all, in, out, want [4][]float32
-			for i := range 4 {
-				_, in[i] = guarded(n, i)
-				randRow(r, in[i], 1)
-				all[i], out[i] = guarded(n, (i+n)%5)
-				want[i] = make([]float32, n)
-			}
-			bias := make([]float32, n)
-			randRow(r, bias, 1)
-			compare := func(what string, rows int) {
-				t.Helper()
-				for i := range rows {
-					checkCanaries(t, all[i], out[i], (i+n)%5)
-					for j := range n {
-						if out[i][j] != want[i][j] {
-							t.Fatalf("%s: row %d, %d of %d: got %g, want %g", what, i, j, n, out[i][j], want[i][j])
-						}
-					}
-				}
-			}
 			for _, floor := range []float32{0, float32(math.Inf(-1))} {
-				winogradInGo(&want, &in, floor)
-				WinogradIn(&out, &in, floor)
-				compare("in", 4)
-				winogradOutGo(want[0], want[1], &in, bias, floor)
-				WinogradBias(out[0], out[1], &in, bias, floor)
-				compare("bias", 2)
+				// Pixels, values and lines are apart by more than they hold.
+				sx, sv := n+n%3, n+n%5
+				sy := 6*sx + n%7
+				x, bias := make([]float32, 5*(sx+sy)+n), make([]float32, n)
+				randRow(r, x, 1)
+				randRow(r, bias, 1)
+				all, v := guarded(35*sv+n, n%5)
+				want := append([]float32(nil), v...)
+				winogradInGo(want, sv, x, sx, sy, n, floor)
+				WinogradIn(v, sv, x, sx, sy, n, &square, floor)
+				checkCanaries(t, all, v, n%5)
+				checkSame(t, "in", n, v, want)
+
+				m := want
+				all, y := guarded(3*(sx+sy)+n, n%5)
+				want = append([]float32(nil), y...)
+				winogradOutGo(want, sx, sy, m, sv, n, bias, floor)
+				WinogradOut(y, sx, sy, m, sv, n, bias, &square, floor)
+				checkCanaries(t, all, y, n%5)
+				checkSame(t, "out", n, y, want)
 			}
-			winogradOutGo(want[0], want[1], &in, nil, 0)
-			WinogradOut(out[0], out[1], &in)
-			compare("out", 2)
 		}
 	})
 }
 
-// F(2, 3) is exact on small integers: the transform of a row of four and of a
-// kernel of three gives the two valid correlations.
+// checkSame also finds what was written between the values.
+func checkSame(t *testing.T, what string, n int, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("%s: %d channels: element %d: got %g, want %g", what, n, i, got[i], want[i])
+		}
+	}
+}
+
+// The transforms of a tile and of a kernel give the correlation of the two.
 func TestWinogradIsCorrelation(t *testing.T) {
-	d, g := [4]float32{3, -1, 4, 2}, [3]float32{2, 6, -4}
-	u := [4]float32{g[0], (g[0] + g[1] + g[2]) / 2, (g[0] - g[1] + g[2]) / 2, g[2]}
-	var in, m [4][]float32
-	for i := range 4 {
-		in[i], m[i] = d[i:i+1], make([]float32, 1)
+	const a, b = WinogradA, WinogradB
+	r := rand.New(rand.NewPCG(17, 18))
+	d, g := make([]float32, 36), make([]float32, 9)
+	randRow(r, d, 1)
+	randRow(r, g, 1)
+	var k [6][3]float64
+	points := []float64{0, a, -a, b, -b}
+	for i, p := range points {
+		n := 1.0
+		for j, q := range points {
+			if i != j {
+				n *= p - q
+			}
+		}
+		k[i] = [3]float64{1 / n, p / n, p * p / n}
 	}
-	WinogradIn(&m, &in, float32(math.Inf(-1)))
-	for i := range 4 {
-		m[i][0] *= u[i]
+	k[5] = [3]float64{0, 0, 1}
+	var v, y [36]float32
+	var square WinogradSquare
+	none := float32(math.Inf(-1))
+	WinogradIn(v[:], 1, d, 1, 6, 1, &square, none)
+	for i := range 6 {
+		for j := range 6 {
+			u := 0.0
+			for l := range 9 {
+				u += k[i][l/3] * float64(g[l]) * k[j][l%3]
+			}
+			v[6*j+i] *= float32(u)
+		}
 	}
-	var y [2]float32
-	WinogradOut(y[:1], y[1:], &m)
-	for i := range 2 {
-		if want := d[i]*g[0] + d[i+1]*g[1] + d[i+2]*g[2]; y[i] != want {
-			t.Errorf("output %d: got %g, want %g", i, y[i], want)
+	WinogradOut(y[:], 1, 4, v[:], 1, 1, []float32{0.5}, &square, none)
+	for i := range 4 {
+		for j := range 4 {
+			want := 0.5
+			for l := range 9 {
+				want += float64(g[l]) * float64(d[(i+l/3)*6+j+l%3])
+			}
+			if e := math.Abs(float64(y[4*i+j]) - want); !(e <= 1e-5) {
+				t.Errorf("output %d, %d: got %g, want %g", i, j, y[4*i+j], want)
+			}
 		}
 	}
 }

@@ -2,93 +2,223 @@
 
 package main
 
-// The two one-dimensional transforms of Winograd's F(2, 3), on rows of channels
-// (Lavin and Gray, arXiv 1509.09308). Two-dimensional ones apply them to the
-// columns and then to the rows of a tile.
+import "fmt"
 
-// winogradIn is B^T r for r after max(r, floor): r0-r2, r1+r2, r2-r1, r1-r3.
-var winogradIn = kernel{"winogradIn", args("t0", f32p, "t1", f32p, "t2", f32p, "t3", f32p,
-	"r0", f32p, "r1", f32p, "r2", f32p, "r3", f32p, "n", "int", "floor", "float32"), "", func(a *asm) {
-	var t, r []string
-	for i := range 4 {
-		t = append(t, a.ptr(i, "t"+string(rune('0'+i))))
-	}
-	for i := range 4 {
-		r = append(r, a.ptr(4+i, "r"+string(rune('0'+i))))
-	}
-	f := a.scalar("floor")
-	a.loop(1, append(t[:4:4], r...), func(int) {
-		var x [4]reg
-		for i := range x {
-			x[i] = a.reg()
-			a.load(x[i], r[i])
-			a.op("max", x[i], f, x[i])
-		}
-		y := a.reg()
-		for i, o := range []struct {
-			op   string
-			p, q int
-		}{{"sub", 0, 2}, {"add", 1, 2}, {"sub", 2, 1}, {"sub", 1, 3}} {
-			a.op(o.op, y, x[o.p], x[o.q])
-			a.store(y, t[i])
-		}
-		a.free(x[0], x[1], x[2], x[3], y)
-	})
-	a.free(f)
-}}
+// The two-dimensional transforms of Winograd's F(4x4, 3x3) of one tile, on
+// vectors of channels: both passes of six one-dimensional transforms, with the
+// values between them in a square of 6x6 vectors that stays in the first-level
+// cache. See package vec for the matrices. Interpolation at 0, +-a, +-b and
+// infinity makes their rows sums and differences of the same two terms.
+const (
+	pointA = 5.0 / 8
+	pointB = 3.0 / 2
+)
 
-// winogradSums leaves m0+m1+m2 and m1-m2-m3 in two new registers.
-func winogradSums(a *asm, m []string) (y0, y1 reg) {
-	y0, y1 = a.reg(), a.reg()
-	x, z := a.reg(), a.reg()
-	a.load(x, m[1])
-	a.load(z, m[2])
-	a.op("sub", y1, x, z)
-	a.op("add", x, x, z)
-	a.load(z, m[0])
-	a.op("add", y0, z, x)
-	a.load(z, m[3])
-	a.op("sub", y1, y1, z)
-	a.free(x, z)
-	return y0, y1
+// hold keeps constants in registers where there are enough of them.
+func (a *asm) hold(ks ...float64) (l []any, free func()) {
+	var rs []reg
+	for _, k := range ks {
+		if a.isa == avx2 {
+			l = append(l, konst(k))
+			continue
+		}
+		rs = append(rs, a.kreg(konst(k)))
+		l = append(l, rs[len(rs)-1])
+	}
+	return l, func() { a.free(rs...) }
 }
 
-func winogradPtrs(a *asm) (y, m []string) {
-	for i := range 2 {
-		y = append(y, a.ptr(i, "y"+string(rune('0'+i))))
+// work is pointer register i, which holds no argument.
+func (a *asm) work(i int) string {
+	if a.x86 {
+		return x86Ptrs[i]
 	}
-	for i := range 4 {
-		m = append(m, a.ptr(2+i, "m"+string(rune('0'+i))))
-	}
-	return y, m
+	return neonPtrs[i]
 }
 
-// winogradOut is A^T m: m0+m1+m2, m1-m2-m3.
-var winogradOut = kernel{"winogradOut", args("y0", f32p, "y1", f32p, "m0", f32p, "m1", f32p, "m2", f32p, "m3", f32p, "n", "int"), "", func(a *asm) {
-	y, m := winogradPtrs(a)
-	a.loop(1, append(y[:2:2], m...), func(int) {
-		y0, y1 := winogradSums(a, m)
-		a.store(y0, y[0])
-		a.store(y1, y[1])
-		a.free(y0, y1)
+// move and advance are the arithmetic of pointers; by is a register or $number.
+func (a *asm) move(d, s string) {
+	a.p(map[bool]string{true: "MOVQ", false: "MOVD"}[a.x86]+" %s, %s", s, d)
+}
+
+func (a *asm) advance(p, by string) {
+	a.p(map[bool]string{true: "ADDQ", false: "ADD"}[a.x86]+" %s, %s", by, p)
+}
+
+// spill and fill move whole vectors to and from the square, in a tail too.
+func (a *asm) spill(x reg, off int, p string) {
+	if a.x86 {
+		a.p("VMOVUPS %s, %d(%s)", a.r(x), off, p)
+	} else {
+		a.p("FMOVQ F%d, %d(%s)", x, off, p)
+	}
+}
+
+func (a *asm) fill(d reg, off int, p string) {
+	if a.x86 {
+		a.p("VMOVUPS %d(%s), %s", off, p, a.r(d))
+	} else {
+		a.p("FMOVQ %d(%s), F%d", off, p, d)
+	}
+}
+
+// times repeats body n times.
+func (a *asm) times(n int, body func()) {
+	top := a.newLabel("times")
+	if a.x86 {
+		a.p("MOVQ $%d, AX", n)
+		a.label(top)
+		body()
+		a.p("DECQ AX")
+		a.p("JNE %s", top)
+		return
+	}
+	a.p("MOVD $%d, R12", n)
+	a.label(top)
+	body()
+	a.p("SUBS $1, R12")
+	a.p("BNE %s", top)
+}
+
+// fused leaves x + y*k or, for fnma, x - y*k in a new register.
+func (a *asm) fused(name string, x, y reg, k any) reg {
+	d := a.reg()
+	a.un("mov", d, x)
+	a.op(name, d, y, k)
+	return d
+}
+
+// transformIn hands the six values of B^T x to put, in order: the values at +-a
+// are e +- a o with e = x4 - b^2 x2 and o = x3 - b^2 x1, and likewise at +-b.
+func transformIn(a *asm, x [6]reg, k []any, put func(i int, y reg)) {
+	pa, pb, aa, bb, sum, prod := k[0], k[1], k[2], k[3], k[4], k[5]
+	y := a.fused("fnma", x[4], x[2], sum)
+	a.op("fma", y, x[0], prod)
+	put(0, y)
+	a.free(y)
+	for i, c := range [][2]any{{bb, pa}, {aa, pb}} {
+		e, o := a.fused("fnma", x[4], x[2], c[0]), a.fused("fnma", x[3], x[1], c[0])
+		y := a.fused("fma", e, o, c[1])
+		put(2*i+1, y)
+		a.op("fnma", e, o, c[1])
+		put(2*i+2, e)
+		a.free(y, e, o)
+	}
+	a.op("fnma", x[5], x[3], sum)
+	a.op("fma", x[5], x[1], prod)
+	put(5, x[5])
+}
+
+// transformOut hands the four values of A^T x to put, in order, and loses x.
+func transformOut(a *asm, x [6]reg, k []any, put func(i int, y reg)) {
+	s, t := a.reg(), a.reg()
+	a.op("add", s, x[1], x[2])
+	a.op("sub", x[1], x[1], x[2])
+	a.op("add", t, x[3], x[4])
+	a.op("sub", x[3], x[3], x[4])
+	a.op("add", x[0], x[0], s)
+	a.op("add", x[0], x[0], t)
+	put(0, x[0])
+	a.op("mul", x[0], x[1], k[0])
+	a.op("fma", x[0], x[3], k[1])
+	put(1, x[0])
+	a.op("mul", x[0], s, k[2])
+	a.op("fma", x[0], t, k[3])
+	put(2, x[0])
+	a.op("fma", x[5], x[1], k[4])
+	a.op("fma", x[5], x[3], k[5])
+	put(3, x[5])
+	a.free(s, t)
+}
+
+// winogradIn writes B^T max(x, floor) B of 6x6 pixels x, sx bytes apart, with
+// skip bytes more from the end of a line to the next; the value at row i and
+// column j goes to v + (6j+i)*sv.
+var winogradIn = kernel{"winogradIn", args("v", f32p, "x", f32p, "sv", "int", "sx", "int", "skip", "int", "square", f32p,
+	"n", "int", "floor", "float32"), "", func(a *asm) {
+	v, x, sv, sx, skip, square := a.ptr(0, "v"), a.ptr(1, "x"), a.ptr(2, "sv"), a.ptr(3, "sx"), a.ptr(4, "skip"), a.ptr(5, "square")
+	cursor, to, size := a.work(6), a.work(7), a.lanes*4
+	floor := a.scalar("floor")
+	k, free := a.hold(pointA, pointB, pointA*pointA, pointB*pointB, pointA*pointA+pointB*pointB, pointA*pointA*pointB*pointB)
+	a.loop(1, []string{v, x}, func(int) {
+		var r [6]reg
+		for i := range r {
+			r[i] = a.reg()
+		}
+		a.move(cursor, x)
+		a.move(to, square)
+		a.times(6, func() {
+			for i := range r {
+				a.load(r[i], cursor)
+				a.op("max", r[i], floor, r[i])
+				a.advance(cursor, sx)
+			}
+			a.advance(cursor, skip)
+			transformIn(a, r, k, func(i int, y reg) { a.spill(y, i*size, to) })
+			a.advance(to, fmt.Sprintf("$%d", 6*size))
+		})
+		a.move(cursor, v)
+		a.move(to, square)
+		a.times(6, func() {
+			for i := range r {
+				a.fill(r[i], 6*i*size, to)
+			}
+			transformIn(a, r, k, func(i int, y reg) {
+				a.store(y, cursor)
+				a.advance(cursor, sv)
+			})
+			a.advance(to, fmt.Sprintf("$%d", size))
+		})
+		a.free(r[:]...)
 	})
+	free()
+	a.free(floor)
 }}
 
-// winogradBias is winogradOut with a bias and max(y, floor).
-var winogradBias = kernel{"winogradBias", args("y0", f32p, "y1", f32p, "m0", f32p, "m1", f32p, "m2", f32p, "m3", f32p, "bias", f32p, "n", "int", "floor", "float32"), "", func(a *asm) {
-	y, m := winogradPtrs(a)
-	b := a.ptr(6, "bias")
-	f := a.scalar("floor")
-	a.loop(1, append(append(y[:2:2], m...), b), func(int) {
-		y0, y1 := winogradSums(a, m)
-		z := a.reg()
-		a.load(z, b)
-		for i, v := range []reg{y0, y1} {
-			a.op("add", v, v, z)
-			a.op("max", v, f, v)
-			a.store(v, y[i])
+// winogradOut writes max(A^T m A + bias, floor) of 6x6 values, that at row i and
+// column j from m + (6j+i)*sm, to 4x4 pixels y, sx bytes apart, with skip bytes
+// more from the end of a line to the next.
+var winogradOut = kernel{"winogradOut", args("y", f32p, "m", f32p, "sm", "int", "sx", "int", "skip", "int", "square", f32p,
+	"bias", f32p, "n", "int", "floor", "float32"), "", func(a *asm) {
+	y, m, sm, sx, skip, square := a.ptr(0, "y"), a.ptr(1, "m"), a.ptr(2, "sm"), a.ptr(3, "sx"), a.ptr(4, "skip"), a.ptr(5, "square")
+	bias, cursor, to, size := a.ptr(6, "bias"), a.work(7), a.work(8), a.lanes*4
+	floor := a.scalar("floor")
+	k, free := a.hold(pointA, pointB, pointA*pointA, pointB*pointB, pointA*pointA*pointA, pointB*pointB*pointB)
+	a.loop(1, []string{y, m, bias}, func(int) {
+		var r [6]reg
+		for i := range r {
+			r[i] = a.reg()
 		}
-		a.free(y0, y1, z)
+		a.move(cursor, m)
+		a.move(to, square)
+		a.times(6, func() {
+			for i := range r {
+				a.load(r[i], cursor)
+				a.advance(cursor, sm)
+			}
+			transformOut(a, r, k, func(i int, v reg) { a.spill(v, i*size, to) })
+			a.advance(to, fmt.Sprintf("$%d", 4*size))
+		})
+		b := a.reg()
+		a.load(b, bias)
+		a.move(cursor, y)
+		a.move(to, square)
+		a.times(4, func() {
+			for i := range r {
+				a.fill(r[i], 4*i*size, to)
+			}
+			transformOut(a, r, k, func(_ int, v reg) {
+				a.op("add", v, v, b)
+				a.op("max", v, floor, v)
+				a.store(v, cursor)
+				a.advance(cursor, sx)
+			})
+			a.advance(cursor, skip)
+			a.advance(to, fmt.Sprintf("$%d", size))
+		})
+		a.free(b)
+		a.free(r[:]...)
 	})
-	a.free(f)
+	free()
+	a.free(floor)
 }}
