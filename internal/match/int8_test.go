@@ -93,7 +93,7 @@ func TestPrefilterRuns(t *testing.T) {
 		if !m.nearestInt8() {
 			t.Fatal("the prefilter refused to run")
 		}
-		if share := m.sampleSurvivors(); (share > flatTile) != c.flat {
+		if share := m.sampleSurvivors(&m.a, &m.b, m.nnA); (share > flatTile) != c.flat {
 			t.Errorf("kind %d: %.3f of the strips survive", c.kind, share)
 		}
 	}

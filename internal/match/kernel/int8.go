@@ -64,6 +64,7 @@ type BestArgs struct {
 	Floor  int32
 	Score  float32 // written
 	At     int     // written
+	Hits   int     // panels scored exactly, added up over calls
 }
 
 // Best scores a row exactly against those panels in which a rounded score

@@ -184,16 +184,22 @@ func testInt8Best(t *testing.T, k *Kernel, dim int, ties bool) {
 	}
 	for _, floor := range floors {
 		p := BestArgs{Row8: &row[0], Cols8: &r.words[0], Panels: panels, Row: &a[0], Cols: &cols[0],
-			Start: &r.start[0], Quads: quads, Dim: dim, Floor: floor}
+			Start: &r.start[0], Quads: quads, Dim: dim, Floor: floor, Hits: 40}
 		k.Int8.Best(&p)
-		score, at := float32(math.Inf(-1)), -1
+		score, at, hits := float32(math.Inf(-1)), -1, 40
+		for _, v := range peaks {
+			if v >= floor {
+				hits++
+			}
+		}
 		for j := range n {
 			if s := Dot(a, b[j*dim:(j+1)*dim]); peaks[j/k.NR] >= floor && s > score {
 				score, at = s, j
 			}
 		}
-		if p.Score != score || p.At != at {
-			t.Fatalf("dim %d floor %d: %x at %d, want %x at %d", dim, floor, p.Score, p.At, score, at)
+		if p.Score != score || p.At != at || p.Hits != hits {
+			t.Fatalf("dim %d floor %d: %x at %d after %d panels, want %x at %d after %d",
+				dim, floor, p.Score, p.At, p.Hits, score, at, hits)
 		}
 	}
 }

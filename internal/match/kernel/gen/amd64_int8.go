@@ -67,6 +67,7 @@ func (x x86) bestInt8(a *asm, ku int) {
 // best so far notes the score and its first column.
 func (x x86) exactInt8(a *asm, ku int) {
 	a.label("exact")
+	a.p("INCQ 80(DI)")
 	step := func(op string, k int, row, cols string) {
 		a.p("VBROADCASTSS %d(%s), Z4", 4*k, row)
 		a.p("%s %d(%s), Z4, Z2", op, 128*k, cols)
