@@ -15,9 +15,9 @@ func PadEverything() (restore func()) {
 func AlwaysWinograd() (restore func()) { return setWinogradMin(0) }
 
 // NeverWinograd uses the direct form until restore is called.
-func NeverWinograd() (restore func()) { return setWinogradMin(math.MaxInt) }
+func NeverWinograd() (restore func()) { return setWinogradMin(math.Inf(1)) }
 
-func setWinogradMin(v int) (restore func()) {
+func setWinogradMin(v float64) (restore func()) {
 	old := winogradMin
 	winogradMin = v
 	return func() { winogradMin = old }

@@ -63,17 +63,21 @@ const (
 	winogradGroup  = 128
 )
 
-// winogradMin is the least number of pixels of a picture: for fewer, reading four
-// times as many weights takes longer than a direct form's multiplications. The
-// number of pictures must not count: a batch has the same bits as its members alone.
-var winogradMin = 384
+// winogradMin is the least size of a picture's map, in elements of input and output
+// for each pair of channels, for which the transforms pay. For smaller ones reading
+// the transformed weights, of which there are 36 for each pair, takes longer than a
+// direct form's multiplications, and keeping them takes more memory than there is to
+// gain. The number of pictures must not count: a batch has the same bits as its
+// members alone.
+var winogradMin = 9.0
 
 // winograd lowers a convolution that qualifies; nil says that it does not.
 func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	p, ok := n.In[1].Op.(graph.Param)
+	size := float64(x[1]) * float64(x[2]) * float64(w[0]+w[1])
 	if !ok || w[2] != 3 || w[3] != 3 || o.Stride != 1 || o.Pad != 1 || o.Dilation != 1 || o.Groups != 1 ||
-		o.Act == graph.ActGelu || x[1]*x[2] < winogradMin || min(w[0], w[1]) < 16 && winogradMin > 0 {
+		o.Act == graph.ActGelu || size < winogradMin*float64(w[0])*float64(w[1]) || min(w[0], w[1]) < 16 && winogradMin > 0 {
 		return nil, nil
 	}
 	weights, err := l.b.weights.winograd(l.b.pool, p, w[0], w[1], l.opt)
