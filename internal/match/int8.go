@@ -42,15 +42,16 @@ const (
 	int8MaxTable = 256 << 20 // bytes of column maxima
 	int8Slab     = 16384     // queries per pass of nearestOf8, which bounds its table
 	sampleRows   = blockUnit
-	// maxSurvivors is the share of strips per row up to which the prefilter
-	// pays: searching one row in one strip again costs up to twice its part of
-	// the float pass.
-	maxSurvivors = 0.25
-	// flatTile is the share beyond which a tile falls back to float tiles.
-	flatTile = 0.3
-	// denseAfter is the number of panels after which it is known whether most
-	// of them have to be scored exactly.
-	denseAfter = 1024
+	// maxRest is the part of its pairs that a row may have to look at again
+	// for the prefilter to pay: one row alone is scored exactly at under half
+	// the speed of a tile, and there are two directions.
+	maxRest = 0.14
+	// stripRest is the part of an exact search of a strip that asking each of
+	// its panels costs, when none has to be scored.
+	stripRest = 1.0 / 8
+	// flatTile is the share of strips beyond which a tile falls back to float
+	// tiles.
+	flatTile = 0.4
 	// smallest is the least magnitude of a side's largest component for which
 	// the float32 scale 127/magnitude is finite, with room to spare.
 	smallest = 0x1p-100
@@ -102,7 +103,6 @@ type int8Worker struct {
 	best    []float32
 	floor   []int32
 	floor16 []uint16
-	seen    int // panels searched while settling; search.Hits of them exactly
 }
 
 // round rounds both sides unless that is done, and reports whether there is
@@ -184,7 +184,7 @@ func (m *Matcher) nearestInt8() bool {
 		return false
 	}
 	if m.prefilter != prefilterAlways &&
-		m.sampleSurvivors(a, b, m.nnA)+m.sampleSurvivors(b, a, m.nnB) > 2*maxSurvivors {
+		m.sampleRest(a, b, m.nnA)+m.sampleRest(b, a, m.nnB) > 2*maxRest {
 		return false
 	}
 	q.table = grow(q.table, blocks*b.n)
@@ -292,13 +292,18 @@ func (m *Matcher) settle(w *worker, x, y *side, queries []int32, table []uint16,
 		m.settleFloat(w, x, y, queries, blockPanels, out)
 		return
 	}
-	t.recount()
-	for s := range blocks {
+	m.searchAll(w, x, y, queries, table, stride, blockPanels, out)
+}
+
+// searchAll searches the blocks whose maxima reach the floors.
+func (m *Matcher) searchAll(w *worker, x, y *side, queries []int32, table []uint16, stride, blockPanels int, out []int32) {
+	t, n := &w.int8, len(queries)
+	for s := range ceilDiv(y.panelCount(m.kern.NR), blockPanels) {
 		for i, v := range table[s*stride : s*stride+n] {
 			if v < t.floor16[i] {
 				continue
 			}
-			score, at := m.search(w, x, queries[i], y, s, blockPanels, t.floor[i], t.best[i])
+			score, at := m.search(w, x, queries[i], y, s, blockPanels, t.floor[i])
 			switch {
 			case score > t.best[i]:
 				t.best[i], out[i] = score, at
@@ -338,7 +343,6 @@ func (m *Matcher) leaders(w *worker, x, y *side, queries []int32, table []uint16
 	t.where, t.best = grow(t.where, n), grow(t.best, n)
 	t.floor, t.floor16 = grow(t.floor, n), grow(t.floor16, n)
 	clear(t.where)
-	t.recount()
 	for s := 1; s < blocks; s++ {
 		for i, v := range table[s*stride : s*stride+n] {
 			if v > table[int(t.where[i])*stride+i] {
@@ -352,28 +356,22 @@ func (m *Matcher) leaders(w *worker, x, y *side, queries []int32, table []uint16
 		if floor == 0 {
 			floor = math.MinInt32 // the maximum may have been negative
 		}
-		t.best[i], out[i] = m.search(w, x, c, y, s, blockPanels, floor, negInf)
+		t.best[i], out[i] = m.search(w, x, c, y, s, blockPanels, floor)
 		m.setFloor(t, i, x, c, y)
 	}
 }
 
 // search returns the best score of a row among the panels of one block of y
-// that reach the floor, and the first column with it; the column may be missing
-// where the score is below least.
-func (m *Matcher) search(w *worker, x *side, row int32, y *side, block, blockPanels int, floor int32, least float32) (float32, int32) {
+// that reach the floor, and the first column with it.
+func (m *Matcher) search(w *worker, x *side, row int32, y *side, block, blockPanels int, floor int32) (float32, int32) {
 	t, nr := &w.int8, m.kern.NR
 	first := block * blockPanels
-	panels := min(blockPanels, y.panelCount(nr)-first)
-	if t.seen > denseAfter && 2*t.search.Hits > t.seen {
-		return m.searchDense(x.row(int(row)), y, first, panels, least)
-	}
-	t.seen += panels
 	t.row = grow(t.row, x.quads)
 	m.copyRow(t.row, 1, x, int(row))
 	p := &t.search
 	p.Row8, p.Cols8, p.Start = &t.row[0], &y.words[first*nr*y.quads], &y.start[first*nr]
 	p.Row, p.Cols = &x.row(int(row))[0], &y.panels[first*nr*y.dim]
-	p.Panels = panels
+	p.Panels = min(blockPanels, y.panelCount(nr)-first)
 	p.Quads, p.Dim, p.Floor = x.quads, x.dim, floor
 	m.kern.Int8.Best(p)
 	if p.At < 0 {
@@ -381,20 +379,6 @@ func (m *Matcher) search(w *worker, x *side, row int32, y *side, block, blockPan
 	}
 	return p.Score, int32(first*nr + p.At)
 }
-
-// searchDense is search where hardly a panel can be left out, without asking.
-func (m *Matcher) searchDense(row []float32, y *side, first, panels int, least float32) (float32, int32) {
-	nr := m.kern.NR
-	cols := &y.panels[first*nr*y.dim]
-	score := m.kern.RowBest(&row[0], cols, panels, y.dim)
-	if score < least {
-		return score, -1
-	}
-	return score, int32(first*nr + m.kern.FirstEqual(&row[0], cols, panels, y.dim, score))
-}
-
-// recount starts the count that tells how many panels can be left out.
-func (t *int8Worker) recount() { t.seen, t.search.Hits = 0, 0 }
 
 // survivors counts the entries that reach their query's floor.
 func (t *int8Worker) survivors(table []uint16, stride, blocks int) int {
@@ -409,10 +393,11 @@ func (t *int8Worker) survivors(table []uint16, stride, blocks int) int {
 	return count
 }
 
-// sampleSurvivors returns the share of strips that survive, besides the leading
-// one, for rows spread evenly over x. It runs on the caller's thread, with
-// worker 0's scratch; found receives neighbours of no use.
-func (m *Matcher) sampleSurvivors(x, y *side, found []int32) float64 {
+// sampleRest estimates from rows spread evenly over x which part of its pairs
+// with y a row has to look at again: panels scored exactly, and strips that are
+// asked. It runs on the caller's thread, with worker 0's scratch; found
+// receives neighbours of no use.
+func (m *Matcher) sampleRest(x, y *side, found []int32) float64 {
 	w := &m.workers[0]
 	n := min(sampleRows, x.n)
 	t := &w.int8
@@ -420,12 +405,18 @@ func (m *Matcher) sampleSurvivors(x, y *side, found []int32) float64 {
 	for i := range queries {
 		queries[i] = int32(i * x.n / n)
 	}
-	sp := m.stripPanels(x.dim)
-	strips := ceilDiv(y.panelCount(m.kern.NR), sp)
+	sp, total := m.stripPanels(x.dim), y.panelCount(m.kern.NR)
+	strips := ceilDiv(total, sp)
 	t.table = grow(t.table, strips*n)
 	m.int8Rows(w, x, queries, y, 0, strips, t.table, n, nil)
 	m.leaders(w, x, y, queries, t.table, n, sp, found)
-	return float64(t.survivors(t.table, n, strips)-n) / float64(strips*n)
+	asked := float64(t.survivors(t.table, n, strips)-n) / float64(strips*n)
+	if asked > flatTile {
+		return 1
+	}
+	t.search.Hits = 0
+	m.searchAll(w, x, y, queries, t.table, n, sp, found)
+	return float64(t.search.Hits)/float64(total*n) + asked*stripRest
 }
 
 // nearestOf8 is nearestOf through the prefilter, on rounded sides.

@@ -93,8 +93,8 @@ func TestPrefilterRuns(t *testing.T) {
 		if !m.nearestInt8() {
 			t.Fatal("the prefilter refused to run")
 		}
-		if share := m.sampleSurvivors(&m.a, &m.b, m.nnA); (share > flatTile) != c.flat {
-			t.Errorf("kind %d: %.3f of the strips survive", c.kind, share)
+		if rest := m.sampleRest(&m.a, &m.b, m.nnA); (rest == 1) != c.flat {
+			t.Errorf("kind %d: %.3f of the pairs are left", c.kind, rest)
 		}
 	}
 	m.prefilter, m.int8.ready = prefilterAuto, false
