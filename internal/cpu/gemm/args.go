@@ -64,19 +64,20 @@ type sargs struct {
 
 // qargs are the arguments of a kernel for the scores of attention: groups of
 // scoreRows rows of A times a panel, without a start value. It takes the larger of
-// max and of the scores, each in lane column%8, and moves a, max and next on.
+// max and of the scores, each in lane column%8, and moves a, max and next on, beyond what they
+// point into: they are no pointers, which the garbage collector would look at.
 type qargs struct {
-	a      unsafe.Pointer // 0
+	a      uintptr        // 0
 	lda    uintptr        // 8
 	b      unsafe.Pointer // 16
 	c      unsafe.Pointer // 24
 	ldc    uintptr        // 32
 	steps  int            // 40: > 0
 	groups int            // 48: > 0
-	max    unsafe.Pointer // 56: maxLanes floats per row
+	max    uintptr        // 56: maxLanes floats per row
 	// Two rows of 256 bytes from next on are asked for with each group, for later.
-	next unsafe.Pointer // 64
-	ldn  uintptr        // 72
+	next uintptr // 64
+	ldn  uintptr // 72
 }
 
 // targs are the arguments of the panel transposition: 32 rows of n floats become

@@ -329,7 +329,8 @@ func (a *Attention) scores(s, top []float32, q unsafe.Pointer, ldq int, k unsafe
 		}
 		args := qargs{lda: uintptr(ldq), ldc: uintptr(lds), steps: a.kp.steps(), groups: groups}
 		for p := range a.kp.panels() {
-			args.a, args.b, args.c, args.max = q, unsafe.Add(k, p*a.kp.panel), unsafe.Pointer(&s[p*panelN]), unsafe.Pointer(&top[0])
+			args.a, args.max = uintptr(q), uintptr(unsafe.Pointer(&top[0]))
+			args.b, args.c = unsafe.Add(k, p*a.kp.panel), unsafe.Pointer(&s[p*panelN])
 			args.next, args.ldn = a.ahead(head, q0, p, 2*groups)
 			if !scores(a.im, a.kp.kind, &args) {
 				break
@@ -356,23 +357,23 @@ func (a *Attention) scores(s, top []float32, q unsafe.Pointer, ldq int, k unsafe
 // computed, panel by panel, the queries of the next block come in, and the keys and
 // values that this worker is likely to pack next. It copies them too fast for the
 // memory.
-func (a *Attention) ahead(head, q0, p, n int) (unsafe.Pointer, uintptr) {
+func (a *Attention) ahead(head, q0, p, n int) (next, ld uintptr) {
 	third := (a.kp.panels() + 2) / 3
-	x, ld, rows, row := a.Q, a.LDQ, a.Nq, q0+p%third*n
+	x, stride, rows, row := a.Q, a.LDQ, a.Nq, q0+p%third*n
 	if p < third {
 		row += a.g.rows
 	} else {
 		if head += a.g.threads; head >= a.g.whole {
-			return unsafe.Pointer(&a.Q[0]), 0
+			return uintptr(unsafe.Pointer(&a.Q[0])), 0
 		}
-		if x, ld, rows = a.K, a.LDK, a.Nk; p >= 2*third {
-			x, ld = a.V, a.LDV
+		if x, stride, rows = a.K, a.LDK, a.Nk; p >= 2*third {
+			x, stride = a.V, a.LDV
 		}
 	}
 	if row >= rows {
-		return unsafe.Pointer(&a.Q[0]), 0
+		return uintptr(unsafe.Pointer(&a.Q[0])), 0
 	}
-	return unsafe.Pointer(&x[(head/a.Heads*rows+row)*ld+head%a.Heads*a.HeadDim]), uintptr(ld * 4)
+	return uintptr(unsafe.Pointer(&x[(head/a.Heads*rows+row)*stride+head%a.Heads*a.HeadDim])), uintptr(stride * 4)
 }
 
 // softmaxRows is the number of rows whose scores are in the first-level cache

@@ -242,9 +242,9 @@ func TestScores(t *testing.T) {
 				top.x[i] = float32(math.Inf(-1))
 			}
 			for p := range mm.W.panels() {
-				scores(im, kind, &qargs{a: unsafe.Pointer(&in[0]), lda: uintptr(ld), b: unsafe.Pointer(&mm.W.data[p*mm.W.panel]),
+				scores(im, kind, &qargs{a: uintptr(unsafe.Pointer(&in[0])), lda: uintptr(ld), b: unsafe.Pointer(&mm.W.data[p*mm.W.panel]),
 					c: unsafe.Pointer(&c.x[p*panelN]), ldc: ldc * 4, steps: mm.W.steps(), groups: groups,
-					max: unsafe.Pointer(&top.x[0]), next: unsafe.Pointer(&in[0])})
+					max: uintptr(unsafe.Pointer(&top.x[0])), next: uintptr(unsafe.Pointer(&in[0]))})
 			}
 			c.check(t, "scores", rows, n, ldc)
 			top.check(t, "largest", rows, maxLanes, maxLanes)
@@ -263,7 +263,8 @@ func TestScores(t *testing.T) {
 func probe() *qargs {
 	mem := Alloc(16 << 10)
 	p := unsafe.Pointer(&mem[0])
-	return &qargs{a: p, b: p, c: unsafe.Pointer(&mem[8<<10]), ldc: 128, steps: 1, groups: 1, max: unsafe.Pointer(&mem[4<<10]), next: p}
+	return &qargs{a: uintptr(p), b: p, c: unsafe.Pointer(&mem[8<<10]), ldc: 128, steps: 1, groups: 1,
+		max: uintptr(unsafe.Pointer(&mem[4<<10])), next: uintptr(p)}
 }
 
 // With BF16 the result is that of operands rounded by hand, up to the rounding of
