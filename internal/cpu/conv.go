@@ -33,8 +33,9 @@ func (s *convStep) run(e *exec) error {
 	return nil
 }
 
-// conv2d chooses among four forms: loops for what no network has, Winograd's for
-// large 3x3 kernels, a plain product for 1x1, and the implicit product.
+// conv2d chooses among five forms: loops for what no network has, Winograd's for
+// large 3x3 kernels, scalar products for 1x1 to few channels, a plain product for
+// other 1x1, and the implicit product.
 //
 // Only Winograd's form multiplies in bfloat16, if that is asked for. The others are
 // small, and the last of them makes the points, which 8 bits cannot hold (model.md
@@ -51,6 +52,9 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	}
 	if s, err := l.winograd(n, o); s != nil || err != nil {
 		return s, err
+	}
+	if s := l.narrow(n, o); s != nil {
+		return s, nil
 	}
 	taps := kh * kw
 	f, err := l.factorOf(n.In[1], gemm.Source{StrideN: in * taps, StrideC: taps, Taps: taps, StrideTap: 1}, out, in*taps, 0, lowerOptions{f16: l.opt.f16})

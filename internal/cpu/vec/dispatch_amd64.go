@@ -412,6 +412,24 @@ func kWinogradOut(y *float32, m *float32, sm int, sx int, skip int, square *floa
 }
 
 //go:noescape
+func narrowAVX512(dst *float32, x *float32, w *float32, bias *float32, ld int, n int, floor float32)
+
+//go:noescape
+func narrowAVX2(dst *float32, x *float32, w *float32, bias *float32, ld int, n int, floor float32)
+
+func kNarrow(dst *float32, x *float32, w *float32, bias *float32, ld int, n int, floor float32) bool {
+	switch active {
+	case AVX512:
+		narrowAVX512(dst, x, w, bias, ld, n, floor)
+		return true
+	case AVX2:
+		narrowAVX2(dst, x, w, bias, ld, n, floor)
+		return true
+	}
+	return false
+}
+
+//go:noescape
 func f16ToF32AVX512(dst *float32, src *uint16, n int)
 
 //go:noescape

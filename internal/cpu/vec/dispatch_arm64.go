@@ -277,6 +277,18 @@ func kWinogradOut(y *float32, m *float32, sm int, sx int, skip int, square *floa
 }
 
 //go:noescape
+func narrowNEON(dst *float32, x *float32, w *float32, bias *float32, ld int, n int, floor float32)
+
+func kNarrow(dst *float32, x *float32, w *float32, bias *float32, ld int, n int, floor float32) bool {
+	switch active {
+	case NEON:
+		narrowNEON(dst, x, w, bias, ld, n, floor)
+		return true
+	}
+	return false
+}
+
+//go:noescape
 func f16ToF32NEON(dst *float32, src *uint16, n int)
 
 func kF16ToF32(dst *float32, src *uint16, n int) bool {

@@ -97,6 +97,10 @@ func kWinogradOut(y *float32, m *float32, sm int, sx int, skip int, square *floa
 	return false
 }
 
+func kNarrow(dst *float32, x *float32, w *float32, bias *float32, ld int, n int, floor float32) bool {
+	return false
+}
+
 func kF16ToF32(dst *float32, src *uint16, n int) bool {
 	return false
 }

@@ -3530,6 +3530,136 @@ lanes213:
 done196:
 	RET
 
+// func narrowNEON(dst *float32, x *float32, w *float32, bias *float32, ld int, n int, floor float32) 
+TEXT ·narrowNEON(SB), NOSPLIT, $0-52
+	MOVD $·constsNEON<>(SB), R8
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD bias+24(FP), R3
+	MOVD ld+32(FP), R4
+	MOVD w+16(FP), R2
+	MOVD R2, R5
+	ADD R4, R5
+	MOVD R5, R6
+	ADD R4, R6
+	MOVD R6, R10
+	ADD R4, R10
+	FMOVS floor+48(FP), F0
+	WORD $0x4e040400 // dup
+	WORD $0x6e211c21 // VEOR
+	WORD $0x6e221c42 // VEOR
+	WORD $0x6e231c63 // VEOR
+	WORD $0x6e241c84 // VEOR
+	MOVD n+40(FP), R7
+	CMP $4, R7
+	BLT next216
+loop215:
+	FMOVQ 0(R1), F5
+	WORD $0x4e25f405 // max V5, V0, V5
+	FMOVQ 0(R2), F6
+	WORD $0x4e26cca1 // fma V1, V5, V6
+	FMOVQ 0(R5), F6
+	WORD $0x4e26cca2 // fma V2, V5, V6
+	FMOVQ 0(R6), F6
+	WORD $0x4e26cca3 // fma V3, V5, V6
+	FMOVQ 0(R10), F6
+	WORD $0x4e26cca4 // fma V4, V5, V6
+	ADD $16, R1
+	ADD $16, R2
+	ADD $16, R5
+	ADD $16, R6
+	ADD $16, R10
+	SUB $4, R7
+	CMP $4, R7
+	BGE loop215
+next216:
+	CMP $1, R7
+	BLT done214
+	MOVD $·tailNEON<>+16(SB), R9
+	SUB R7<<2, R9
+	FMOVQ (R9), F31
+	WORD $0x6e251ca5 // VEOR
+	MOVD R1, R9
+	VLD1.P 4(R9), V5.S[0]
+	CMP $2, R7
+	BLT lanes217
+	VLD1.P 4(R9), V5.S[1]
+	CMP $3, R7
+	BLT lanes217
+	VLD1.P 4(R9), V5.S[2]
+lanes217:
+	WORD $0x4e25f405 // max V5, V0, V5
+	WORD $0x6e261cc6 // VEOR
+	MOVD R2, R9
+	VLD1.P 4(R9), V6.S[0]
+	CMP $2, R7
+	BLT lanes218
+	VLD1.P 4(R9), V6.S[1]
+	CMP $3, R7
+	BLT lanes218
+	VLD1.P 4(R9), V6.S[2]
+lanes218:
+	WORD $0x4e26cca1 // fma V1, V5, V6
+	WORD $0x6e261cc6 // VEOR
+	MOVD R5, R9
+	VLD1.P 4(R9), V6.S[0]
+	CMP $2, R7
+	BLT lanes219
+	VLD1.P 4(R9), V6.S[1]
+	CMP $3, R7
+	BLT lanes219
+	VLD1.P 4(R9), V6.S[2]
+lanes219:
+	WORD $0x4e26cca2 // fma V2, V5, V6
+	WORD $0x6e261cc6 // VEOR
+	MOVD R6, R9
+	VLD1.P 4(R9), V6.S[0]
+	CMP $2, R7
+	BLT lanes220
+	VLD1.P 4(R9), V6.S[1]
+	CMP $3, R7
+	BLT lanes220
+	VLD1.P 4(R9), V6.S[2]
+lanes220:
+	WORD $0x4e26cca3 // fma V3, V5, V6
+	WORD $0x6e261cc6 // VEOR
+	MOVD R10, R9
+	VLD1.P 4(R9), V6.S[0]
+	CMP $2, R7
+	BLT lanes221
+	VLD1.P 4(R9), V6.S[1]
+	CMP $3, R7
+	BLT lanes221
+	VLD1.P 4(R9), V6.S[2]
+lanes221:
+	WORD $0x4e26cca4 // fma V4, V5, V6
+done214:
+	WORD $0x6e21d421 // faddp
+	WORD $0x6e21d421 // faddp
+	WORD $0x4e040421 // dup
+	FMOVS 0(R3), F30
+	FADDS F30, F1, F1
+	FMOVS F1, 0(R0)
+	WORD $0x6e22d442 // faddp
+	WORD $0x6e22d442 // faddp
+	WORD $0x4e040442 // dup
+	FMOVS 4(R3), F30
+	FADDS F30, F2, F2
+	FMOVS F2, 4(R0)
+	WORD $0x6e23d463 // faddp
+	WORD $0x6e23d463 // faddp
+	WORD $0x4e040463 // dup
+	FMOVS 8(R3), F30
+	FADDS F30, F3, F3
+	FMOVS F3, 8(R0)
+	WORD $0x6e24d484 // faddp
+	WORD $0x6e24d484 // faddp
+	WORD $0x4e040484 // dup
+	FMOVS 12(R3), F30
+	FADDS F30, F4, F4
+	FMOVS F4, 12(R0)
+	RET
+
 // func f16ToF32NEON(dst *float32, src *uint16, n int) 
 TEXT ·f16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD $·constsNEON<>(SB), R8
@@ -3537,8 +3667,8 @@ TEXT ·f16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next215
-loop214:
+	BLT next223
+loop222:
 	FMOVD (R1), F0
 	WORD $0x0e217800 // fcvtl
 	FMOVQ F0, 0(R0)
@@ -3546,8 +3676,8 @@ loop214:
 	ADD $8, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop214
-next215:
+	BGE loop222
+next223:
 	RET
 
 // func f32ToF16NEON(dst *uint16, src *float32, n int) 
@@ -3557,8 +3687,8 @@ TEXT ·f32ToF16NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next217
-loop216:
+	BLT next225
+loop224:
 	FMOVQ 0(R1), F0
 	WORD $0x0e216800 // fcvtn
 	FMOVD F0, (R0)
@@ -3566,8 +3696,8 @@ loop216:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop216
-next217:
+	BGE loop224
+next225:
 	RET
 
 // func bf16ToF32NEON(dst *float32, src *uint16, n int) 
@@ -3577,8 +3707,8 @@ TEXT ·bf16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next219
-loop218:
+	BLT next227
+loop226:
 	FMOVD (R1), F0
 	WORD $0x2f10a400 // uxtl
 	WORD $0x4f305400 // shl
@@ -3587,8 +3717,8 @@ loop218:
 	ADD $8, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop218
-next219:
+	BGE loop226
+next227:
 	RET
 
 // func f32ToBF16NEON(dst *uint16, src *float32, n int) 
@@ -3598,8 +3728,8 @@ TEXT ·f32ToBF16NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next221
-loop220:
+	BLT next229
+loop228:
 	FMOVQ 0(R1), F0
 	WORD $0x6f300402 // ushr
 	FMOVQ 720(R8), F30
@@ -3618,8 +3748,8 @@ loop220:
 	ADD $16, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop220
-next221:
+	BGE loop228
+next229:
 	RET
 
 // func u8ToF32NEON(dst *float32, src *uint8, n int) 
@@ -3629,8 +3759,8 @@ TEXT ·u8ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R7
 	CMP $4, R7
-	BLT next223
-loop222:
+	BLT next231
+loop230:
 	FMOVS (R1), F0
 	WORD $0x2f08a400 // uxtl
 	WORD $0x2f10a400 // uxtl
@@ -3640,6 +3770,6 @@ loop222:
 	ADD $4, R1
 	SUB $4, R7
 	CMP $4, R7
-	BGE loop222
-next223:
+	BGE loop230
+next231:
 	RET

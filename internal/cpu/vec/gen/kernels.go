@@ -483,7 +483,7 @@ var kernels = []kernel{
 	unary("sigmoid", sigmoid), unary("tanh", tanh), unary("relu", relu),
 	binary("add", "add"), binary("sub", "sub"), binary("mul", "mul"), binary("div", "div"),
 	scale, affine, axpy, dot, softmax, layerNorm, rmsNorm, l2norm, lerp4, rotate,
-	winogradIn, winogradOut,
+	winogradIn, winogradOut, narrow,
 	f16ToF32, f32ToF16, bf16ToF32, f32ToBF16, u8ToF32,
 }
 

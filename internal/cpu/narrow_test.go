@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cpu_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
+)
+
+// TestNarrowConv compares 1x1 convolutions to one to five channels, of which the
+// last takes another form, with the plain loops, in dense rows and in rows with gaps.
+// No precision rounds their weights.
+func TestNarrowConv(t *testing.T) {
+	for _, padded := range []bool{false, true} {
+		if padded {
+			defer cpu.PadEverything()()
+		}
+		for _, p := range []backend.Precision{backend.FP32, backend.BF16} {
+			if p == backend.BF16 && !gemm.Supports(tensor.BF16) {
+				continue
+			}
+			run := optest.Backend(newBackend(t, 2), backend.Options{Precision: p})
+			for out := 1; out <= 5; out++ {
+				for flags := range 4 {
+					o := graph.Conv2D{Stride: 1, Dilation: 1, Groups: 1, Bias: flags&1 != 0, PreRelu: flags&2 != 0}
+					g := graph.New("conv")
+					shape := tensor.Shape{out, 37, 1, 1}
+					w := inputsOf(&graph.Graph{Inputs: []*graph.Node{{Shape: shape, DType: tensor.F32}}}, 9)[0]
+					nodes := []*graph.Node{g.Affine(g.Input("x", tensor.F32, 2, 29, 31, 37), 2, 1),
+						g.Param(graph.Param{Name: "w", Shape: shape, DType: tensor.F32, Data: w})}
+					if o.Bias {
+						nodes = append(nodes, g.Input("b", tensor.F32, out))
+					}
+					g.Output("y", g.Affine(g.Add(o, nodes...), 1, 0))
+					data := inputsOf(g, uint64(flags))
+					got, want := mustRun(t, run, g, data)[0], mustRun(t, optest.Reference, g, data)[0]
+					checkRelL2(t, fmt.Sprintf("%v, %d channels, %+v", p, out, o), asFloats(got), asFloats(want), 1e-6)
+				}
+			}
+		}
+	}
+}
