@@ -138,7 +138,7 @@ def main() -> None:
     below(bad).quantize(255).save(args.out / "model-failure.png", optimize=True)
 
     coffee, chelsea = (args.held_out / f"{n}.png" for n in ("coffee", "chelsea"))
-    looks = [warped(coffee, 0.15, 0.0012, 1.1), warped(coffee, np.pi / 2, 0.0, 0.9)]
+    looks = [warped(coffee, *look) for look in ((0.15, 0.0012, 1.1), (np.pi / 2, 0.0, 0.9), (0.1, 0.0, 3.0))]
     stranger = evaluation.load_image(coffee, SIZE), evaluation.load_image(chelsea, SIZE)
     looks.append((*stranger, torch.full((SIZE[1], SIZE[0], 2), -1.0)))
     rows = []

@@ -32,6 +32,7 @@ from mast3r_torch.optim import Optimiser
 from mast3r_torch.photometry import develop
 from mast3r_torch.scenes import CameraMix, Random, Textures, load_photos, render, sample
 
+
 def compile_parts() -> None:
     """Compiles the transformer's blocks and the loss of the points.
 
@@ -197,7 +198,6 @@ class Trainer:
         one all-reduce and one norm a step.
         """
 
-
         def low(name: str) -> bool:
             return self.graphed and not re.search(r"norm|head_local_features", name)
 
@@ -353,9 +353,12 @@ class Trainer:
 
 
 def commit_id() -> str:
+    """Of the code. A machine without the repository is told in MAST3R_COMMIT."""
+    if told := os.environ.get("MAST3R_COMMIT"):
+        return told
     here = Path(__file__).parent
     run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True)
-    return run.stdout.strip() or os.environ.get("MAST3R_COMMIT", "unknown")
+    return run.stdout.strip() or "unknown"
 
 
 def quick_figures(

@@ -9,8 +9,17 @@ import torch
 import torch.nn.functional as F
 
 from mast3r_torch import evaluation, metrics
-from mast3r_torch.losses import Samples, contrast, matching_loss, point_errors, points_loss, sample_matches
-from mast3r_torch.model import Dims, Mast3r
+from mast3r_torch.losses import (
+    LossWeights,
+    Samples,
+    contrast,
+    matching_loss,
+    objective,
+    point_errors,
+    points_loss,
+    sample_matches,
+)
+from mast3r_torch.model import Dims, Mast3r, Raw
 from mast3r_torch.optim import Optimiser, orthogonalise
 from mast3r_torch.photometry import develop, jpeg
 from mast3r_torch.scenes import Random
@@ -44,6 +53,36 @@ def test_contrast_leaves_out_what_is_no_negative():
     logits = (a @ b.mT / 0.1)[0]
     assert torch.allclose(forth[0, 0], torch.logsumexp(logits[0, [0, 2, 3]], 0) - logits[0, 0], atol=1e-5)
     assert torch.allclose(back[0, 0], torch.logsumexp(logits[[0, 2, 3, 4], 0], 0) - logits[0, 0], atol=1e-5)
+
+
+def test_gradient_of_the_contrast():
+    """The backward pass is written by hand."""
+    torch.manual_seed(4)
+    a, b = (F.normalize(torch.randn(2, 7, 4, dtype=torch.double), dim=-1).requires_grad_() for _ in "ab")
+    i1, i2 = torch.randint(5, (2, 7)), torch.randint(5, (2, 7))
+    real1, real2 = torch.rand(2, 7) < 0.7, torch.rand(2, 7) < 0.7
+    s = Samples(i1, i2, real1 & real2, real1, real2)
+    assert torch.autograd.gradcheck(lambda a, b: contrast(a, b, s, torch.tensor(0.3)), (a, b))
+
+
+def test_objective_adds_its_terms():
+    rng = Random(3)
+    raw1, raw2 = (Raw(rng.normal(2, 4, 32, 32), rng.normal(2, 7, 32, 32)) for _ in range(2))
+    points, both = rng.normal(2, 2, 32, 32, 3) + 2, torch.ones(2, dtype=torch.bool)
+    match = torch.stack(torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="xy"), -1)
+    match = match.expand(2, 2, 32, 32, 2)
+
+    def total(**values):
+        weights = LossWeights(**{"nce": 0.0, "scale": 0.0, "desc_conf": 0.0, "samples": 64, **values})
+        return objective(weights, raw1, raw2, points, match, both, Random(1), torch.tensor(0.1))
+
+    geo, error, scale = points_loss(raw1.dpt, raw2.dpt, points, both, 0.2)
+    loss, parts = total(points=0.5, plain=2.0, scale=3.0, nce=0.7)
+    assert loss.item() == pytest.approx(
+        (0.5 * geo + 2 * error + 3 * scale + 0.7 * parts["nce"]).item(), rel=1e-5
+    )
+    assert parts["points"].item() == pytest.approx(error.item())
+    assert total()[0].item() == pytest.approx(geo.item(), rel=1e-5)
 
 
 def test_desc_conf_settles_at_alpha_over_loss():

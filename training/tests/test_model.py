@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from mast3r_torch import weights
-from mast3r_torch.model import Dims, Mast3r, init_weights
+from mast3r_torch.model import Dims, Mast3r, init_weights, upsample
 
 TOLERANCE = 1e-5  # golden/README.md: what a float32 implementation stays below
 
@@ -108,6 +108,14 @@ def test_tiny_with_views_of_unequal_size(shared):
         for name in ("pts3d", "conf", "desc", "desc_conf"):
             got = getattr(view, name)[0]
             assert rel(got, want[f"{name}{i}"].reshape(got.shape)) < TOLERANCE, f"{name}{i}"
+
+
+def test_gradient_of_upsampling():
+    """The backward pass is two products instead of PyTorch's own."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 5, 7, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: upsample(x, (9, 14)), (x,))
+    assert torch.equal(upsample(x, (9, 14)), upsample(x.detach(), (9, 14)))
 
 
 def test_file_round_trip(tmp_path):

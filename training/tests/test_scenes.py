@@ -2,6 +2,7 @@
 """The ray caster against geometry that can be written down."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -187,6 +188,26 @@ def test_stereo_pairs_are_rectified(textures):
     turn = torch.linalg.matrix_norm(rot[:, 0] - rot[:, 1])
     assert turn.max() < 0.1 and torch.equal(cams[:, 0, 12], cams[:, 1, 12])
     assert torch.equal(cams[:, 0, 14], cams[:, 1, 14])
+
+
+def test_rolled_and_zoomed_cameras(textures):
+    plain = CameraMix(stereo=0.0)
+    both = replace(plain, rolled=0.5, zoomed=0.5)
+    size = (HEIGHT, WIDTH, textures.count, len(textures.heights))
+    usual, extreme = (sample(Random(6), 400, *size, mix).cams for mix in (plain, both))
+
+    def roll(cams):  # of the second camera: how far its x axis points up or down, and whether y does
+        rot = cams[:, 1, 3:12].unflatten(-1, (3, 3))
+        return torch.atan2(rot[:, 1, 0], rot[:, 1, 1]).abs()
+
+    def ratio(cams):
+        return (cams[:, 0, 12] / cams[:, 1, 12]).log().abs().exp()
+
+    assert (roll(usual) > 1.3).float().mean() < 0.05 and (ratio(usual) > 1.55).float().mean() < 0.02
+    assert 0.3 < (roll(extreme) > 1.3).float().mean() < 0.6 and (roll(extreme) > 2.5).float().mean() > 0.03
+    assert 0.3 < (ratio(extreme) > 1.55).float().mean() < 0.6 and ratio(extreme).max() < 4 * 1.55
+    stereo = sample(Random(6), 64, *size, replace(both, stereo=1.0)).cams
+    assert torch.equal(stereo[:, 0, 12], stereo[:, 1, 12])
 
 
 def test_leaves_and_cells():

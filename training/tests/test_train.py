@@ -19,8 +19,8 @@ CONFIG = str(Path(train.__file__).parent / "configs/smoke.toml")
 
 
 def arguments(tmp_path: Path, **more) -> argparse.Namespace:
-    values = dict(work=tmp_path / "work", out=tmp_path / "out", photos=None, held_out=None, pictures=None, init=None,
-                  part=math.inf, every=1, save_every=2, eval_pairs=0, device="cpu")  # fmt: skip
+    values = dict(work=tmp_path / "work", out=tmp_path / "out", photos=None, held_out=None, pictures=None,
+                  init=None, part=math.inf, every=1, save_every=2, eval_pairs=0, device="cpu")  # fmt: skip
     return argparse.Namespace(**{**values, **more})
 
 
@@ -51,6 +51,42 @@ def test_result_is_a_model_file(trained):
     average = torch.load(trained / "work/checkpoint.pt", weights_only=True)["ema"]
     for p, q in zip(net.parameters(), average, strict=True):
         assert torch.equal(p, q.half().float())
+
+
+def test_training_starts_from_a_model(trained, tmp_path):
+    parent = trained / "parent.safetensors"
+    weights.merge_parts(trained / "out", parent)
+    train.run(train.load_config(CONFIG, ["max_steps=1", "lr=0.0"]), arguments(tmp_path, init=parent))
+    meta = weights.merge_parts(tmp_path / "out", tmp_path / "child.safetensors")
+    assert meta["training_init"] == "smoke, 6 steps" and meta["training_steps"] == "1"
+    old, new = (weights.read(path)[0] for path in (parent, tmp_path / "child.safetensors"))
+    assert all(torch.equal(old[name], new[name]) for name in old)
+
+
+def test_low_precision_weights_follow_the_masters(tmp_path):
+    """What a GPU does: bfloat16 weights and gradients, float32 masters."""
+    config = train.load_config(CONFIG, [])
+    full, half = (train.Trainer(config, train.World("cpu"), tmp_path, []) for _ in range(2))
+    half.graphed = True
+    half._split_precision()
+    batch = full.source.next((64, 48, 4), torch.tensor(0.5))
+    grads = []
+    for trainer in (full, half):
+        trainer.source.rng.generator.manual_seed(5)
+        trainer.temperature.fill_(0.1)
+        trainer._learn(batch)
+        grads.append(torch.cat([trainer.masters[name].grad.flatten() for name in full.masters]))
+    assert torch.nn.functional.cosine_similarity(*grads, dim=0) > 0.99
+    kinds = {name: p.dtype for name, p in half.net.named_parameters()}
+    assert kinds["enc_blocks.0.attn.qkv.weight"] == torch.bfloat16
+    assert kinds["enc_norm.weight"] == torch.float32
+    assert kinds["downstream_head1.head_local_features.fc2.weight"] == torch.float32
+    with torch.no_grad():
+        for p in half.masters.values():
+            p.add_(0.123)
+    half._publish()
+    for name, p in half.net.named_parameters():
+        assert torch.equal(p, half.masters[name].to(p.dtype))
 
 
 def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):

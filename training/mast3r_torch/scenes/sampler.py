@@ -35,7 +35,9 @@ class CameraMix:
     orbit: float = 0.2  # round the target, keeping it in view
     forward: float = 0.08
     turn: float = 0.05  # almost no step: rotation only
-    rolled: float = 0.0  # of the pairs that are not stereo: the second camera turned about its axis, any angle
+    rolled: float = (
+        0.0  # of the pairs that are not stereo: the second camera turned about its axis, any angle
+    )
     zoomed: float = 0.0  # likewise: one of the two cameras with 1.5 to 4 times the focal length
     reach: float | Tensor = 1.0  # 0 starts with near views, 1 is the full range
 
