@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test
+.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -29,6 +29,10 @@ c-test: $(LIBRARY)
 py-test: $(VENV)/.test
 	$(PY) -m mypy
 	$(PY) -m pytest
+
+training-test: .venv-bench/.ready ## the tests in training/, which need PyTorch
+	.venv-bench/bin/pip install --quiet pytest
+	cd training && ../.venv-bench/bin/python -m pytest tests
 
 wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
 	rm -rf build/wheel build/lib* build/bdist* && $(VENV)/bin/pip wheel --quiet --no-deps --wheel-dir build/wheel .

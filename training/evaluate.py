@@ -38,6 +38,8 @@ THRESHOLDS = (
     ("motorcycle 512x352", "inverse_depth", ">=", 0.85),
 )
 
+TURNS = ((45, 1.0), (90, 0.9), (180, 1.0), (6, 2.0), (6, 3.0))  # degrees and enlargement of a photograph
+
 
 def torch_backend(model: Path, threads: int) -> Backend:
     if threads:
@@ -65,6 +67,13 @@ def sections(
             return evaluation.measure_synthetic(run, evaluation.synthetic(name, args.pairs, size, held))
 
         out.append((f"synthetic {name} {size[0]}x{size[1]}", None, synthetic))
+    for degrees, zoom in TURNS if args.held_out else ():
+        for path in (args.held_out / "coffee.png", args.held_out / "chelsea.png"):
+
+            def turned(run: Backend, path: Path = path, look: tuple[float, float] = (degrees, zoom)) -> dict:
+                return evaluation.turned(run, path, (256, 192), *look)
+
+            out.append((f"{path.stem} turned {degrees} times {zoom:g}", path, turned))
     p: Path = args.pictures
     if p:
         out += [

@@ -96,26 +96,6 @@ def scores(run: Backend, pairs: list[Pair]) -> list[float]:
     return out
 
 
-def warped(path: Path, angle: float, tilt: float, zoom: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Two looks at a photograph: as it is, and through a homography. Also where pixels of the first go."""
-    first = Image.open(path).convert("RGB").resize(SIZE, Image.LANCZOS)
-    w, h = SIZE
-    c, s = np.cos(angle), np.sin(angle)
-    centre = np.array([[1, 0, w / 2], [0, 1, h / 2], [0, 0, 1.0]])
-    turn = np.array([[zoom * c, -zoom * s, 0], [zoom * s, zoom * c, 0], [tilt, 0, 1.0]])
-    forth = centre @ turn @ np.linalg.inv(centre)
-    back = np.linalg.inv(forth)
-    second = first.transform(
-        SIZE, Image.PERSPECTIVE, (back / back[2, 2]).flatten()[:8].tolist(), Image.BICUBIC
-    )
-    y, x = np.mgrid[:h, :w]
-    p = np.stack([x + 0.5, y + 0.5, np.ones_like(x)], -1) @ forth.T
-    there = torch.from_numpy(p[..., :2] / p[..., 2:] - 0.5).float()
-    inside = ((there >= 0) & (there <= torch.tensor([w - 1, h - 1]))).all(-1, keepdim=True)
-    images = (torch.from_numpy(np.array(i, np.float32)).permute(2, 0, 1) / 127.5 - 1 for i in (first, second))
-    return *images, torch.where(inside, there, -1.0)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -138,7 +118,10 @@ def main() -> None:
     below(bad).quantize(255).save(args.out / "model-failure.png", optimize=True)
 
     coffee, chelsea = (args.held_out / f"{n}.png" for n in ("coffee", "chelsea"))
-    looks = [warped(coffee, *look) for look in ((0.15, 0.0012, 1.1), (np.pi / 2, 0.0, 0.9), (0.1, 0.0, 3.0))]
+    looks = [
+        evaluation.warped(coffee, SIZE, *look)
+        for look in ((0.15, 0.0012, 1.1), (np.pi / 2, 0.0, 0.9), (0.1, 0.0, 3.0))
+    ]
     stranger = evaluation.load_image(coffee, SIZE), evaluation.load_image(chelsea, SIZE)
     looks.append((*stranger, torch.full((SIZE[1], SIZE[0], 2), -1.0)))
     rows = []

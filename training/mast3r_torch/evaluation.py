@@ -182,6 +182,41 @@ def graf(backend: Backend, folder: Path, size: tuple[int, int], device: str = "c
     return metrics.match_figures(m, truth[inside].to(device))
 
 
+def warped(
+    path: Path, size: tuple[int, int], angle: float, tilt: float, zoom: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Two looks at a photograph: as it is, and through a homography. Also where pixels of the first go."""
+    first = Image.open(path).convert("RGB").resize(size, Image.LANCZOS)
+    w, h = size
+    c, s = np.cos(angle), np.sin(angle)
+    centre = np.array([[1, 0, w / 2], [0, 1, h / 2], [0, 0, 1.0]])
+    turn = np.array([[zoom * c, -zoom * s, 0], [zoom * s, zoom * c, 0], [tilt, 0, 1.0]])
+    forth = centre @ turn @ np.linalg.inv(centre)
+    back = np.linalg.inv(forth)
+    second = first.transform(
+        size, Image.PERSPECTIVE, (back / back[2, 2]).flatten()[:8].tolist(), Image.BICUBIC
+    )
+    y, x = np.mgrid[:h, :w]
+    p = np.stack([x + 0.5, y + 0.5, np.ones_like(x)], -1) @ forth.T
+    there = torch.from_numpy(p[..., :2] / p[..., 2:] - 0.5).float()
+    inside = ((there >= 0) & (there <= torch.tensor([w - 1, h - 1]))).all(-1, keepdim=True)
+    images = (torch.from_numpy(np.array(i, np.float32)).permute(2, 0, 1) / 127.5 - 1 for i in (first, second))
+    return *images, torch.where(inside, there, -1.0)
+
+
+def turned(
+    backend: Backend, path: Path, size: tuple[int, int], degrees: float, zoom: float
+) -> dict[str, float]:
+    """A photograph and the same turned about its centre and enlarged; every seventh pixel is asked for."""
+    img1, img2, truth = warped(path, size, np.radians(degrees), 0.0, zoom)
+    view1, view2 = backend(img1, img2)
+    y, x = torch.nonzero(truth[..., 0] >= 0, as_tuple=True)
+    start = torch.stack([x, y], -1)[::7]
+    return metrics.match_figures(
+        metrics.match(view1.desc, view2.desc, start), truth[start[:, 1], start[:, 0]]
+    )
+
+
 def fit_homography(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Direct linear transform of points a [n,2] to b [n,2], n >= 4, in normalised coordinates."""
 
