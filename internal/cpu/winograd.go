@@ -63,24 +63,25 @@ const (
 	winogradGroup  = 128
 )
 
-// winogradMin is the least size of a picture's map, in elements of input and output
-// for each pair of channels, for which the transforms pay. For smaller ones reading
-// the transformed weights, of which there are 36 for each pair, takes longer than a
-// direct form's multiplications, and keeping them takes more memory than there is to
-// gain. The number of pictures must not count: a batch has the same bits as its
-// members alone.
+// winogradMin is the least size of a picture's map, input and output, against that
+// of the weights [out][in] as they are stored, for which the transforms pay. For
+// smaller ones reading 36 times these takes longer than a direct form's
+// multiplications, and keeping them takes more memory than there is to gain. The number
+// of pictures must not count: a batch has the same bits as its members alone.
 var winogradMin = 9.0
 
 // winograd lowers a convolution that qualifies; nil says that it does not.
 func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	p, ok := n.In[1].Op.(graph.Param)
-	size := float64(x[1]) * float64(x[2]) * float64(w[0]+w[1])
+	as := l.opt.winograd(w[1])
+	size := float64(x[1]) * float64(x[2]) * float64(w[0]+w[1]) * 4
+	least := winogradMin * float64(w[0]) * float64(w[1]) * float64(as.Size())
 	if !ok || w[2] != 3 || w[3] != 3 || o.Stride != 1 || o.Pad != 1 || o.Dilation != 1 || o.Groups != 1 ||
-		o.Act == graph.ActGelu || size < winogradMin*float64(w[0])*float64(w[1]) || min(w[0], w[1]) < 16 && winogradMin > 0 {
+		o.Act == graph.ActGelu || size < least || min(w[0], w[1]) < 16 && winogradMin > 0 {
 		return nil, nil
 	}
-	weights, err := l.b.weights.winograd(l.b.pool, p, w[0], w[1], l.opt)
+	weights, err := l.b.weights.winograd(l.b.pool, p, w[0], w[1], as)
 	if err != nil {
 		return nil, err
 	}
@@ -239,16 +240,20 @@ func (s *winogradConv) out(m []float32, tile, c0, c1 int, patch []float32, squar
 	}
 }
 
+// winograd is the type that transformed kernels are stored in.
+func (o lowerOptions) winograd(in int) tensor.DType {
+	switch {
+	case o.f16:
+		return tensor.F16
+	case o.bf16 && in%2 == 0: // they come in pairs
+		return tensor.BF16
+	}
+	return tensor.F32
+}
+
 // winograd returns the transformed and packed kernels of a convolution
 // [out][in][3][3]: 36 matrices [out][in].
-func (c *weightCache) winograd(pool *par.Pool, p graph.Param, out, in int, opt lowerOptions) (*weight, error) {
-	as := tensor.F32
-	switch {
-	case opt.f16:
-		as = tensor.F16
-	case opt.bf16 && in%2 == 0: // they come in pairs
-		as = tensor.BF16
-	}
+func (c *weightCache) winograd(pool *par.Pool, p graph.Param, out, in int, as tensor.DType) (*weight, error) {
 	key := keyOf(p, out, in, as)
 	key.arrange[0] = -1 // no offset: this is not a part of the data, but made of it
 	return c.entry(pool, key, p, 36, func(dst *gemm.Packed) error { return packWinograd(dst, pool, p) })
