@@ -33,6 +33,9 @@ from mast3r_torch.photometry import develop
 from mast3r_torch.scenes import CameraMix, Random, Textures, load_photos, render, sample
 
 
+SYNC_EVERY = 20  # steps between agreements on the clock
+
+
 def compile_parts() -> None:
     """Compiles the transformer's blocks and the loss of the points.
 
@@ -43,9 +46,6 @@ def compile_parts() -> None:
     losses.points_loss = torch.compile(losses.points_loss, dynamic=False, fullgraph=True)
     for kind in (EncoderBlock, DecoderBlock):
         kind.forward = torch.compile(kind.forward, dynamic=False, fullgraph=True)
-
-
-SYNC_EVERY = 20  # steps between agreements on the clock
 
 
 @dataclass(frozen=True)
