@@ -32,7 +32,6 @@ from mast3r_torch.optim import Optimiser
 from mast3r_torch.photometry import develop
 from mast3r_torch.scenes import CameraMix, Random, Textures, load_photos, render, sample
 
-
 SYNC_EVERY = 20  # steps between agreements on the clock
 
 
