@@ -53,7 +53,7 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	if s, err := l.winograd(n, o); s != nil || err != nil {
 		return s, err
 	}
-	if s := l.narrow(n, o); s != nil {
+	if s := l.narrowConv(n); s != nil {
 		return s, nil
 	}
 	taps := kh * kw

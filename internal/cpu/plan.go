@@ -97,6 +97,9 @@ func (l *lowering) node(n *graph.Node) error {
 	case graph.Input, graph.Param:
 		return nil // params get memory when somebody reads them
 	}
+	if l.known[n.ID] {
+		return nil // the step that made its operand made it too
+	}
 	if v, ok := l.alias(n); ok {
 		l.views[n.ID], l.known[n.ID] = v, true
 		return nil
@@ -111,6 +114,14 @@ func (l *lowering) node(n *graph.Node) error {
 	}
 	l.steps = append(l.steps, planned{step: s, node: n, kind: n.Op.Kind(), cost: n.Cost()})
 	return nil
+}
+
+// onlyReader is the node that reads n, if there is one alone and n is no output.
+func (l *lowering) onlyReader(n *graph.Node) *graph.Node {
+	if _, ok := l.output[n.ID]; ok || len(l.readers[n.ID]) != 1 {
+		return nil
+	}
+	return l.readers[n.ID][0]
 }
 
 // alias finds the operations whose result is already in memory. They get another

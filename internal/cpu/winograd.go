@@ -38,6 +38,10 @@ type winogradConv struct {
 	bias    []float32
 	res     []float32
 	w       *gemm.Packed
+	// then is the narrow convolution that alone reads the result: the map between
+	// them, the largest of all, is never written.
+	then *narrow
+	c    int // channels of the convolution; those of y are then's, if there is one
 
 	h, wd  int // pixels of a picture
 	ty, tx int // tiles of a picture
@@ -87,11 +91,16 @@ func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 	}
 	l.weights = append(l.weights, weights)
 	none := float32(math.Inf(-1))
-	s := &winogradConv{x: l.operand(n.In[0]), floorIn: none, floor: none, w: weights.packed,
+	s := &winogradConv{x: l.operand(n.In[0]), floorIn: none, floor: none, w: weights.packed, c: w[0],
 		h: x[1], wd: x[2], ty: (x[1] + 3) / 4, tx: (x[2] + 3) / 4}
 	s.tiles = x[0] * s.ty * s.tx
 	v := l.operands(n.In[2:], o.Bias, o.Residual)
 	s.ep = epilogue{bias: v[0], res: v[1]}
+	if r := l.onlyReader(n); r != nil && l.allF32(r) && !o.Residual && s.c <= winogradGroup {
+		if s.then = l.narrow(r); s.then != nil {
+			n = r
+		}
+	}
 	s.y = l.result(n)
 	if o.PreRelu {
 		s.floorIn = 0
@@ -100,7 +109,7 @@ func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 		s.floor = 0
 	}
 	if !o.Bias {
-		s.bias = make([]float32, s.y.c)
+		s.bias = make([]float32, s.c)
 	}
 	s.plan(l)
 	return s, nil
@@ -117,12 +126,12 @@ func (s *winogradConv) plan(l *lowering) {
 		half = 2
 	}
 	s.stride = 36*s.ldv + 16*half
-	s.group = min(s.y.c, winogradGroup)
+	s.group = min(s.c, winogradGroup)
 	s.per = min(s.tiles, max(14, winogradFloats/(s.stride/half+36*s.group)/14*14))
 	s.blocks = (s.tiles + s.per - 1) / s.per
 	// Few tiles: some output channels for each task, until all threads have a few.
-	s.cols = s.y.c
-	for s.cols > 32 && s.blocks*((s.y.c+s.cols-1)/s.cols) < 6*l.b.pool.Threads() {
+	s.cols = s.c
+	for s.then == nil && s.cols > 32 && s.blocks*((s.c+s.cols-1)/s.cols) < 6*l.b.pool.Threads() {
 		s.cols = roundUp(s.cols/2, 32)
 	}
 	s.group = min(s.group, s.cols)
@@ -149,7 +158,10 @@ func (s *winogradConv) run(e *exec) error {
 	if s.ep.res.c > 0 {
 		s.res = e.f32(s.ep.res)
 	}
-	e.pool.Run(s.blocks*((s.y.c+s.cols-1)/s.cols), s.fn)
+	if s.then != nil {
+		s.then.begin(e)
+	}
+	e.pool.Run(s.blocks*((s.c+s.cols-1)/s.cols), s.fn)
 	return nil
 }
 
@@ -175,7 +187,7 @@ func (s *winogradConv) task(w, t int) {
 		}
 	}
 	from := t / s.blocks * s.cols
-	to := min(s.y.c, from+s.cols)
+	to := min(s.c, from+s.cols)
 	for ; from < to; from += s.group {
 		p.N0, p.N1 = from, min(to, from+s.group)
 		p.Run()
@@ -210,11 +222,11 @@ func (s *winogradConv) in(v []float32, tile int, patch []float32, square *vec.Wi
 }
 
 // out transforms the products of channels c0 to c1 of a tile, to a copy where the
-// outputs reach beyond the map.
+// outputs reach beyond the map or are read at once.
 func (s *winogradConv) out(m []float32, tile, c0, c1 int, patch []float32, square *vec.WinogradSquare) {
 	pic, y, x := s.at(tile)
 	c, ld := c1-c0, s.y.ld
-	inside := y+4 <= s.h && x+4 <= s.wd
+	inside := y+4 <= s.h && x+4 <= s.wd && s.then == nil
 	if inside {
 		vec.WinogradOut(s.yd[((pic*s.h+y)*s.wd+x)*ld+c0:], ld, s.wd*ld, m, s.sm, c, s.bias[c0:c1], square, s.floor)
 		if s.ep.res.c == 0 {
@@ -226,10 +238,14 @@ func (s *winogradConv) out(m []float32, tile, c0, c1 int, patch []float32, squar
 	for i := range min(4, s.h-y) {
 		for j := range min(4, s.wd-x) {
 			r := (pic*s.h+y+i)*s.wd + x + j
-			to := s.y.row(s.yd, r)[c0:c1]
-			from := to
-			if !inside {
-				from = patch[(4*i+j)*c:][:c]
+			to, from := s.y.row(s.yd, r), patch[(4*i+j)*c:][:c]
+			if s.then != nil {
+				s.then.pixel(to, from)
+				continue
+			}
+			to = to[c0:c1]
+			if inside {
+				from = to
 			}
 			if s.ep.res.c > 0 {
 				vec.Add(to, from, s.ep.res.row(s.res, r)[c0:c1])

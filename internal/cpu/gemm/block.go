@@ -5,6 +5,8 @@ package gemm
 import (
 	"fmt"
 	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/vec"
 )
 
 // Act is the activation of an epilogue.
@@ -81,6 +83,9 @@ type block struct {
 	tidy  unsafe.Pointer // rows x tidyLD(kc) floats
 	fresh freshPanels
 	thin  bool // few rows: the operand of fresh need not be packed; see addRows
+
+	// wide takes a piece of a panel in float16, as float32, if there is a place.
+	wide []float32
 }
 
 // piece is what one piece of K is multiplied from: where its rows and its first panel
@@ -148,10 +153,15 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 	n0 := p * panelN
 	cols := min(panelN, b.w.N-n0)
 	first, last := x.k0 == 0, len(b.off) > 1 || x.k0+k.steps == b.steps
-	step := b.w.Type.Size() * b.w.stepSize // bytes per column and step
+	kind, step := b.w.kind, b.w.Type.Size()*b.w.stepSize // bytes per column and step
 	panel := unsafe.Add(x.w, (p-x.p0)*x.next)
+	if b.wide != nil {
+		wide := b.wide[:k.steps*panelN]
+		vec.F32FromF16(wide, unsafe.Slice((*uint16)(panel), len(wide)))
+		kind, step, panel = kF32, 4, unsafe.Pointer(&wide[0])
+	}
 	im := b.im
-	if im.half != nil && cols <= im.half.nr && im.half.kern[b.w.kind] != 0 {
+	if im.half != nil && cols <= im.half.nr && im.half.kern[kind] != 0 {
 		im = im.half
 	}
 	e := eargs{act: b.ep.Act}
@@ -180,7 +190,7 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 			case direct:
 				to, k.ldc = c, uintptr(b.ldc)
 			}
-			id := im.kern[b.w.kind] + kernelID(ki)
+			id := im.kern[kind] + kernelID(ki)
 			for j := 0; j < cols; j += im.nr {
 				k.b, k.c, k.ini = unsafe.Add(panel, j*step), unsafe.Add(to, j*4), unsafe.Add(ini, j*4)
 				id.call(&k)

@@ -51,6 +51,11 @@ const maxBlockRows = 192
 // few rows at a time.
 const maxSteps = 1024
 
+// wideRows is how many rows a task must have for panels in float16 to be widened
+// before they are used: once for all of its rows instead of once for each group of
+// rows, which costs 6 % of the multiplications on Zen 4.
+const wideRows = 56
+
 // partition is a grid of tasks: mb blocks of mc rows, nb groups of nc panels; K is
 // taken in pieces of kc steps.
 type partition struct {
@@ -140,7 +145,7 @@ func (m *MatMul) packedBytes(p partition) int {
 }
 
 // workerBytes says where a worker's scratch begins for each use.
-type workerBytes struct{ tidy, own, total int }
+type workerBytes struct{ tidy, own, wide, total int }
 
 func (m *MatMul) workerBytes(p partition) (w workerBytes) {
 	if m.W.kind == kBF16 {
@@ -158,8 +163,15 @@ func (m *MatMul) workerBytes(p partition) (w workerBytes) {
 	if p.own {
 		w.total += p.nc * p.kc * panelN * 4
 	}
+	w.wide = w.total
+	if m.widens(p) {
+		w.total += p.kc * panelN * 4
+	}
 	return w
 }
+
+// widens reports whether tasks widen panels.
+func (m *MatMul) widens(p partition) bool { return m.W.kind == kF16 && p.mc >= wideRows }
 
 // bf16Row is the row stride in bytes of k values rounded to bfloat16: room for
 // whole vectors, and never a multiple of 4096, which would put all rows of a
@@ -259,6 +271,9 @@ func (m *MatMul) tile(worker, t int) {
 	}
 	if p.tidy {
 		b.tidy = unsafe.Pointer(&scratch[m.bytes.tidy])
+	}
+	if m.widens(*p) {
+		b.wide = unsafe.Slice((*float32)(unsafe.Pointer(&scratch[m.bytes.wide])), p.kc*panelN)
 	}
 	if p.own {
 		b.fresh = freshPanels{src: m.Fresh, b: bi % m.W.Batch, mem: scratch[m.bytes.own:]}

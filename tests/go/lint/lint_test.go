@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"internal/preprocess":       {},
 	"internal/geometry":         {},
 	"internal/model":            {"internal/graph", "internal/tensor", "internal/weights"},
-	"internal/cpu/gemm":         {"internal/par", "internal/tensor"},
+	"internal/cpu/gemm":         {"internal/cpu/vec", "internal/par", "internal/tensor"},
 	"internal/cpu/gemm/gen":     {},
 	"internal/cpu/vec":          {"internal/tensor"},
 	"internal/cpu/vec/gen":      {},
