@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -18,7 +19,8 @@ import mast3r_runtime
 from mast3r_runtime import _native, demo
 from mast3r_runtime.backends._cpu import CPUEngine
 
-WHEELS = sorted((ROOT / "dist").glob("mast3r_runtime-*.whl"))
+SYSTEM = "macosx" if sys.platform == "darwin" else "linux"
+WHEELS = sorted((ROOT / "dist").glob(f"mast3r_runtime-*{SYSTEM}*_{platform.machine()}.whl"))
 
 
 @pytest.fixture(scope="session")
@@ -47,9 +49,9 @@ def run_installed(installed: Path, *arguments: str, cwd: Path) -> subprocess.Com
 
 
 def test_wheel_holds_what_it_needs(wheel: Path) -> None:
-    version, python, abi, platform = wheel.stem.split("-")[1:]
+    version, python, abi, tag = wheel.stem.split("-")[1:]
     assert (version, python, abi) == (mast3r_runtime.__version__, "py3", "none")
-    assert platform.startswith(("linux", "manylinux", "macosx"))
+    assert tag.startswith(("linux", "manylinux", "macosx"))
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     inside = {name.removeprefix("mast3r_runtime/") for name in names if name.startswith("mast3r_runtime/")}
