@@ -275,8 +275,8 @@ func (c *weightCache) winograd(pool *par.Pool, p graph.Param, out, in int, as te
 	return c.entry(pool, key, p, 36, func(dst *gemm.Packed) error { return packWinograd(dst, pool, p) })
 }
 
-// packWinograd computes U = G g G^T per pair of channels, in float64, with G as in
-// package vec: the value of row i and column j is in matrix 6j+i.
+// packWinograd transforms the kernel of each pair of channels: the value of row i
+// and column j is in matrix 6j+i.
 func packWinograd(dst *gemm.Packed, pool *par.Pool, p graph.Param) error {
 	out, in := dst.N, dst.K
 	temp, err := newRegion(36 * out * in * 4)
@@ -284,47 +284,15 @@ func packWinograd(dst *gemm.Packed, pool *par.Pool, p graph.Param) error {
 		return err
 	}
 	defer temp.release()
-	u, k := floats(temp.b), kernelTransform()
+	u := floats(temp.b)
 	pool.Run(out, func(_, o int) {
 		g := decodeF32(p.DType, p.Data[o*in*9*p.DType.Size():][:in*9*p.DType.Size()])
 		for i := range in {
-			transformKernel(u[o*in+i:], out*in, g[i*9:][:9], &k)
+			vec.WinogradKernel(u[o*in+i:], out*in, (*[9]float32)(g[i*9:]))
 		}
 	})
 	if err := dst.Pack(pool, gemm.Source{Data: temp.b, Type: tensor.F32, StrideN: in, StrideC: 1, StrideB: out * in}); err != nil {
 		return fmt.Errorf("winograd: %w", err)
 	}
 	return nil
-}
-
-// kernelTransform is G: the powers of each point, divided by its distances to the
-// others; infinity has the highest power alone.
-func kernelTransform() (g [6][3]float64) {
-	points := [5]float64{0, vec.WinogradA, -vec.WinogradA, vec.WinogradB, -vec.WinogradB}
-	for i, p := range points {
-		n := 1.0
-		for j, q := range points {
-			if i != j {
-				n *= p - q
-			}
-		}
-		g[i] = [3]float64{1 / n, p / n, p * p / n}
-	}
-	g[5][2] = 1
-	return g
-}
-
-// transformKernel writes the 36 values of U, stride apart.
-func transformKernel(u []float32, stride int, g []float32, k *[6][3]float64) {
-	var t [6][3]float64
-	for i := range t {
-		for j := range 3 {
-			t[i][j] = k[i][0]*float64(g[j]) + k[i][1]*float64(g[3+j]) + k[i][2]*float64(g[6+j])
-		}
-	}
-	for j := range 6 {
-		for i := range 6 {
-			u[(6*j+i)*stride] = float32(t[i][0]*k[j][0] + t[i][1]*k[j][1] + t[i][2]*k[j][2])
-		}
-	}
 }

@@ -59,6 +59,39 @@ func WinogradOut(y []float32, sx, sy int, m []float32, sm, n int, bias []float32
 	}
 }
 
+// winogradG is G: the powers of each point, divided by its distances to the others;
+// infinity has the highest power alone.
+var winogradG = func() (g [6][3]float64) {
+	points := [5]float64{0, WinogradA, -WinogradA, WinogradB, -WinogradB}
+	for i, p := range points {
+		n := 1.0
+		for j, q := range points {
+			if i != j {
+				n *= p - q
+			}
+		}
+		g[i] = [3]float64{1 / n, p / n, p * p / n}
+	}
+	g[5][2] = 1
+	return g
+}()
+
+// WinogradKernel writes G g G^T, computed in float64, laid out as in WinogradIn: the
+// value at row i and column j goes to u[(6*j+i)*su].
+func WinogradKernel(u []float32, su int, g *[9]float32) {
+	var t [6][3]float64
+	for i, k := range winogradG {
+		for j := range 3 {
+			t[i][j] = k[0]*float64(g[j]) + k[1]*float64(g[3+j]) + k[2]*float64(g[6+j])
+		}
+	}
+	for j, k := range winogradG {
+		for i := range 6 {
+			u[(6*j+i)*su] = float32(t[i][0]*k[0] + t[i][1]*k[1] + t[i][2]*k[2])
+		}
+	}
+}
+
 // The portable forms have the assembly's order of operations, so that these agree
 // to the bit, but for a fused multiply-add in some 2^29, which rounds twice here.
 

@@ -52,35 +52,17 @@ func checkSame(t *testing.T, what string, n int, got, want []float32) {
 
 // The transforms of a tile and of a kernel give the correlation of the two.
 func TestWinogradIsCorrelation(t *testing.T) {
-	const a, b = WinogradA, WinogradB
 	r := rand.New(rand.NewPCG(17, 18))
 	d, g := make([]float32, 36), make([]float32, 9)
 	randRow(r, d, 1)
 	randRow(r, g, 1)
-	var k [6][3]float64
-	points := []float64{0, a, -a, b, -b}
-	for i, p := range points {
-		n := 1.0
-		for j, q := range points {
-			if i != j {
-				n *= p - q
-			}
-		}
-		k[i] = [3]float64{1 / n, p / n, p * p / n}
-	}
-	k[5] = [3]float64{0, 0, 1}
-	var v, y [36]float32
+	var v, u, y [36]float32
 	var square WinogradSquare
 	none := float32(math.Inf(-1))
 	WinogradIn(v[:], 1, d, 1, 6, 1, &square, none)
-	for i := range 6 {
-		for j := range 6 {
-			u := 0.0
-			for l := range 9 {
-				u += k[i][l/3] * float64(g[l]) * k[j][l%3]
-			}
-			v[6*j+i] *= float32(u)
-		}
+	WinogradKernel(u[:], 1, (*[9]float32)(g))
+	for i := range v {
+		v[i] *= u[i]
 	}
 	WinogradOut(y[:], 1, 4, v[:], 1, 1, []float32{0.5}, &square, none)
 	for i := range 4 {
