@@ -69,28 +69,41 @@ func arm64File() string {
 	return a.String()
 }
 
-// neonStrip writes the tile kernel: R0 rows, R1 panels, R2 panel count, R3
-// column maxima, R4 vector row maxima, R5 row maxima out, R6 depth.
-func neonStrip(a *asm, both bool, ku int) {
-	name := "strip"
+// neonBegin begins a tile kernel: its name, its arguments in R0 to R6, the start of the
+// row maxima, and the loop over panels.
+func neonBegin(a *asm, i8, both bool, ku int) {
+	name, sig := "strip", "(p *Args)"
 	if !both {
 		name = "stripRow"
+	}
+	if i8 {
+		name, sig = name+"Int8", "(p *Int8Args)"
 	}
 	if ku > 0 {
 		name += "Unrolled"
 	}
-	a.text(name+"NEON", "(p *Args)", 8)
+	a.text(name+"NEON", sig, 8)
 	a.p("MOVD p+0(FP), R10")
 	for i := range 7 {
 		a.p("MOVD %d(R10), R%d", 8*i, i)
 	}
-	negInf(a, 0)
+	if i8 {
+		a.p("VEOR V0.B16, V0.B16, V0.B16")
+	} else {
+		negInf(a, 0)
+	}
 	a.p("MOVD R4, R7")
 	for range neonMR {
 		a.p("VST1.P [V0.S4], 16(R7)")
 	}
 	a.label("panel")
 	a.p("MOVD R0, R8")
+}
+
+// neonStrip writes the tile kernel: R0 rows, R1 panels, R2 panel count, R3
+// column maxima, R4 vector row maxima, R5 row maxima out, R6 depth.
+func neonStrip(a *asm, both bool, ku int) {
+	neonBegin(a, false, both, ku)
 	if ku > 0 {
 		for k := range ku {
 			neonStep(a, k == 0)

@@ -5,25 +5,7 @@ package main
 // neonStripInt8 writes the int8 tile kernel with SDOT, which multiplies signed
 // by signed bytes: no start values are needed. R7 is free for the maxima.
 func neonStripInt8(a *asm, both bool, ku int) {
-	name := "stripInt8"
-	if !both {
-		name = "stripRowInt8"
-	}
-	if ku > 0 {
-		name += "Unrolled"
-	}
-	a.text(name+"NEON", "(p *Int8Args)", 8)
-	a.p("MOVD p+0(FP), R10")
-	for i := range 7 {
-		a.p("MOVD %d(R10), R%d", 8*i, i)
-	}
-	a.p("VEOR V0.B16, V0.B16, V0.B16")
-	a.p("MOVD R4, R7")
-	for range neonMR {
-		a.p("VST1.P [V0.S4], 16(R7)")
-	}
-	a.label("panel")
-	a.p("MOVD R0, R8")
+	neonBegin(a, true, both, ku)
 	for r := neonAcc; r < 32; r++ {
 		a.p("VEOR V%d.B16, V%d.B16, V%d.B16", r, r, r)
 	}
