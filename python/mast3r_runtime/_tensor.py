@@ -71,10 +71,12 @@ class GPUTensor:
 
     def __init__(self, handle: int) -> None:
         desc = _describe(handle)
-        self._memory: _Memory | None = _Memory(handle)
-        self._shape: tuple[int, ...] = tuple(desc.shape[: desc.ndim])
-        self._dtype = _DTYPES[desc.dtype]
-        self._array: Array | None = None
+        self._set(_Memory(handle), tuple(desc.shape[: desc.ndim]), _DTYPES[desc.dtype])
+
+    def _set(
+        self, memory: _Memory | None, shape: tuple[int, ...], dtype: DType, array: Array | None = None
+    ) -> None:
+        self._memory, self._shape, self._dtype, self._array = memory, shape, dtype, array
         self._lock = threading.Lock()
 
     @classmethod
@@ -84,11 +86,10 @@ class GPUTensor:
         Of 0, an output that was left out: empty and not valid.
         """
         tensor = cls.__new__(cls)
-        tensor._memory = _Memory(handle) if handle else None
-        tensor._shape = shape if handle else (0,) * len(shape)
-        tensor._dtype = dtype
-        tensor._array = None
-        tensor._lock = threading.Lock()
+        if handle:
+            tensor._set(_Memory(handle), shape, dtype)
+        else:
+            tensor._set(None, (0,) * len(shape), dtype)
         return tensor
 
     @staticmethod
@@ -121,11 +122,7 @@ class GPUTensor:
     def from_numpy(cls, array: Array) -> GPUTensor:
         """Return a tensor over a host array, as unpickling does."""
         tensor = cls.__new__(cls)
-        tensor._memory = None
-        tensor._shape = array.shape
-        tensor._dtype = array.dtype
-        tensor._array = array
-        tensor._lock = threading.Lock()
+        tensor._set(None, array.shape, array.dtype, array)
         return tensor
 
     @property
