@@ -60,8 +60,8 @@ golden: ## every comparison with the reference's numbers, the published sizes to
 
 darwin: $(VENV)/.build ## the library and the wheel for macOS 15 on Apple silicon, cross-built with clang and lld, inspected
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
-	for p in objc metal mpsgraph mps cpu match; do \
-		CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) test -c -o build/darwin/$$p.test ./internal/$$p || exit 1; done
+	for p in backend/metal/objc backend/metal/device backend/metal/mpsgraph backend/metal backend/cpu match; do \
+		CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) test -c -o build/darwin/$$(basename $$p).test ./internal/$$p || exit 1; done
 	$(DARWIN) sh capi/build.sh build/darwin/libmast3r_runtime.dylib
 	MAST3R_DYLIB=$(CURDIR)/build/darwin/libmast3r_runtime.dylib $(GO) test -count=1 ./tests/go/darwin
 	rm -rf build/darwin/wheel build/lib* build/bdist* && $(DARWIN) MAST3R_WHEEL_PLATFORM=macosx_15_0_arm64 \

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // ConvertOptions says what a converted model file is to hold.

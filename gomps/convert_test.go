@@ -13,11 +13,11 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/torchfile"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
 // smallDune is the smallest DUNE model whose heads are 64 wide, which is what a

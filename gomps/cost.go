@@ -9,13 +9,13 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
 // CostOptions say what EstimateCost counts.
@@ -250,7 +250,7 @@ func (c *Cost) node(n *graph.Node) (CostPart, bool) {
 		p.Transposes = 1
 	case graph.Attention:
 		p.Transposes = 4
-		if mps.PackedQKV(n) != nil {
+		if metal.PackedQKV(n) != nil {
 			p.Transposes = 2 // q, k and v in one
 		}
 	case graph.RoPE:

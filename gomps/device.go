@@ -9,9 +9,9 @@ import (
 	"os"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
 )
 
 // openBackend opens the device a Config asks for. fallback says why the CPU was
@@ -49,12 +49,12 @@ func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback st
 const EnvPackCache = "MAST3R_PACK_CACHE"
 
 // openMetal opens the GPU and compares it with the CPU.
-func openMetal(cfg Config) (*mps.Backend, error) {
+func openMetal(cfg Config) (*metal.Backend, error) {
 	settings, err := cfg.metal()
 	if err != nil {
 		return nil, err
 	}
-	gpu, err := mps.New(settings)
+	gpu, err := metal.New(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ const (
 )
 
 // metal are the settings of the Metal path, from the Config or the environment.
-func (c Config) metal() (mps.Config, error) {
-	m := mps.Config{ManualAttention: c.ManualAttention, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
+func (c Config) metal() (metal.Config, error) {
+	m := metal.Config{ManualAttention: c.ManualAttention, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
 	if dir := os.Getenv(EnvExecutableCache); dir != "" && m.ExecutableCache == "" {
 		m.ExecutableCache = dir
 	}

@@ -12,12 +12,12 @@ import (
 	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // Engine runs one model on one device.
@@ -211,7 +211,7 @@ func (e *Engine) Info() Info {
 		PoolBuffers: d.PoolBuffers, PoolBytes: d.PoolBytes, LiveBuffers: d.LiveBuffers,
 		FallbackReason: e.fallback,
 	}
-	if gpu, ok := e.dev.(*mps.Backend); ok {
+	if gpu, ok := e.dev.(*metal.Backend); ok {
 		s := gpu.Stats()
 		i.WeightsMapped, i.WeightsCopied, i.CommandBuffers = s.MappedBytes, s.CopiedBytes, s.CommandBuffers
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
 // microModel writes the files of a small model with synthetic weights.

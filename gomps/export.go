@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/onnx"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/onnx"
 )
 
 // ExportOptions steer ExportONNX.

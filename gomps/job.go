@@ -10,7 +10,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
 
 // job is one call of Infer and the like. It owns every buffer and program the

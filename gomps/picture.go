@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
 
 // maxSide bounds a picture's sides: far beyond any camera, and small enough

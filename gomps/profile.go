@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/preprocess"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
 
 // Image is a view of 8-bit RGB pixels, row by row, channels interleaved. It is

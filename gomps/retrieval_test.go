@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
 // retrievalFile writes the synthetic retrieval head of a variant.

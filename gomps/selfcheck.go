@@ -8,10 +8,10 @@ import (
 	"fmt"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/metal"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
 )
 
 // CheckReport is what SelfCheck found.
@@ -50,7 +50,7 @@ func (r *CheckReport) OK() bool {
 // what fails to run is a check that failed.
 func SelfCheck(ctx context.Context) (*CheckReport, error) {
 	r := &CheckReport{Checks: []CheckResult{}}
-	rep, err := metal.SelfCheck()
+	rep, err := device.SelfCheck()
 	if err != nil {
 		r.Reason = err.Error()
 		return r, nil
@@ -73,7 +73,7 @@ func (r *CheckReport) devices(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	gpu, err := mps.New(settings)
+	gpu, err := metal.New(settings)
 	if err != nil {
 		r.Reason = err.Error()
 		return nil

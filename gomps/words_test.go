@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // TestWordsAreFoundOnce looks a picture up that was added before: its words are

@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )

@@ -14,10 +14,10 @@ import (
 	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
 )
 
 // Errors of this package are, or wrap, one of these.
@@ -135,7 +135,7 @@ func Open(cfg Config) (*Context, error) {
 
 // openMetal opens the GPU and compares it with the CPU, as the engine does.
 func openMetal(cfg Config) (backend.Backend, error) {
-	gpu, err := mps.New(mps.Config{})
+	gpu, err := metal.New(metal.Config{})
 	if err != nil {
 		return nil, err
 	}

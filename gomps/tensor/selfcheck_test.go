@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
 

@@ -5,7 +5,7 @@ package backend
 import (
 	"time"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/bufpool"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 )
 
 // Pool is the memory that a backend keeps for reuse, a bufpool.Pool of whatever

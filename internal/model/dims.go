@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // Arch is a family of networks.

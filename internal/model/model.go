@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // Model is a set of weights whose every tensor has been found and has the

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
 // tensors are those of a synthetic model, to be damaged.

@@ -6,7 +6,7 @@
 // A Pool hands out tile numbers from one atomic counter, in ascending order, to
 // whichever worker is free. Tiles therefore finish in any order, and a caller
 // that wants the same bits for every thread count must make each tile's result
-// independent of the others (internal/cpu/gemm does: the partition into tiles
+// independent of the others (internal/backend/cpu/gemm does: the partition into tiles
 // never touches the order of a sum).
 //
 // Three choices matter on machines shared with other work. Nothing spins for more

@@ -9,8 +9,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // Codebook are the visual words: centroids [Words,Dim].

@@ -8,9 +8,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // Head is what stands between the encoder and the index: whitening, and in some

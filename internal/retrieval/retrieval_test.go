@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 func head(t *testing.T, file string) *Head {

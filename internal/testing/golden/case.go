@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // Case is one golden file: tensors, the strides they were subsampled with, and

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/objc"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
 )
 
 // calls are the simulator's own entry points.

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // Content is what a checkpoint holds beside its tensors.

@@ -18,9 +18,9 @@ func TestOneDoorToObjectiveC(t *testing.T) {
 		for _, imp := range f.tree.Imports {
 			switch path := strings.Trim(imp.Path.Value, `"`); {
 			case path == "github.com/ebitengine/purego/objc":
-				t.Errorf("%s: purego/objc sends variadic messages, use internal/objc", f.path)
-			case path == "github.com/ebitengine/purego" && f.dir != "internal/objc":
-				t.Errorf("%s: purego outside internal/objc", f.path)
+				t.Errorf("%s: purego/objc sends variadic messages, use internal/backend/metal/objc", f.path)
+			case path == "github.com/ebitengine/purego" && f.dir != "internal/backend/metal/objc":
+				t.Errorf("%s: purego outside internal/backend/metal/objc", f.path)
 			}
 		}
 	}
@@ -29,8 +29,8 @@ func TestOneDoorToObjectiveC(t *testing.T) {
 // TestSeededFaultsAreTested reads the table of faults in docs/metal.md: every row
 // names tests that exist.
 func TestSeededFaultsAreTested(t *testing.T) {
-	dirs := map[string]string{"metaltest": "tests/go/metaltest", "objc": "internal/objc", "metal": "internal/metal",
-		"mpsgraph": "internal/mpsgraph", "mps": "internal/mps"}
+	dirs := map[string]string{"metaltest": "tests/go/metaltest", "objc": "internal/backend/metal/objc", "device": "internal/backend/metal/device",
+		"mpsgraph": "internal/backend/metal/mpsgraph", "metal": "internal/backend/metal"}
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "metal.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@
 // predicts from it how long an M4 Pro takes: docs/metal-cost.md.
 //
 // Nothing is guessed from our own graphs. Every published model is lowered by
-// package mps and compiled by the simulator of tests/metalsim, which writes down
+// package metal and compiled by the simulator of tests/metalsim, which writes down
 // the nodes of the compiled graph (record.c); those are counted. A model's shapes
 // are enough: its weights are a sparse file of zeros that nobody reads.
 //

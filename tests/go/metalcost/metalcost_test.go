@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
@@ -129,7 +129,7 @@ func check(t *testing.T, r runs) {
 // TestCounts counts a graph that is small enough for paper.
 func TestCounts(t *testing.T) {
 	s := open(t)
-	b, err := mps.New(mps.Config{})
+	b, err := metal.New(metal.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,13 @@ import (
 	"path/filepath"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
 // variant is a published model, or the one in the wheel.
@@ -121,7 +121,7 @@ type runs struct {
 
 // lower compiles every graph of every variant. dir is for the sparse files.
 func lower(sim *metalsim.Sim, dir, wheelFile string, list []variant) ([]runs, error) {
-	b, err := mps.New(mps.Config{})
+	b, err := metal.New(metal.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (v variant) measure(rec *recorder, path string) (list []runs, err error) {
 // until the end: they share the weights.
 type recorder struct {
 	sim       *metalsim.Sim
-	dev       *mps.Backend
+	dev       *metal.Backend
 	precision backend.Precision
 	open      []backend.Program
 }

@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
 var background = context.Background()
@@ -212,7 +212,7 @@ func TestInjectedFailures(t *testing.T) {
 		}
 		seen++
 		var de *gomps.DeviceError
-		if ie := (*gomps.ImageError)(nil); !errors.As(err, &de) || errors.As(err, &ie) || !errors.Is(err, metal.ErrOutOfMemory) {
+		if ie := (*gomps.ImageError)(nil); !errors.As(err, &de) || errors.As(err, &ie) || !errors.Is(err, device.ErrOutOfMemory) {
 			t.Errorf("allocation %d: %v", n, err)
 		}
 	}
@@ -220,7 +220,7 @@ func TestInjectedFailures(t *testing.T) {
 		t.Errorf("only %d allocations of an inference could fail", seen)
 	}
 	s.Set("fail_command", "1")
-	var ce *metal.CommandError
+	var ce *device.CommandError
 	if _, err := e.Infer(background, a, b, gomps.InferOptions{}); !errors.As(err, &ce) {
 		t.Errorf("a failing command buffer: %v", err)
 	}

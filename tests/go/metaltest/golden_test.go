@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights/synth"
 )
 
 func goldenPicture(t *testing.T, path string) gomps.Image {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/modeltest"
 )
@@ -54,7 +54,7 @@ func TestProfileOnGPU(t *testing.T) {
 // weight, which it folds into the product.
 func TestCostIsWhatIsLowered(t *testing.T) {
 	metalsim.Open(t)
-	b, err := mps.New(mps.Config{})
+	b, err := metal.New(metal.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestCostIsWhatIsLowered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ops := p.(*mps.Program).Ops()
+		ops := p.(*metal.Program).Ops()
 		got, want := cost.Graphs[i], ops["transpose"]-ops["matmul"]
 		if got.Transposes != want {
 			t.Errorf("%s: %d transposes, MPSGraph gets %d", got.Name, got.Transposes, want)

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/weights"
 )
 
 // other names the simulated GPU anew: one that has agreed once in this process is

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
 )

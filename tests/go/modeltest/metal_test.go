@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
 )
 
 // onMetal runs on the simulator, on a Mac on the GPU. The whole suite runs there
-// in internal/mps.
+// in internal/backend/metal.
 func onMetal(t *testing.T, p backend.Precision) optest.Runner {
 	t.Helper()
 	metalsim.Open(t)
-	b, err := mps.New(mps.Config{})
+	b, err := metal.New(metal.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 )
 
 func TestReferenceRelativePositions(t *testing.T) { RelativePositions(t, Reference) }
@@ -14,7 +14,7 @@ func TestReferenceRelativePositions(t *testing.T) { RelativePositions(t, Referen
 func TestCPURelativePositions(t *testing.T) { RelativePositions(t, onCPU(t)) }
 
 func TestMetalRelativePositions(t *testing.T) {
-	RelativePositions(t, onMetal(t, mps.Config{}, backend.Options{}))
+	RelativePositions(t, onMetal(t, metal.Config{}, backend.Options{}))
 }
 
 // With logits this large softmax picks one key for nearly every query. Rounding a
@@ -24,9 +24,9 @@ func TestMetalRelativePositions(t *testing.T) {
 func TestCPULargeLogits(t *testing.T) { LargeLogits(t, onCPU(t), 1e-3) }
 
 func TestMetalLargeLogits(t *testing.T) {
-	LargeLogits(t, onMetal(t, mps.Config{}, backend.Options{}), 1e-3)
+	LargeLogits(t, onMetal(t, metal.Config{}, backend.Options{}), 1e-3)
 }
 
 func TestMetalLargeLogitsHalf(t *testing.T) {
-	LargeLogits(t, onMetal(t, mps.Config{}, backend.Options{Precision: backend.FP16}), 0.6)
+	LargeLogits(t, onMetal(t, metal.Config{}, backend.Options{Precision: backend.FP16}), 0.6)
 }

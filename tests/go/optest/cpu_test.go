@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
 )
 
 func onCPU(t *testing.T) Runner {

@@ -6,16 +6,16 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/mps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
 
 // onMetal runs on the simulator, on a Mac on the GPU. The whole suite runs there
-// in internal/mps.
-func onMetal(t *testing.T, cfg mps.Config, opt backend.Options) Runner {
+// in internal/backend/metal.
+func onMetal(t *testing.T, cfg metal.Config, opt backend.Options) Runner {
 	t.Helper()
 	metalsim.Open(t)
-	b, err := mps.New(cfg)
+	b, err := metal.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

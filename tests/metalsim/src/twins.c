@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// C twins of the kernels in internal/metal/kernels.metal, written from what the kernels are
+// C twins of the kernels in internal/backend/metal/device/kernels.metal, written from what the kernels are
 // documented to compute. They run a whole grid at once.
 #include "gpu.h"
 #include <math.h>

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+)
+
+// Errors of this package are or wrap these.
+var (
+	ErrClosed      = errors.New("cpu: closed")
+	ErrUnsupported = errors.New("cpu: not supported")
+	ErrIndex       = errors.New("cpu: index out of range")
+)
+
+// Config are the settings of a Backend.
+type Config struct {
+	// Threads is the number of threads; 0 means as many as Go may use, which
+	// follows the processor quota of a container.
+	Threads int
+	// PackCache is a directory that keeps packed weights from one process to the
+	// next and shares them among those that run; "" packs at load. What is wrong
+	// with it is a warning to Logger, and weights are packed in memory.
+	PackCache string
+	// Logger gets these warnings; nil discards them.
+	Logger *slog.Logger
+	// Profile, when set, is told of every step that ran.
+	Profile func(Sample)
+}
+
+// Sample is the measurement of one step.
+type Sample struct {
+	Graph string // the graph's name
+	Op    string // the operation's kind
+	Node  int    // the node's position in the simplified graph
+	Shape string // of the result
+	Time  time.Duration
+	FLOPs int64 // of products; 0 for everything else
+	Bytes int64 // operands and result
+}
+
+// Backend is the CPU as a backend.Backend.
+type Backend struct {
+	cfg     Config
+	pool    *par.Pool
+	buffers *bufferPool
+	weights weightCache
+	ropes   ropeCache
+
+	// mu serialises runs: they share the pool, the arena and the scratch.
+	mu             sync.Mutex
+	closed         bool
+	arena, scratch *region
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New starts a backend.
+func New(cfg Config) (*Backend, error) {
+	if cfg.Threads < 0 || cfg.Threads > 4096 {
+		return nil, fmt.Errorf("cpu: %d threads, want 0 (automatic) to 4096", cfg.Threads)
+	}
+	b := &Backend{cfg: cfg, pool: par.New(cfg.Threads), arena: &region{}, scratch: &region{}, buffers: newBufferPool()}
+	if cfg.PackCache != "" {
+		b.weights.disk = newPackCache(cfg.PackCache, cfg.Logger)
+	}
+	return b, nil
+}
+
+// Device are the facts for the user.
+func (b *Backend) Device() backend.Device {
+	s := b.buffers.Stats()
+	return backend.Device{
+		Backend: "cpu", Name: processorName(), ISA: gemm.Active().String(), Threads: b.pool.Threads(),
+		UnifiedMemory: true, OS: runtime.GOOS + "/" + runtime.GOARCH,
+		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
+	}
+}
+
+// Compile lowers g and packs its weights.
+func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Options) (_ backend.Program, err error) {
+	if err := b.open(); err != nil {
+		return nil, err
+	}
+	simple, err := passes.Simplify(g)
+	if err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
+	p := &Program{b: b, g: g}
+	defer func() {
+		if err != nil {
+			p.dropWeights()
+		}
+	}()
+	if err := p.lower(ctx, simple, opt); err != nil {
+		return nil, fmt.Errorf("cpu: graph %q: %w", g.Name, err)
+	}
+	if b.weights.disk != nil {
+		b.weights.disk.idle()
+	}
+	if err := b.reserve(p.arenaSize, p.scratchSize); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// open reports a backend that was closed.
+func (b *Backend) open() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// reserve grows the arena and the scratch. Values do not outlive a run, so the
+// old memory goes first and the peak is not the sum.
+func (b *Backend) reserve(arena, scratch int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return ErrClosed
+	}
+	for _, r := range []struct {
+		at   **region
+		size int
+	}{{&b.arena, arena}, {&b.scratch, scratch}} {
+		if len((*r.at).b) >= r.size {
+			continue
+		}
+		(*r.at).release()
+		n, err := newRegion(r.size)
+		if err != nil {
+			*r.at = &region{}
+			return err
+		}
+		*r.at = n
+	}
+	return nil
+}
+
+// Trim gives pooled buffers, the arena and unused weights back to the system.
+// The next run maps the arena again.
+func (b *Backend) Trim() {
+	b.buffers.Clear()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.arena.release()
+	b.scratch.release()
+	b.weights.trim()
+}
+
+// Close frees everything but the buffers in other hands. Programs must not be
+// run any more; they report ErrClosed.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	b.pool.Close()
+	b.buffers.Close()
+	b.arena.release()
+	b.scratch.release()
+	b.weights.close()
+	return nil
+}

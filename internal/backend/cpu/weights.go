@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// weightKey identifies a packed weight: the bytes it came from and the way they
+// were arranged. Two views of one tensor (a convolution kernel and the matrix of
+// the same numbers) share their bytes, but not their key.
+type weightKey struct {
+	data    *byte
+	size    int
+	src     tensor.DType
+	n, k    int
+	as      tensor.DType
+	arrange [5]int // offset and strides of the source
+}
+
+// weight is one entry of the cache.
+type weight struct {
+	key    weightKey
+	packed *gemm.Packed
+	free   func() // gives the memory of packed back; nil before there is any
+	source []byte // keeps memory of the Go heap alive, so that its address stays its name
+	sum    uint64
+	users  int
+	ready  chan struct{} // closed when packing has ended
+	err    error
+}
+
+// weightCache holds the packed weights of a backend. Weights that no program
+// uses stay until Trim: pictures of another size come with the same weights.
+//
+// Packing copies: gigabytes are read from a mapped file and written to fresh
+// memory. Each source is given back as soon as it is packed, so that the peak is
+// one set of weights and not two; and packing uses all threads on one weight,
+// rather than one thread on each, for the same reason.
+type weightCache struct {
+	mu   sync.Mutex
+	all  map[weightKey]*weight
+	seed maphash.Seed
+	mem  slabs
+	disk *packCache // nil without one
+	// packed counts the packings, for tests.
+	packed int
+}
+
+// keyOf is the key of a parameter as n rows of k.
+func keyOf(p graph.Param, n, k int, as tensor.DType) weightKey {
+	return weightKey{data: unsafe.SliceData(p.Data), size: len(p.Data), src: p.DType, n: n, k: k, as: as}
+}
+
+// get returns the packed form of a parameter, packing it at the first call.
+func (c *weightCache) get(pool *par.Pool, p graph.Param, s gemm.Source, n, k int, as tensor.DType, offset int) (*weight, error) {
+	key := keyOf(p, n, k, as)
+	key.arrange = [5]int{offset, s.StrideN, s.StrideC, s.Taps, s.StrideTap}
+	return c.entry(pool, key, p, 1, func(dst *gemm.Packed) error { return packRows(pool, p, s, dst) })
+}
+
+// pieceBytes is how much of a source is packed before it is given back: the
+// largest tensors of a model have hundreds of megabytes, which would be in memory
+// twice for a moment. Tests make it smaller.
+var pieceBytes = 16 << 20
+
+// packRows packs s to dst. Where its rows lie one after the other they are packed
+// and given back piece by piece.
+func packRows(pool *par.Pool, p graph.Param, s gemm.Source, dst *gemm.Packed) error {
+	row, skip := s.StrideN*p.DType.Size(), len(p.Data)-len(s.Data)
+	if s.StrideN < dst.K || p.Release == nil {
+		return dst.Pack(pool, s)
+	}
+	rows := max(1, pieceBytes/row/gemm.PanelRows) * gemm.PanelRows
+	for r := 0; r < dst.N; r += rows {
+		end := min(r+rows, dst.N)
+		part, err := dst.Part(r, end)
+		if err != nil {
+			return err
+		}
+		piece := s
+		piece.Data = s.Data[r*row:]
+		if err := part.Pack(pool, piece); err != nil {
+			return err
+		}
+		if end < dst.N {
+			p.Release(skip+r*row, skip+end*row)
+		}
+	}
+	return nil
+}
+
+// entry returns the weight of a key, a batch of matrices that fill packs at the
+// first call. Programs compiled at the same time meet here: the second waits for
+// the first's packing.
+func (c *weightCache) entry(pool *par.Pool, key weightKey, p graph.Param, batch int, fill func(dst *gemm.Packed) error) (*weight, error) {
+	c.mu.Lock()
+	if c.all == nil {
+		c.all, c.seed = map[weightKey]*weight{}, maphash.MakeSeed()
+	}
+	sum := c.sample(p.Data)
+	w := c.all[key]
+	if w != nil && w.sum != sum && w.users == 0 {
+		// Another file was mapped where an unmapped one had been.
+		w.release()
+		w = nil
+	}
+	if w != nil {
+		w.users++
+		c.mu.Unlock()
+		<-w.ready
+		if w.err != nil {
+			c.drop(w)
+			return nil, w.err
+		}
+		return w, nil
+	}
+	w = &weight{key: key, source: p.Data, sum: sum, users: 1, ready: make(chan struct{})}
+	c.all[key] = w
+	c.packed++
+	c.mu.Unlock()
+	w.err = c.build(pool, w, p, batch, fill)
+	close(w.ready)
+	if w.err != nil {
+		c.drop(w)
+		return nil, fmt.Errorf("weight %q: %w", p.Name, w.err)
+	}
+	if p.Release != nil {
+		p.Release(0, len(p.Data))
+	}
+	return w, nil
+}
+
+// sample is a quick hash of the data, to see that it is still the same.
+func (c *weightCache) sample(data []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	sample(&h, data)
+	return h.Sum64()
+}
+
+// build packs a weight, or maps it from the disk when it was packed before.
+func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int, fill func(dst *gemm.Packed) error) error {
+	size, err := gemm.PackedSize(w.key.as, w.key.n, w.key.k)
+	if err != nil {
+		return err
+	}
+	size *= batch
+	pack := func(mem []byte) error {
+		dst, err := gemm.NewPacked(w.key.as, w.key.n, w.key.k, batch, mem)
+		if err != nil {
+			return err
+		}
+		w.packed = dst
+		return fill(dst)
+	}
+	if c.disk != nil && p.Origin.File != "" {
+		mem, free, err := c.disk.get(pool, packNameOf(w.key, batch, size, p), pack)
+		if err == nil {
+			w.free = free
+			w.packed, err = gemm.NewPacked(w.key.as, w.key.n, w.key.k, batch, mem)
+			return err
+		}
+		if f := (*fillError)(nil); errors.As(err, &f) {
+			return f.error
+		}
+	}
+	c.mu.Lock()
+	mem, slab, err := c.mem.alloc(size)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	w.free = slab.free
+	return pack(mem)
+}
+
+// release gives the memory back; the cache's lock is held.
+func (w *weight) release() {
+	if w.free != nil {
+		w.free()
+		w.free, w.packed = nil, nil
+	}
+}
+
+// drop ends one use. A weight that could not be packed is forgotten.
+func (c *weightCache) drop(w *weight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.users--
+	if w.users == 0 && w.err != nil && c.all[w.key] == w {
+		delete(c.all, w.key)
+		w.release()
+	}
+}
+
+// trim frees the weights that no program uses.
+func (c *weightCache) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, w := range c.all {
+		if w.users == 0 {
+			w.release()
+			delete(c.all, k)
+		}
+	}
+}
+
+// close frees all weights; no program may run any more.
+func (c *weightCache) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, w := range c.all {
+		w.release()
+		delete(c.all, k)
+	}
+}
+
+// stored is the type a weight is kept in. float16 weights stay float16: the kernels widen them for free (spec/cpu.md 2),
+// and nothing is lost.
+func (o lowerOptions) stored(src tensor.DType) tensor.DType {
+	switch {
+	case o.bf16:
+		return tensor.BF16
+	case o.f16 || src == tensor.F16:
+		return tensor.F16
+	}
+	return tensor.F32
+}

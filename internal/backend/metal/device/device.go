@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+)
+
+// Info are facts about a device.
+type Info struct {
+	Name       string
+	RegistryID uint64
+	// MaxBuffer is the largest buffer, WorkingSet the memory beyond which the
+	// device is likely to be overcommitted; both in bytes.
+	MaxBuffer, WorkingSet uint64
+	System                objc.OSVersion
+}
+
+// Device is the system's GPU and the OS thread that encodes for it. Its methods
+// may be called from any goroutine.
+type Device struct {
+	id   objc.ID
+	info Info
+	live atomic.Int64 // buffers not yet released
+
+	mu     sync.RWMutex // held for reading while a job is handed over
+	closed bool
+	jobs   chan *job
+	ended  chan struct{}
+}
+
+type job struct {
+	run  func() error
+	err  error
+	pan  *par.Panic
+	done chan struct{}
+}
+
+// Open loads Metal and takes the system's default device. It fails with
+// objc.ErrUnavailable off macOS, with ErrOldSystem before macOS 15, and with
+// ErrNoDevice without a GPU that shares its memory with the host.
+func Open() (*Device, error) {
+	if err := objc.Load(); err != nil {
+		return nil, err
+	}
+	d := &Device{jobs: make(chan *job), ended: make(chan struct{})}
+	// Jobs report their own panics; the thread itself runs no foreign code.
+	par.Go(d.loop, func(p *par.Panic) { panic(p) })
+	if err := d.Do(d.open); err != nil {
+		d.stop()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Device) open() error {
+	v := objc.SystemVersion()
+	if !(objc.Version{Major: int(v.Major), Minor: int(v.Minor)}).AtLeast(objc.MinimumMacOS) {
+		return fmt.Errorf("%w: it is %d.%d.%d, %v or newer is needed", ErrOldSystem, v.Major, v.Minor, v.Patch, objc.MinimumMacOS)
+	}
+	var create func() objc.ID // +1
+	if err := objc.CFunction(&create, "MTLCreateSystemDefaultDevice"); err != nil {
+		return err
+	}
+	if d.id = create(); d.id == 0 {
+		return fmt.Errorf("%w: MTLCreateSystemDefaultDevice returned nil", ErrNoDevice)
+	}
+	d.info = Info{
+		Name:       objc.GoString(deviceName.Send(d.id)),
+		RegistryID: registryID.Send(d.id),
+		MaxBuffer:  maxBufferLength.Send(d.id),
+		WorkingSet: recommendedWorkingSet.Send(d.id),
+		System:     v,
+	}
+	if !hasUnifiedMemory.Send(d.id) {
+		d.release()
+		return fmt.Errorf("%w: %s has memory of its own, unified memory is needed", ErrNoDevice, d.info.Name)
+	}
+	return nil
+}
+
+func (d *Device) release() {
+	objc.Release(d.id)
+	d.id = 0
+}
+
+// loop is the owner thread. It stays locked to its OS thread until it ends.
+func (d *Device) loop() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(d.ended)
+	for j := range d.jobs {
+		d.serve(j)
+	}
+}
+
+func (d *Device) serve(j *job) {
+	defer close(j.done)
+	defer func() {
+		if v := recover(); v != nil {
+			j.pan = &par.Panic{Tile: -1, Value: v, Stack: debug.Stack()}
+		}
+	}()
+	objc.WithPool(func() { j.err = j.run() })
+}
+
+// Do runs f on the owner thread inside an autorelease pool and returns its
+// error; a panic of f continues in the caller. f must not call Do.
+func (d *Device) Do(f func() error) error {
+	j := &job{run: f, done: make(chan struct{})}
+	d.mu.RLock()
+	if d.closed {
+		d.mu.RUnlock()
+		return ErrClosed
+	}
+	d.jobs <- j
+	d.mu.RUnlock()
+	<-j.done
+	if j.pan != nil {
+		panic(j.pan)
+	}
+	return j.err
+}
+
+// Close releases the device and ends the owner thread. Queues and buffers stay
+// valid until they are released. Close may be called again.
+func (d *Device) Close() error {
+	err := d.Do(func() error { d.release(); return nil })
+	if err == ErrClosed {
+		return nil
+	}
+	d.stop()
+	return err
+}
+
+func (d *Device) stop() {
+	d.mu.Lock()
+	if !d.closed {
+		d.closed = true
+		close(d.jobs)
+	}
+	d.mu.Unlock()
+	<-d.ended
+}
+
+// ID is the MTLDevice; it belongs to d.
+func (d *Device) ID() objc.ID { return d.id }
+
+// Info describes the device.
+func (d *Device) Info() Info { return d.info }
+
+// Allocated is the memory that Metal has allocated on this device for this
+// process.
+func (d *Device) Allocated() uint64 {
+	if d.id == 0 {
+		return 0
+	}
+	return currentAllocatedSize.Send(d.id)
+}
+
+// LiveBuffers counts the buffers made and not released yet.
+func (d *Device) LiveBuffers() int { return int(d.live.Load()) }

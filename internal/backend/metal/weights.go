@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/mpsgraph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
+
+// weightStore holds the weights in use, shared by the programs of a backend: the
+// graphs of each size of picture are compiled anew and read the same file.
+type weightStore struct {
+	dev *device.Device
+
+	mu      sync.Mutex
+	weights map[weightKey]*weight
+	regions map[regionKey]*region
+	bytes   [3]int // by origin
+}
+
+// origin says where the elements of a weight are.
+type origin uint8
+
+const (
+	inPlace  origin = iota // in the mapped file
+	copied                 // in a buffer of their own
+	computed               // there too, but not from a file
+)
+
+// weightKey identifies elements in memory as one value. Its pointer also keeps
+// memory of the Go heap alive.
+type weightKey struct {
+	data  *byte
+	dtype tensor.DType // as stored on the device
+	shape string
+}
+
+type weight struct {
+	key    weightKey
+	data   *mpsgraph.Data
+	refs   int
+	origin origin
+	region *region        // of a weight in place
+	owned  *device.Buffer // of the others
+	bytes  int
+}
+
+// region is a mapped file, or the part of it around one weight, as a buffer. One
+// buffer for a whole file: every command buffer keeps a list of those it uses.
+type region struct {
+	key  regionKey
+	buf  *device.Buffer
+	refs int
+}
+
+type regionKey struct {
+	start *byte
+	bytes int
+}
+
+func newWeightStore(dev *device.Device) *weightStore {
+	return &weightStore{dev: dev, weights: map[weightKey]*weight{}, regions: map[regionKey]*region{}}
+}
+
+// inUse is the number of bytes of an origin.
+func (s *weightStore) inUse(o origin) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes[o]
+}
+
+// take returns the elements of p as dtype; every take needs a drop. Programs of
+// several sizes share what they take. Owner thread.
+func (s *weightStore) take(p graph.Param, dtype tensor.DType) (*weight, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := weightKey{unsafe.SliceData(p.Data), dtype, p.Shape.String()}
+	if w, ok := s.weights[key]; ok {
+		w.refs++
+		return w, nil
+	}
+	w, err := s.place(p, dtype)
+	if err != nil {
+		return nil, fmt.Errorf("weight %q: %w", p.Name, err)
+	}
+	w.key, w.refs = key, 1
+	s.weights[key] = w
+	return w, nil
+}
+
+// place uses the mapping where it can and copies where it must: for another
+// element type, for memory that is not a mapping, and for elements that the
+// file does not align.
+func (s *weightStore) place(p graph.Param, dtype tensor.DType) (*weight, error) {
+	if dtype == p.DType {
+		if r, offset, err := s.regionOf(p); err != nil {
+			return nil, err
+		} else if r != nil {
+			d, err := mpsgraph.NewData(r.buf, offset, shapeOf(p.Shape), dtype)
+			if err != nil {
+				s.dropRegion(r)
+				return nil, err
+			}
+			s.bytes[inPlace] += len(p.Data)
+			return &weight{data: d, origin: inPlace, region: r, bytes: len(p.Data)}, nil
+		}
+	}
+	data, err := convert(p, dtype)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.copyOf(data, shapeOf(p.Shape), dtype, copied)
+	if err == nil && p.Release != nil {
+		p.Release(0, len(p.Data))
+	}
+	return w, err
+}
+
+// copyOf puts elements into a buffer of their own.
+func (s *weightStore) copyOf(data []byte, shape tensor.Shape, dtype tensor.DType, o origin) (*weight, error) {
+	buf, err := s.dev.NewBuffer(len(data))
+	if err != nil {
+		return nil, err
+	}
+	copy(buf.Bytes(), data)
+	d, err := mpsgraph.NewData(buf, 0, shape, dtype)
+	if err != nil {
+		buf.Release()
+		return nil, err
+	}
+	s.bytes[o] += len(data)
+	return &weight{data: d, origin: o, owned: buf, bytes: len(data)}, nil
+}
+
+// table stores computed elements, for one program: cosines and sines depend on
+// the size of the picture, and are small.
+func (s *weightStore) table(data []byte, shape tensor.Shape, dtype tensor.DType) (*weight, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, err := s.copyOf(data, shape, dtype, computed)
+	if err != nil {
+		return nil, err
+	}
+	w.key.data, w.refs = unsafe.SliceData(data), 1
+	return w, nil
+}
+
+// regionOf finds the buffer over p's mapping and p's offset in it; no region
+// and no error when p must be copied. A file larger than the largest buffer is
+// taken in parts, one around each weight.
+func (s *weightStore) regionOf(p graph.Param) (*region, int, error) {
+	page := os.Getpagesize()
+	if len(p.Region) == 0 || len(p.Data) == 0 {
+		return nil, 0, nil
+	}
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(p.Region)))
+	offset := int(uintptr(unsafe.Pointer(unsafe.SliceData(p.Data))) - base)
+	if offset < 0 || offset > len(p.Region)-len(p.Data) {
+		return nil, 0, fmt.Errorf("its data is not inside its region")
+	}
+	// newBufferWithBytesNoCopy wants whole pages, kernels want whole elements; a
+	// safetensors header of odd length leaves every tensor of its file unaligned.
+	if base%uintptr(page) != 0 || offset%p.DType.Size() != 0 {
+		return nil, 0, nil
+	}
+	mem := p.Region
+	// Beyond an offset MPS counts elements with 32 bits.
+	if uint64(len(mem)+page) > s.dev.Info().MaxBuffer || (len(mem)-offset)/p.DType.Size() > math.MaxInt32 {
+		start := offset / page * page
+		mem, offset = mem[start:offset+len(p.Data)], offset-start
+	}
+	key := regionKey{unsafe.SliceData(mem), len(mem)}
+	if r, ok := s.regions[key]; ok {
+		r.refs++
+		return r, offset, nil
+	}
+	buf, err := s.dev.NewBufferNoCopy(mem)
+	if err != nil {
+		return nil, 0, err
+	}
+	r := &region{key: key, buf: buf, refs: 1}
+	s.regions[key] = r
+	return r, offset, nil
+}
+
+// drop ends one use of w; the last one frees it. The device must be done: the
+// owner of the mapping may unmap it next.
+func (s *weightStore) drop(w *weight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.refs--; w.refs > 0 {
+		return
+	}
+	if s.weights[w.key] == w {
+		delete(s.weights, w.key)
+	}
+	objc.WithPool(w.data.Release) // dealloc may autorelease, on any thread
+	s.bytes[w.origin] -= w.bytes
+	if w.region != nil {
+		s.dropRegion(w.region)
+		return
+	}
+	w.owned.Release()
+}
+
+func (s *weightStore) dropRegion(r *region) {
+	if r.refs--; r.refs == 0 {
+		delete(s.regions, r.key)
+		r.buf.Release()
+	}
+}
+
+// convert rewrites the elements of p as dtype, through float32: every type here
+// but float64 fits in it, so nothing is rounded twice.
+func convert(p graph.Param, dtype tensor.DType) ([]byte, error) {
+	if dtype == p.DType {
+		return p.Data, nil
+	}
+	n := p.Shape.Numel()
+	out := make([]byte, 0, n*dtype.Size())
+	for i := range n {
+		v, ok := element(p, i)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, dtype)
+		case dtype == tensor.F32:
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+		case dtype == tensor.F16:
+			out = binary.LittleEndian.AppendUint16(out, tensor.F16FromFloat32(v))
+		case dtype == tensor.BF16:
+			out = binary.LittleEndian.AppendUint16(out, tensor.BF16FromFloat32(v))
+		default:
+			return nil, fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, dtype)
+		}
+	}
+	return out, nil
+}
+
+// element is number i of p; false when p has no float type.
+func element(p graph.Param, i int) (float32, bool) {
+	switch le := binary.LittleEndian; p.DType {
+	case tensor.F64:
+		return float32(math.Float64frombits(le.Uint64(p.Data[8*i:]))), true
+	case tensor.F32:
+		return math.Float32frombits(le.Uint32(p.Data[4*i:])), true
+	case tensor.F16:
+		return tensor.Float32FromF16(le.Uint16(p.Data[2*i:])), true
+	case tensor.BF16:
+		return tensor.Float32FromBF16(le.Uint16(p.Data[2*i:])), true
+	}
+	return 0, false
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+)
+
+// maxFLOPs bounds the products of one command buffer: the slowest Apple silicon
+// GPU does about 2.6 TFLOP/s, and the watchdog stops work of a few seconds. A
+// variable for the tests.
+var maxFLOPs = 2.6e12
+
+// work is a backend.Work. It collects runs in a command buffer and hands them over
+// at once: waiting between the parts of a network would leave the GPU idle for
+// the time of two thread switches each.
+type work struct {
+	b     *Backend
+	lane  *lane
+	waits []*pending // to encode before the next run
+	runs  []run
+	cbs   []*device.CommandBuffer // the last one is open
+	flops float64                 // in the open one
+	ended bool                    // submitted or discarded
+}
+
+// run is one encoded run and what it holds until it is done: the GPU reads memory
+// that the host might otherwise reuse or unmap.
+type run struct {
+	p    *Program
+	bufs []*buffer
+	cb   int // index of its command buffer
+}
+
+// Begin starts a Work.
+func (b *Backend) Begin(l backend.Lane) (backend.Work, error) {
+	if err := b.open(); err != nil {
+		return nil, err
+	}
+	if int(l) >= len(b.lanes) {
+		return nil, fmt.Errorf("mps: lane %d, want 0 to %d", l, len(b.lanes)-1)
+	}
+	return &work{b: b, lane: b.lanes[l]}, nil
+}
+
+var errEnded = errors.New("mps: work that was submitted or discarded takes no more runs")
+
+// After makes what follows wait for done on the GPU. Work of the same lane is in
+// order anyway. The host does not wait: an event's value is in the command
+// buffer, which may be submitted before what it waits for.
+func (w *work) After(done backend.Pending) error {
+	if w.ended {
+		return errEnded
+	}
+	p, ok := done.(*pending)
+	if !ok || p.b != w.b {
+		return fmt.Errorf("mps: %T is not work of this backend", done)
+	}
+	if p.lane != w.lane {
+		w.waits = append(w.waits, p)
+	}
+	return nil
+}
+
+// Run encodes p.
+func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.Buffer) (err error) {
+	if w.ended {
+		return errEnded
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p, ok := prog.(*Program)
+	if !ok || p.b != w.b {
+		return fmt.Errorf("mps: program %T belongs to another backend", prog)
+	}
+	ins, err := w.buffers("input", in, p.g.Inputs)
+	if err != nil {
+		return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
+	}
+	outs, err := w.buffers("output", out, outputNodes(p.g))
+	if err != nil {
+		return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
+	}
+	if err := p.fly(); err != nil {
+		return err
+	}
+	r := run{p: p}
+	defer func() {
+		if err != nil {
+			r.land()
+		}
+	}()
+	// From here on the buffers may be released by the caller, not reused by the pool.
+	for _, x := range append(ins[:len(ins):len(ins)], outs...) {
+		if err := x.buf.Fly(); err != nil {
+			return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
+		}
+		r.bufs = append(r.bufs, x)
+	}
+	defer recovered(&err)
+	if err := w.b.dev.Do(func() error { return w.encode(p, ins, outs) }); err != nil {
+		return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
+	}
+	r.cb = len(w.cbs) - 1
+	w.runs = append(w.runs, r)
+	return nil
+}
+
+func outputNodes(g *graph.Graph) []*graph.Node {
+	nodes := make([]*graph.Node, len(g.Outputs))
+	for i, o := range g.Outputs {
+		nodes[i] = o.Node
+	}
+	return nodes
+}
+
+// buffers checks the buffers of a run.
+func (w *work) buffers(what string, list []backend.Buffer, nodes []*graph.Node) ([]*buffer, error) {
+	if len(list) != len(nodes) {
+		return nil, fmt.Errorf("%d %ss, want %d", len(list), what, len(nodes))
+	}
+	out := make([]*buffer, len(list))
+	for i, x := range list {
+		b, ok := x.(*buffer)
+		if !ok || b.b != w.b {
+			return nil, fmt.Errorf("%s %d is a %T, want a buffer of this backend", what, i, x)
+		}
+		if b.Len() != nodes[i].Bytes() {
+			return nil, fmt.Errorf("%s %d has %d bytes, want %d for %v", what, i, b.Len(), nodes[i].Bytes(), nodes[i])
+		}
+		out[i] = b
+	}
+	return out, nil
+}
+
+func (r *run) land() {
+	for _, x := range r.bufs {
+		x.buf.Land()
+	}
+	r.p.land()
+}
+
+// encode appends a run, first starting a fresh command buffer when the open one
+// would become too long. Owner thread.
+func (w *work) encode(p *Program, in, out []*buffer) error {
+	f := float64(p.cost.FLOPs)
+	// Only between runs: a part of a network is far below the limit, a long batch
+	// of pairs is not.
+	if w.flops > 0 && w.flops+f > maxFLOPs {
+		if err := w.commit(); err != nil {
+			return err
+		}
+		if err := w.start(); err != nil {
+			return err
+		}
+	}
+	cb, err := w.open()
+	if err != nil {
+		return err
+	}
+	if err := p.encode(cb, in, out); err != nil {
+		return err
+	}
+	w.flops += f
+	w.b.mu.Lock()
+	w.b.stats.Runs++
+	w.b.mu.Unlock()
+	return nil
+}
+
+// open is the command buffer that takes commands, with the waits encoded.
+func (w *work) open() (*device.CommandBuffer, error) {
+	if len(w.cbs) == 0 {
+		if err := w.start(); err != nil {
+			return nil, err
+		}
+	}
+	cb := w.cbs[len(w.cbs)-1]
+	for len(w.waits) > 0 {
+		p := w.waits[0]
+		if err := cb.WaitFor(p.lane.event, p.value); err != nil {
+			return nil, err
+		}
+		w.waits = w.waits[1:]
+	}
+	return cb, nil
+}
+
+// start opens a command buffer. A queue allows 64 that are not done and then
+// blocks; a Work has one, or one a second of GPU time.
+func (w *work) start() error {
+	cb, err := w.lane.queue.NewCommandBuffer("mast3r")
+	if err != nil {
+		return err
+	}
+	w.cbs, w.flops = append(w.cbs, cb), 0
+	return nil
+}
+
+func (w *work) commit() error {
+	if err := w.cbs[len(w.cbs)-1].Commit(); err != nil {
+		return err
+	}
+	w.b.mu.Lock()
+	w.b.stats.CommandBuffers++
+	w.b.mu.Unlock()
+	return nil
+}
+
+// Submit hands the work to the GPU and signals the lane's event behind it.
+func (w *work) Submit() (backend.Pending, error) {
+	if w.ended {
+		return nil, errEnded
+	}
+	w.ended = true
+	p := &pending{b: w.b, lane: w.lane, done: make(chan struct{})}
+	err := w.b.dev.Do(func() error {
+		cb, err := w.open()
+		if err != nil {
+			return err
+		}
+		w.lane.submits++
+		p.value = w.lane.submits
+		// Last in the last command buffer: a queue runs them in order.
+		if err := cb.Signal(w.lane.event, p.value); err != nil {
+			return err
+		}
+		return w.commit()
+	})
+	if err != nil {
+		w.drop()
+		return nil, fmt.Errorf("mps: submit: %w", err)
+	}
+	// A goroutine waits, and no completion handler calls: a handler is a block, and
+	// purego's callbacks are 2000 for the life of the process.
+	w.b.pending.Add(1)
+	par.Go(func() { p.complete(w) }, func(e *par.Panic) {
+		p.err = fmt.Errorf("mps: internal error: %w", e)
+		close(p.done)
+	})
+	return p, nil
+}
+
+// Discard drops work that was not submitted. After Submit it does nothing, so that
+// callers may defer it.
+func (w *work) Discard() {
+	if w.ended {
+		return
+	}
+	w.ended = true
+	w.drop()
+}
+
+// drop waits for what a split has committed already and gives everything back:
+// what is committed cannot be recalled, and uses the buffers.
+func (w *work) drop() {
+	for _, cb := range w.cbs {
+		if cb.Committed() {
+			_ = cb.Wait() // nobody reads the results
+		}
+		cb.Release()
+	}
+	for i := range w.runs {
+		w.runs[i].land()
+	}
+	w.cbs, w.runs = nil, nil
+}
+
+// pending is a backend.Pending.
+type pending struct {
+	b     *Backend
+	lane  *lane
+	value uint64 // of the lane's event when it is done
+	done  chan struct{}
+
+	// Set before done is closed.
+	times []time.Duration
+	err   error
+}
+
+// complete waits for the GPU and gives back what the runs held. One goroutine a
+// submit, so that buffers return even if nobody waits.
+func (p *pending) complete(w *work) {
+	defer p.b.pending.Done()
+	gpu := make([]time.Duration, len(w.cbs))
+	// Every one: an error is told by its own command buffer and by no other, and what
+	// a failed one has written is garbage.
+	for i, cb := range w.cbs {
+		if err := cb.Wait(); err != nil && p.err == nil {
+			p.err = fmt.Errorf("mps: %w", err)
+		}
+		gpu[i] = cb.GPUTime()
+	}
+	if p.err != nil && p.lane.event.Value() < p.value {
+		// An errored command buffer signals nothing, and a wait for an event has no
+		// time limit: the other lane would wait forever. Earlier work of the lane is
+		// done, it is in order.
+		p.lane.event.Set(p.value)
+	}
+	p.times = split(w.runs, gpu)
+	w.drop()
+	close(p.done)
+}
+
+// split divides the measured time of each command buffer among its runs by
+// their estimated cost: a GPU has one pair of timestamps per command buffer.
+func split(runs []run, gpu []time.Duration) []time.Duration {
+	weight := func(r run) float64 {
+		// Reading a byte costs about as much as 25 operations on these GPUs.
+		return float64(r.p.cost.FLOPs) + 25*float64(r.p.cost.Bytes) + 1
+	}
+	sums := make([]float64, len(gpu))
+	for _, r := range runs {
+		sums[r.cb] += weight(r)
+	}
+	times := make([]time.Duration, len(runs))
+	for i, r := range runs {
+		times[i] = time.Duration(float64(gpu[r.cb]) * weight(r) / sums[r.cb])
+	}
+	return times
+}
+
+// Wait blocks until the GPU is done, or ctx is. Work cannot be taken back from a
+// GPU: after a cancelled wait it runs on, and its buffers return when it ends.
+func (p *pending) Wait(ctx context.Context) ([]time.Duration, error) {
+	select {
+	case <-p.done:
+		return p.times, p.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
