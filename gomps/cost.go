@@ -4,12 +4,14 @@ package gomps
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
@@ -77,7 +79,12 @@ func (c *CostPart) add(d CostPart) {
 }
 
 // EstimateCost counts the work of a pair. It runs nothing and needs no device.
-func EstimateCost(opt CostOptions) (_ *Cost, err error) {
+func EstimateCost(ctx context.Context, opt CostOptions) (*Cost, error) {
+	return detached(ctx, func() (*Cost, error) { return estimateCost(opt) }, func(*Cost) {})
+}
+
+func estimateCost(opt CostOptions) (_ *Cost, err error) {
+	defer fault.Guard(&err)()
 	c := &Cost{
 		Height1: opt.Height1, Width1: opt.Width1, Height2: opt.Height2, Width2: opt.Width2,
 		Precision: cmp.Or(opt.Precision, "fp16"), TFLOPS: cmp.Or(opt.TFLOPS, 7.5), GBps: cmp.Or(opt.GBps, 273),
@@ -110,7 +117,7 @@ func (o CostOptions) weights() (*weights.Set, error) {
 	if o.Model != "" {
 		set, err := weights.OpenSet(o.Model)
 		if err != nil {
-			return nil, &WeightsError{o.Model, err}
+			return nil, loadError(o.Model, err)
 		}
 		return set, nil
 	}

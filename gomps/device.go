@@ -24,7 +24,7 @@ func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback st
 			return gpu, "", nil
 		}
 		if cfg.Backend == "metal" {
-			return nil, "", &DeviceError{"open Metal", err}
+			return nil, "", deviceError("open Metal", err)
 		}
 		fallback = err.Error()
 		if errors.Is(err, selfcheck.ErrDisagree) {
@@ -39,7 +39,7 @@ func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback st
 	}
 	dev, err = cpu.New(cpu.Config{Threads: cfg.Threads, PackCache: cache, Logger: log})
 	if err != nil {
-		return nil, "", &DeviceError{"open the CPU", err}
+		return nil, "", deviceError("open the CPU", err)
 	}
 	return dev, fallback, nil
 }

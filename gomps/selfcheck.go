@@ -81,7 +81,7 @@ func (r *CheckReport) devices(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, gpu.Close()) }()
 	ref, err := cpu.New(cpu.Config{})
 	if err != nil {
-		return &DeviceError{"open the CPU", err}
+		return deviceError("open the CPU", err)
 	}
 	defer ref.Close()
 	d := gpu.Device()
