@@ -84,7 +84,6 @@ func EstimateCost(ctx context.Context, opt CostOptions) (*Cost, error) {
 }
 
 func estimateCost(opt CostOptions) (_ *Cost, err error) {
-	defer fault.Guard(&err)()
 	c := &Cost{
 		Height1: opt.Height1, Width1: opt.Width1, Height2: opt.Height2, Width2: opt.Width2,
 		Precision: cmp.Or(opt.Precision, "fp16"), TFLOPS: cmp.Or(opt.TFLOPS, 7.5), GBps: cmp.Or(opt.GBps, 273),
@@ -178,7 +177,8 @@ func (c *Cost) sizes(m *model.Model) error {
 }
 
 // count adds up the programs that a pair runs.
-func (c *Cost) count(m *model.Model) error {
+func (c *Cost) count(m *model.Model) (err error) {
+	defer fault.Guard(&err)()
 	ops := map[string]*CostPart{}
 	add := func(name string, g *graph.Graph, err error) error {
 		if err != nil {

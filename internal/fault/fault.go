@@ -79,7 +79,8 @@ func Of(v any) error {
 //
 //	defer fault.Guard(&err)()
 //
-// Other panics pass.
+// Other panics pass. What is watched must still be when the deferred call comes: a
+// function that closes the file by a defer of its own puts the reading into another.
 func Guard(err *error) (end func()) {
 	before := debug.SetPanicOnFault(true)
 	return func() {

@@ -44,8 +44,7 @@ const convertAlign = 16384
 // The whitening of retrieval and the codebook keep their precision: factors of
 // lambda^-1/2 may not fit half precision (spec section 18), and the codebook's
 // distances decide between near neighbours.
-func Convert(ctx context.Context, in, out string, opt ConvertOptions) (written []string, err error) {
-	defer fault.Guard(&err)()
+func Convert(ctx context.Context, in, out string, opt ConvertOptions) ([]string, error) {
 	switch opt.DType {
 	case tensor.Invalid, tensor.F32, tensor.F16, tensor.BF16:
 	default:
@@ -57,6 +56,11 @@ func Convert(ctx context.Context, in, out string, opt ConvertOptions) (written [
 	}
 	c := &converter{ctx: ctx, opt: opt}
 	defer c.close()
+	return c.run(sources, out)
+}
+
+func (c *converter) run(sources []string, out string) (written []string, err error) {
+	defer fault.Guard(&err)()
 	for _, p := range sources {
 		if err := c.open(p); err != nil {
 			return nil, err

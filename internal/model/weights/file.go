@@ -85,8 +85,7 @@ type File struct {
 // prevent. Writers should do as Write does and rename a finished file.
 //
 // It does not wait for a writer of a pipe: what is no regular file is refused.
-func Open(path string) (_ *File, err error) {
-	defer fault.Guard(&err)()
+func Open(path string) (*File, error) {
 	// Opening a FIFO blocks until somebody writes to it, and asking what it is first
 	// would be too early.
 	fh, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
@@ -114,17 +113,10 @@ func Open(path string) (_ *File, err error) {
 		forget()
 		return unmap()
 	}
-	opened := false
-	defer func() {
-		if !opened {
-			err = errors.Join(err, unmapAll())
-		}
-	}()
 	f, err := newFile(path, image)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, unmapAll())
 	}
-	opened = true
 	f.unmap, f.changed = unmapAll, st.ModTime().UnixNano()
 	return f, nil
 }
@@ -133,7 +125,8 @@ func Open(path string) (_ *File, err error) {
 // change while the File is used.
 func OpenBytes(image []byte) (*File, error) { return newFile("", image) }
 
-func newFile(path string, image []byte) (*File, error) {
+func newFile(path string, image []byte) (_ *File, err error) {
+	defer fault.Guard(&err)()
 	c, err := read(image)
 	if err != nil {
 		var fe *FormatError
