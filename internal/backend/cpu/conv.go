@@ -33,6 +33,23 @@ func (s *convStep) run(e *exec) error {
 	return nil
 }
 
+// maps makes the steps of the operations on feature maps.
+func (l *lowering) maps(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.Conv2D:
+		return l.conv2d(n, o)
+	case graph.ConvTranspose2D:
+		return l.convTranspose2d(n, o)
+	case graph.Pool2D:
+		return l.pool2d(n, o)
+	case graph.Resize2D:
+		return l.resize2d(n, o)
+	case graph.PixelShuffle:
+		return l.pixelShuffle(n, o)
+	}
+	return nil, nil
+}
+
 // conv2d chooses among five forms: loops for what no network has, Winograd's for
 // large 3x3 kernels, scalar products for 1x1 to few channels, a plain product for
 // other 1x1, and the implicit product.

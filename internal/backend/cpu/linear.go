@@ -145,6 +145,21 @@ func (l *lowering) finish(s *productStep) {
 	l.needScratch(s.mm.ScratchBytes(l.b.pool.Threads()))
 }
 
+// products makes the steps of products and attention.
+func (l *lowering) products(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.MatMul:
+		return l.matMul(n, o)
+	case graph.Linear:
+		return l.linear(n, o)
+	case graph.RoPE:
+		return l.rope(n, o)
+	case graph.Attention:
+		return l.attention(n, o)
+	}
+	return nil, nil
+}
+
 // linear is y = gamma * act(x W^T + b) + residual in one pass over y. A layer
 // without inputs is a sum of nothing, which gemm has no word for.
 func (l *lowering) linear(n *graph.Node, o graph.Linear) (step, error) {
