@@ -49,7 +49,7 @@ func inPlace(f func(t, u *Tensor) error) runner {
 	return func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return nil, f(in[0], in[1]) }
 }
 
-// How gradients are had, where it is not the name of an operation.
+// How the gradient is computed when no named operation does it.
 const (
 	own        = "its own operation"
 	elementary = "of elementary operations"
