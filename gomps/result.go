@@ -21,7 +21,7 @@ type Image struct {
 // InferOptions steer one inference.
 type InferOptions struct {
 	// Raw takes the pictures as they are: their sides must be multiples of the
-	// patch size. Otherwise they are resized and cropped (model.md 3).
+	// patch size. Otherwise they are resized and cropped (network.md 3).
 	Raw bool
 	// Rectangle43 cuts square pictures to 4:3, as the reference loader does.
 	Rectangle43 bool

@@ -17,7 +17,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// Retrieval are the retrieval features of one picture (model.md 11.1).
+// Retrieval are the retrieval features of one picture (network.md 11.1).
 type Retrieval struct {
 	// Features are [N,Dim], whitened and not normalised.
 	Features []float32
@@ -213,7 +213,7 @@ func float32s(b []byte, n int) []float32 {
 }
 
 // RetrievalIndex scores pictures against those that were added to it (ASMK,
-// model.md 11.2). It serves one goroutine at a time.
+// network.md 11.2). It serves one goroutine at a time.
 type RetrievalIndex struct {
 	e     *Engine
 	nfeat float64

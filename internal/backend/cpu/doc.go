@@ -14,7 +14,7 @@
 //     arena whose offsets come from their lifetimes, results are written straight
 //     into the caller's buffers, and scratch is one region that the steps, which
 //     run one after the other, share. First touches of fresh memory cost more on
-//     virtual machines than the arithmetic on it (spec/cpu.md 1).
+//     virtual machines than the arithmetic on it (kernels.md 1).
 //   - Weights are packed once per Backend, whatever the number of programs that
 //     use them, and the pages of the file are given back.
 //

@@ -12,13 +12,13 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
-// gbps and rates are the M4 Pro's of speed.md E.2: 273 GB/s by Apple; twice a
+// gbps and rates are the M4 Pro's of work.md 2: 273 GB/s by Apple; twice a
 // measured M4, 1.47 GHz x 20 cores x 128 FMA, and half of an M4 Max.
 const gbps = 273
 
 var rates = []float64{9.2, 7.5, 5.7}
 
-// reference are the figures of speed.md E.4 in half precision, in ms: the floors
+// reference are the figures of work.md 3 in half precision, in ms: the floors
 // at the three rates, which count products alone, and the target.
 var reference = map[string]string{
 	"mast3r_vit_large 512 x 384 pair":     "221 / 272 / 357, target 330-360, stretch 270-290",
