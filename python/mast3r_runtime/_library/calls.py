@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shared library through ctypes: calls, errors, jobs, and the structs of :mod:`._structs`.
+"""The shared library through ctypes: calls, errors, jobs, and the structs of :mod:`.structs`.
 
 Nothing is loaded at import. ``library()`` loads once, on the first call that needs the
 engine, and never unloads: a Go runtime cannot be unloaded. ``ctypes.CDLL`` releases the
@@ -19,72 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import errors
-from ._structs import (
-    Config,
-    CostOptions,
-    Encoded,
-    ExportOptions,
-    Features,
-    Handle,
-    Image,
-    InferOptions,
-    Info,
-    LocalFeatures,
-    LogRecord,
-    Map,
-    Matches,
-    MatchOptions,
-    Pool,
-    Progress,
-    Result,
-    Retrieval,
-    SceneOptions,
-    Stats,
-    TensorConfig,
-    TensorDesc,
-    TensorStats,
-    Timing,
-    TransformC,
-    View,
-    _SizedT,
-    struct,
-)
+from .. import errors
+from . import structs as S
 
-__all__ = [
-    "Config",
-    "CostOptions",
-    "Encoded",
-    "ExportOptions",
-    "Features",
-    "Handle",
-    "Image",
-    "InferOptions",
-    "Info",
-    "Job",
-    "LocalFeatures",
-    "LogRecord",
-    "Map",
-    "MatchOptions",
-    "Matches",
-    "Pool",
-    "Progress",
-    "Result",
-    "Retrieval",
-    "SceneOptions",
-    "Stats",
-    "TensorConfig",
-    "TensorDesc",
-    "TensorStats",
-    "Timing",
-    "TransformC",
-    "View",
-    "call",
-    "check_fork",
-    "library",
-    "library_path",
-    "struct",
-]
+__all__ = ["Job", "call", "check_fork", "library", "library_path"]
 
 ABI_VERSION = 1
 OK, PENDING = 0, 1
@@ -110,72 +48,80 @@ def text(name: str, value: str | bytes | os.PathLike[str]) -> bytes:
 
 
 _P = C.POINTER
-_H = _P(Handle)
+_H = _P(S.Handle)
 _SIGNATURES: dict[str, list[Any]] = {
-    "mast3r_live": [_P(Stats)],
+    "mast3r_live": [_P(S.Stats)],
     "mast3r_log_level": [C.c_int32],
-    "mast3r_log_next": [_P(LogRecord)],
-    "mast3r_engine_create": [_P(Config), _H],
-    "mast3r_engine_info": [Handle, _P(Info)],
-    "mast3r_engine_metadata": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
-    "mast3r_engine_trim": [Handle],
-    "mast3r_engine_synchronize": [Handle],
-    "mast3r_engine_close": [Handle],
-    "mast3r_submit_load": [Handle, C.c_char_p, _H],
-    "mast3r_submit_warmup": [Handle, C.c_int32, _H],
-    "mast3r_submit_infer": [Handle, _P(Image), _P(Image), _P(InferOptions), _H],
-    "mast3r_submit_sequence": [Handle, _P(Image), C.c_size_t, _P(InferOptions), _H],
-    "mast3r_submit_symmetric": [Handle, _P(Image), _P(Image), _P(InferOptions), _H],
-    "mast3r_submit_match": [Handle, _P(Map), _P(Map), _P(MatchOptions), _H],
-    "mast3r_submit_encode": [Handle, _P(Image), C.c_size_t, _P(InferOptions), _H],
-    "mast3r_submit_decode": [Handle, _P(Features), _P(Features), _P(InferOptions), _H],
-    "mast3r_submit_load_retrieval": [Handle, C.c_char_p, C.c_char_p, _H],
-    "mast3r_engine_retrieval": [Handle, _P(C.c_int32), _P(C.c_int32)],
-    "mast3r_submit_retrieval": [Handle, _P(Image), C.c_size_t, _P(InferOptions), _H],
-    "mast3r_submit_export": [Handle, C.c_char_p, _P(ExportOptions), _H],
-    "mast3r_submit_index_open": [Handle, C.c_char_p, C.c_double, _H],
-    "mast3r_submit_index_add": [Handle, _P(LocalFeatures), C.c_size_t, _H],
-    "mast3r_submit_index_score": [Handle, _P(LocalFeatures), C.c_size_t, _H],
-    "mast3r_index_length": [Handle, _P(C.c_uint64)],
-    "mast3r_index_close": [Handle],
-    "mast3r_scene_pairs": [C.c_int32, C.c_char_p, _P(SceneOptions), _H],
+    "mast3r_log_next": [_P(S.LogRecord)],
+    "mast3r_engine_create": [_P(S.Config), _H],
+    "mast3r_engine_info": [S.Handle, _P(S.Info)],
+    "mast3r_engine_metadata": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_engine_trim": [S.Handle],
+    "mast3r_engine_synchronize": [S.Handle],
+    "mast3r_engine_close": [S.Handle],
+    "mast3r_submit_load": [S.Handle, C.c_char_p, _H],
+    "mast3r_submit_warmup": [S.Handle, C.c_int32, _H],
+    "mast3r_submit_infer": [S.Handle, _P(S.Image), _P(S.Image), _P(S.InferOptions), _H],
+    "mast3r_submit_sequence": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
+    "mast3r_submit_symmetric": [S.Handle, _P(S.Image), _P(S.Image), _P(S.InferOptions), _H],
+    "mast3r_submit_match": [S.Handle, _P(S.Map), _P(S.Map), _P(S.MatchOptions), _H],
+    "mast3r_submit_encode": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
+    "mast3r_submit_decode": [S.Handle, _P(S.Features), _P(S.Features), _P(S.InferOptions), _H],
+    "mast3r_submit_load_retrieval": [S.Handle, C.c_char_p, C.c_char_p, _H],
+    "mast3r_engine_retrieval": [S.Handle, _P(C.c_int32), _P(C.c_int32)],
+    "mast3r_submit_retrieval": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
+    "mast3r_submit_export": [S.Handle, C.c_char_p, _P(S.ExportOptions), _H],
+    "mast3r_submit_index_open": [S.Handle, C.c_char_p, C.c_double, _H],
+    "mast3r_submit_index_add": [S.Handle, _P(S.LocalFeatures), C.c_size_t, _H],
+    "mast3r_submit_index_score": [S.Handle, _P(S.LocalFeatures), C.c_size_t, _H],
+    "mast3r_index_length": [S.Handle, _P(C.c_uint64)],
+    "mast3r_index_close": [S.Handle],
+    "mast3r_scene_pairs": [C.c_int32, C.c_char_p, _P(S.SceneOptions), _H],
     "mast3r_submit_convert": [C.c_char_p, C.c_char_p, C.c_char_p, _H],
     "mast3r_submit_selfcheck": [_H],
-    "mast3r_submit_profile": [Handle, _P(Image), _P(Image), _P(InferOptions), C.c_int32, C.c_int32, _H],
-    "mast3r_submit_cost": [_P(CostOptions), _H],
-    "mast3r_job_report": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
-    "mast3r_job_progress": [Handle, _P(Progress)],
-    "mast3r_job_files": [Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
-    "mast3r_job_wait": [Handle, C.c_int32],
-    "mast3r_job_cancel": [Handle],
-    "mast3r_job_free": [Handle],
-    "mast3r_job_results": [Handle, _P(C.c_size_t)],
-    "mast3r_job_take_result": [Handle, C.c_size_t, _P(Result)],
-    "mast3r_job_take_matches": [Handle, _P(Matches)],
-    "mast3r_job_take_encoded": [Handle, C.c_size_t, _P(Encoded)],
-    "mast3r_job_take_retrieval": [Handle, C.c_size_t, _P(Retrieval)],
-    "mast3r_job_take_index": [Handle, _H],
-    "mast3r_job_take_scores": [Handle, _H],
-    "mast3r_tensor_describe": [Handle, _P(TensorDesc)],
-    "mast3r_tensor_data": [Handle, _P(C.c_void_p)],
+    "mast3r_submit_profile": [
+        S.Handle,
+        _P(S.Image),
+        _P(S.Image),
+        _P(S.InferOptions),
+        C.c_int32,
+        C.c_int32,
+        _H,
+    ],  # fmt: skip
+    "mast3r_submit_cost": [_P(S.CostOptions), _H],
+    "mast3r_job_report": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_job_progress": [S.Handle, _P(S.Progress)],
+    "mast3r_job_files": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_job_wait": [S.Handle, C.c_int32],
+    "mast3r_job_cancel": [S.Handle],
+    "mast3r_job_free": [S.Handle],
+    "mast3r_job_results": [S.Handle, _P(C.c_size_t)],
+    "mast3r_job_take_result": [S.Handle, C.c_size_t, _P(S.Result)],
+    "mast3r_job_take_matches": [S.Handle, _P(S.Matches)],
+    "mast3r_job_take_encoded": [S.Handle, C.c_size_t, _P(S.Encoded)],
+    "mast3r_job_take_retrieval": [S.Handle, C.c_size_t, _P(S.Retrieval)],
+    "mast3r_job_take_index": [S.Handle, _H],
+    "mast3r_job_take_scores": [S.Handle, _H],
+    "mast3r_tensor_describe": [S.Handle, _P(S.TensorDesc)],
+    "mast3r_tensor_data": [S.Handle, _P(C.c_void_p)],
     "mast3r_tensors_data": [_H, C.c_size_t, _P(C.c_void_p)],
-    "mast3r_tensor_copy": [Handle, C.c_void_p, C.c_size_t],
-    "mast3r_tensor_release": [Handle],
-    "mast3r_buffer_acquire": [Handle, C.c_uint64, _H],
-    "mast3r_buffer_contents": [Handle, _P(C.c_void_p), _P(C.c_uint64)],
-    "mast3r_buffer_release": [Handle],
-    "mast3r_pool_warmup": [Handle, _P(C.c_uint64), C.c_size_t],
-    "mast3r_pool_info": [Handle, _P(Pool)],
-    "mast3r_tensor_open": [_P(TensorConfig), _H],
-    "mast3r_tensor_close": [Handle],
-    "mast3r_tensor_info": [Handle, _P(TensorStats)],
-    "mast3r_tensor_commit": [Handle],
-    "mast3r_tensor_sync": [Handle],
-    "mast3r_tensor_cleanup": [Handle],
+    "mast3r_tensor_copy": [S.Handle, C.c_void_p, C.c_size_t],
+    "mast3r_tensor_release": [S.Handle],
+    "mast3r_buffer_acquire": [S.Handle, C.c_uint64, _H],
+    "mast3r_buffer_contents": [S.Handle, _P(C.c_void_p), _P(C.c_uint64)],
+    "mast3r_buffer_release": [S.Handle],
+    "mast3r_pool_warmup": [S.Handle, _P(C.c_uint64), C.c_size_t],
+    "mast3r_pool_info": [S.Handle, _P(S.Pool)],
+    "mast3r_tensor_open": [_P(S.TensorConfig), _H],
+    "mast3r_tensor_close": [S.Handle],
+    "mast3r_tensor_info": [S.Handle, _P(S.TensorStats)],
+    "mast3r_tensor_commit": [S.Handle],
+    "mast3r_tensor_sync": [S.Handle],
+    "mast3r_tensor_cleanup": [S.Handle],
     "mast3r_tensor_operations": [C.c_char_p, C.c_size_t, _P(C.c_size_t)],
-    "mast3r_tensor_from_host": [Handle, C.c_int32, C.c_int32, _P(C.c_int64), C.c_void_p, C.c_size_t, _H],
+    "mast3r_tensor_from_host": [S.Handle, C.c_int32, C.c_int32, _P(C.c_int64), C.c_void_p, C.c_size_t, _H],
     "mast3r_tensor_apply": [
-        Handle,
+        S.Handle,
         C.c_char_p,
         C.c_char_p,
         _H,
@@ -231,7 +177,7 @@ def check_fork() -> None:
 
 
 def library_path() -> Path:
-    """Where the shared library lies: beside this file, or at MAST3R_LIBRARY.
+    """Where the shared library lies: at the root of the package, or at MAST3R_LIBRARY.
 
     MAST3R_NATIVE=gopy means the extension module that ``make gopy`` builds: it carries the
     same calls. A process has one or the other, never both: two Go runtimes do not get on.
@@ -245,12 +191,12 @@ def library_path() -> Path:
     if native not in ("", "ctypes"):
         raise errors.ArgumentError(f"MAST3R_NATIVE={native!r}, want ctypes or gopy")
     suffix = "dylib" if sys.platform == "darwin" else "so"
-    return Path(__file__).with_name(f"libmast3r_runtime.{suffix}")
+    return Path(__file__).parents[1] / f"libmast3r_runtime.{suffix}"
 
 
 def _extension() -> Path:
     try:
-        module = importlib.import_module(f"{__package__}._gopy._mast3r")
+        module = importlib.import_module("mast3r_runtime._gopy._mast3r")
     except ImportError as error:
         raise errors.LibraryError(
             f"MAST3R_NATIVE=gopy: {error}; build the extension for this Python with: make gopy"
@@ -328,7 +274,7 @@ def set_log_level() -> None:
 
 def forward_log() -> None:
     """Hand the library's log records to ``logging.getLogger("mast3r_runtime")``."""
-    record = struct(LogRecord)
+    record = S.struct(S.LogRecord)
     while call("mast3r_log_next", C.byref(record)) == OK:
         level = 20 + record.level * 10 // 4
         _log.log(level, "%s", record.text.decode("utf-8", "replace"))
@@ -338,7 +284,7 @@ class Job:
     """Submitted work. ``keep`` holds what the library reads while the job runs."""
 
     def __init__(self, submit: str, *arguments: Any, keep: object = None) -> None:
-        self._handle = Handle()
+        self._handle = S.Handle()
         self._keep = keep
         set_log_level()
         call(submit, *arguments, C.byref(self._handle))
@@ -370,7 +316,7 @@ class Job:
 
     def progress(self) -> tuple[int, int]:
         """Bytes done and in all; (0, 0) before the job has counted them."""
-        out = struct(Progress)
+        out = S.struct(S.Progress)
         call("mast3r_job_progress", self._handle, C.byref(out))
         return int(out.done), int(out.total)
 
@@ -379,15 +325,15 @@ class Job:
         paths = json.loads(text_of(lambda *out: call("mast3r_job_files", self._handle, *out)))
         return [str(path) for path in paths]
 
-    def take(self, kind: type[_SizedT], name: str, *arguments: Any) -> _SizedT:
+    def take(self, kind: type[S.SizedT], name: str, *arguments: Any) -> S.SizedT:
         """Take a result struct, with the tensors whose handles it holds."""
-        out = struct(kind)
+        out = S.struct(kind)
         call(name, self._handle, *arguments, C.byref(out))
         return out
 
     def take_handle(self, name: str) -> int:
         """Take a handle that the finished job holds."""
-        out = Handle()
+        out = S.Handle()
         call(name, self._handle, C.byref(out))
         return int(out.value)
 

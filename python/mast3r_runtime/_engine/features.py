@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _native
-from ._pictures import Only, image_array, infer_options
-from ._tensor import GPUTensor
-from .errors import ModelNotFoundError, ShapeError, WeightsError
-from .images import ImageLike
-from .results import GPUInferenceResult, Transform
+from .._library import calls
+from .._library import structs as S
+from .._library.memory import GPUTensor
+from .._library.options import Only, image_array, infer_options
+from ..errors import ModelNotFoundError, ShapeError, WeightsError
+from ..images import ImageLike
+from ..results import GPUInferenceResult, Transform
 
 __all__ = ["FeatureMethods", "Features"]
 
@@ -48,7 +49,7 @@ class Features:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``.npz`` or ``.safetensors``, as the suffix says."""
-        from . import export  # with Pillow, which nothing else here needs
+        from .. import export  # with Pillow, which nothing else here needs
 
         path = Path(path)
         transform = np.array([getattr(self.transform, name) for name in Transform.__slots__], np.int32)
@@ -145,9 +146,9 @@ class FeatureMethods:
         structs, pictures = image_array(images)
         keep = (structs, pictures, options)
         arguments = (structs, len(pictures), C.byref(options))
-        with _native.Job("mast3r_submit_encode", engine, *arguments, keep=keep) as job:
+        with calls.Job("mast3r_submit_encode", engine, *arguments, keep=keep) as job:
             job.wait()
-            taken = [job.take(_native.Encoded, "mast3r_job_take_encoded", i) for i in range(job.results())]
+            taken = [job.take(S.Encoded, "mast3r_job_take_encoded", i) for i in range(job.results())]
             return [Features(GPUTensor(f.tokens), Transform._of(f.transform)) for f in taken]
 
     def decode(self, features_1: Features, features_2: Features, only: Only = None) -> GPUInferenceResult:
@@ -157,15 +158,15 @@ class FeatureMethods:
         options = infer_options(only=only)
         keep = (one, two, keep_1, keep_2, options)
         arguments = (C.byref(one), C.byref(two), C.byref(options))
-        with _native.Job("mast3r_submit_decode", engine, *arguments, keep=keep) as job:
+        with calls.Job("mast3r_submit_decode", engine, *arguments, keep=keep) as job:
             job.wait()
-            return GPUInferenceResult._take(job.take(_native.Result, "mast3r_job_take_result", 0))
+            return GPUInferenceResult._take(job.take(S.Result, "mast3r_job_take_result", 0))
 
 
-def _struct(features: Features) -> tuple[_native.Features, F32]:
+def _struct(features: Features) -> tuple[S.Features, F32]:
     if not isinstance(features, Features):
         raise ShapeError(f"decode: {type(features).__name__}, want the Features that encode() returns")
     tokens = np.ascontiguousarray(features.numpy(), np.float32)
     window = features.transform._struct()
-    out = _native.struct(_native.Features, tokens=tokens.ctypes.data, count=tokens.size, transform=window)
+    out = S.struct(S.Features, tokens=tokens.ctypes.data, count=tokens.size, transform=window)
     return out, tokens

@@ -17,7 +17,7 @@ and so on. All operations are listed in docs/tensor-ops.md, advice is in docs/te
 from __future__ import annotations
 
 from . import _operations
-from ._eager import Context, Stats, Tensor, TensorLike, apply, operations, tensor
+from ._context import Context, Stats, Tensor, TensorLike, apply, operations, tensor
 from ._operations import *  # noqa: F403
 
 __all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor", *_operations.__all__]

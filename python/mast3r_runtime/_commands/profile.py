@@ -14,7 +14,7 @@ __all__ = ["add"]
 
 def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the verb to the command line."""
-    from .cli import _engine_options
+    from ..cli import _engine_options
 
     profile = verb("profile", _profile, "Say where the time of a pair goes, or what it should cost.")
     _engine_options(profile)
@@ -39,7 +39,7 @@ def _size(text: str) -> tuple[int, int]:
 
 
 def _profile(arguments: argparse.Namespace) -> int:
-    from .cli import _say
+    from ..cli import _say
 
     if arguments.iterations < 1:
         raise ValueError(f"--iterations {arguments.iterations}: want at least 1")
@@ -49,8 +49,8 @@ def _profile(arguments: argparse.Namespace) -> int:
 
 
 def _static(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    from ._models import bundled_model
-    from ._reports import estimate_cost
+    from .._checkpoints.places import bundled_model
+    from .._engine.reports import estimate_cost
 
     model, variant = arguments.model, arguments.variant
     if variant == "auto":
@@ -69,9 +69,9 @@ def _static(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
 def _measured(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
     import numpy as np
 
-    from ._reports import profile
-    from ._timing import native_size
-    from .cli import _engine
+    from .._engine.reports import profile
+    from .._engine.timing import native_size
+    from ..cli import _engine
 
     with _engine(arguments) as engine:
         height, width = arguments.size or native_size(engine)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import _models
-from ._specs import BASE_URL, MODEL_SPECS, CheckpointFile
-from .errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError
+from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError
+from . import places
+from .specs import BASE_URL, MODEL_SPECS, CheckpointFile
 
 __all__ = ["SOURCES", "FileStatus", "ModelStatus", "download", "status"]
 
@@ -78,16 +78,16 @@ def status(cache_dir: str | os.PathLike[str] | None = None) -> list[ModelStatus]
         One for each variant, the model in the wheel first.
     """
     cache = _cache(cache_dir)
-    return [_status_of(variant, cache) for variant in _models.VARIANTS]
+    return [_status_of(variant, cache) for variant in places.VARIANTS]
 
 
 def _status_of(variant: str, cache: Path) -> ModelStatus:
     try:
-        path: Path | None = _models.find(variant, cache)
+        path: Path | None = places.find(variant, cache)
     except ModelNotFoundError:
         path = None
     spec = MODEL_SPECS.get(variant)
-    files = [_file_status(file, _models.checkpoint_dir(cache)) for file in spec.files] if spec else []
+    files = [_file_status(file, places.checkpoint_dir(cache)) for file in spec.files] if spec else []
     return ModelStatus(variant, path, tuple(files))
 
 
@@ -101,7 +101,7 @@ def _file_status(file: CheckpointFile, folder: Path) -> FileStatus:
 
 
 def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
-    return Path(cache_dir) if cache_dir is not None else _models.cache_dir()
+    return Path(cache_dir) if cache_dir is not None else places.cache_dir()
 
 
 def download(
@@ -149,14 +149,14 @@ def download(
     FileError
         No space, or a folder that cannot be written to.
     """
-    name = _models.resolve(variant)
+    name = places.resolve(variant)
     if source not in SOURCES:
         raise ArgumentError(f"source {source!r}, want one of {', '.join(SOURCES)}")
-    if name == _models.BUNDLED:
-        return _models.bundled_model()
+    if name == places.BUNDLED:
+        return places.bundled_model()
     cache = _cache(cache_dir)
     if not force and _complete(name, cache, source, retrieval):
-        return _models.find(name, cache)
+        return places.find(name, cache)
     if source == "hf":
         _from_hub(name, cache, force, retrieval)
         return cache / "safetensors" / name
@@ -168,25 +168,25 @@ def download(
         _log.warning("%s; trying the Hugging Face hub", error)
         _from_hub(name, cache, force, retrieval)
         return cache / "safetensors" / name
-    return _models.find(name, cache)
+    return places.find(name, cache)
 
 
 def _complete(name: str, cache: Path, source: str, retrieval: bool) -> bool:
     """Whether nothing is to be done: the model is there, in any form, and all that goes with it."""
     try:
-        folder = _models.find(name, cache)
+        folder = places.find(name, cache)
     except ModelNotFoundError:
         return False
     if source == "hf":
         return folder == cache / "safetensors" / name
-    paths = _models.get_checkpoint_paths(name, cache)
+    paths = places.get_checkpoint_paths(name, cache)
     extras = [role for role in _RETRIEVAL if retrieval and role in paths]
     converted = cache / "safetensors" / name
     return all(paths[role].is_file() or (converted / f"{role}.safetensors").is_file() for role in extras)
 
 
 def _from_server(name: str, cache: Path, force: bool, retrieval: bool, progress: Progress) -> None:
-    from ._fetch import Expected, fetch  # urllib and filelock: not for those who only import
+    from .fetch import Expected, fetch  # urllib and filelock: not for those who only import
 
     bases = [base.strip().rstrip("/") + "/" for base in os.environ.get("MAST3R_MIRROR", "").split(",")]
     bases = [base for base in bases if base != "/"] + [BASE_URL]
@@ -196,7 +196,7 @@ def _from_server(name: str, cache: Path, force: bool, retrieval: bool, progress:
         # Sizes are published in whole MiB; whether rounded or cut is not said.
         expected = Expected(file.size_mb << 20, 2 << 20)
         with _Bar(file.name, progress) as report:
-            target = _models.checkpoint_dir(cache) / file.name
+            target = places.checkpoint_dir(cache) / file.name
             fetch([base + file.path for base in bases], target, expected, report, force)
 
 
@@ -230,7 +230,7 @@ class _Bar:
 
 def _from_hub(name: str, cache: Path, force: bool, retrieval: bool) -> None:
     """Fetch converted files with huggingface_hub, which resumes, locks and checks itself."""
-    if _models.offline():
+    if places.offline():
         raise OfflineError(
             f"{name} is not in {cache}, and HF_HUB_OFFLINE or MAST3R_OFFLINE forbids to fetch it"
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._eager import Tensor, TensorLike, apply
+from ._context import Tensor, TensorLike, apply
 
 __all__ = [
     "abs",

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from . import _native
-from .errors import ShapeError
+from ..errors import ShapeError
+from . import calls
+from . import structs as S
 
 __all__ = ["Array", "GPUTensor"]
 
@@ -25,9 +26,9 @@ INT64: DType = np.dtype(np.int64)
 _DTYPES: dict[int, DType] = {1: FLOAT32, 2: INT64}
 
 
-def _describe(handle: int) -> _native.TensorDesc:
-    desc = _native.struct(_native.TensorDesc)
-    _native.call("mast3r_tensor_describe", handle, C.byref(desc))
+def _describe(handle: int) -> S.TensorDesc:
+    desc = S.struct(S.TensorDesc)
+    calls.call("mast3r_tensor_describe", handle, C.byref(desc))
     return desc
 
 
@@ -44,7 +45,7 @@ class _Memory:
         self.handle = handle
 
     # Not weakref.finalize, which would also run at exit, under arrays still in use.
-    def __del__(self, release: Callable[[str, int], None] = _native.release) -> None:
+    def __del__(self, release: Callable[[str, int], None] = calls.release) -> None:
         release("mast3r_tensor_release", self.handle)
 
     def array(self, pointer: int | None, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -105,9 +106,9 @@ class GPUTensor:
         """``numpy()`` of several in one call; an empty array for an output that was left out."""
         missing = [t for t in tensors if t._array is None and t._memory is not None]
         if missing:
-            handles = (_native.Handle * len(missing))(*(t._held().handle for t in missing))
+            handles = (S.Handle * len(missing))(*(t._held().handle for t in missing))
             pointers = (C.c_void_p * len(missing))()
-            _native.call("mast3r_tensors_data", handles, len(missing), pointers)
+            calls.call("mast3r_tensors_data", handles, len(missing), pointers)
             for tensor, pointer in zip(missing, pointers, strict=True):
                 tensor._bring(pointer)
         return [np.empty(t._shape, t._dtype) if t._array is None else t._array for t in tensors]
@@ -160,7 +161,7 @@ class GPUTensor:
         if self._array is not None:
             return self._array
         pointer = C.c_void_p()
-        _native.call("mast3r_tensor_data", self._held().handle, C.byref(pointer))
+        calls.call("mast3r_tensor_data", self._held().handle, C.byref(pointer))
         return self._bring(pointer.value)
 
     def _held(self) -> _Memory:
@@ -179,7 +180,7 @@ class GPUTensor:
         if self._array is not None:
             np.copyto(out, self._array)
             return
-        _native.call("mast3r_tensor_copy", self._held().handle, out.ctypes.data, out.nbytes)
+        calls.call("mast3r_tensor_copy", self._held().handle, out.ctypes.data, out.nbytes)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _native
-from ._engine import backend_wanted, create, info_of, open_engines
+from .._library import calls
+from .engine import backend_wanted, create, info_of, open_engines
 
 __all__ = ["Context"]
 
@@ -22,7 +22,7 @@ class Context:
         try:
             return info_of(handle)
         finally:
-            _native.release("mast3r_engine_close", handle)
+            calls.release("mast3r_engine_close", handle)
 
     def get_name(self) -> str:
         """The backend that an engine would run on: ``metal`` or ``cpu``."""
@@ -65,6 +65,6 @@ class Context:
 
     def synchronize(self) -> None:
         """Wait for the work of every open engine, other threads' included."""
-        _native.check_fork()
+        calls.check_fork()
         for engine in open_engines():
-            _native.call("mast3r_engine_synchronize", engine._live())
+            calls.call("mast3r_engine_synchronize", engine._live())

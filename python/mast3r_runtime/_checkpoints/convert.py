@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import _models, _native
-from ._specs import MODEL_SPECS
-from .errors import ArgumentError, ModelNotFoundError
+from .._library import calls
+from ..errors import ArgumentError, ModelNotFoundError
+from . import places
+from .specs import MODEL_SPECS
 
 __all__ = ["DTYPES", "convert"]
 
@@ -80,30 +81,30 @@ def _places(
         return [path], Path(target or path)
     if path.exists():
         return [path], Path(target or path.with_suffix(".safetensors"))
-    name = _models.ALIASES.get(str(source), str(source))
+    name = places.ALIASES.get(str(source), str(source))
     if name not in MODEL_SPECS:
         raise ModelNotFoundError(f"model {str(path)!r}: no such file or folder, and no variant of that name")
-    files = [path for path in _models.get_checkpoint_paths(name, cache_dir).values() if path.is_file()]
+    files = [path for path in places.get_checkpoint_paths(name, cache_dir).values() if path.is_file()]
     if not files:
-        folder = _models.get_checkpoint_paths(name, cache_dir).popitem()[1].parent
+        folder = places.get_checkpoint_paths(name, cache_dir).popitem()[1].parent
         raise ModelNotFoundError(f"no official files of {name} in {folder}; `mast3r download {name}` first")
-    cache = Path(cache_dir) if cache_dir is not None else _models.cache_dir()
+    cache = Path(cache_dir) if cache_dir is not None else places.cache_dir()
     return files, Path(target or cache / "safetensors" / name)
 
 
 def _one(source: Path, target: Path, dtype: str, progress: Progress) -> list[Path]:
     """Convert one file or folder in the native library."""
     arguments = (
-        _native.text("source", source),
-        _native.text("target", target),
-        _native.text("dtype", dtype),
+        calls.text("source", source),
+        calls.text("target", target),
+        calls.text("dtype", dtype),
     )
     bar: Any = None
     if progress is True:
         from tqdm.auto import tqdm
 
         bar = tqdm(desc=source.name, unit="B", unit_scale=True, disable=None)
-    with _native.Job("mast3r_submit_convert", *arguments) as job:
+    with calls.Job("mast3r_submit_convert", *arguments) as job:
 
         def tick() -> None:
             done, total = job.progress()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does this installation compute what it should? The checks behind ``mast3r selfcheck``.
 
-The network with synthetic weights (see :mod:`._synthetic`) on a small pair, against outputs
+The network with synthetic weights (see :mod:`.synthetic`) on a small pair, against outputs
 of the published PyTorch reference for exactly those weights and pictures; then matching,
 preprocessing and the promises that need no reference.
 """
@@ -15,17 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-from . import _models, _reports, _synthetic
-from ._engine import Engine
-from .backends._cpu import CPUEngine
-from .backends._mps import MPSEngine
-from .errors import Mast3rError
-from .images import U8, read_image
-from .results import InferenceResult
+from .._checkpoints import places
+from .._engine import reports
+from .._engine.engine import Engine
+from ..backends._cpu import CPUEngine
+from ..backends._mps import MPSEngine
+from ..errors import Mast3rError
+from ..images import U8, read_image
+from ..results import InferenceResult
+from . import synthetic
 
 __all__ = ["Check", "run"]
 
-_DATA = Path(__file__).with_name("selfcheck")
+_DATA = Path(__file__).parents[1] / "selfcheck"
 # Relative L2 error. float32: twenty times what the reference itself is away from float64, at
 # most 2.5e-5 on these tensors. Half precision: as for a converted checkpoint.
 _LIMITS = {"fp32": 2.5e-5, "fp16": 3e-2, "bf16": 1e-1}
@@ -47,7 +49,7 @@ def run(backend: str = "auto") -> Iterator[Check]:
     pair = [read_image(_DATA / f"view_{i}.png") for i in (1, 2)]
     with tempfile.TemporaryDirectory(prefix="mast3r-selfcheck-") as folder:
         model = Path(folder) / "unified.safetensors"
-        _synthetic.write(model)
+        synthetic.write(model)
         steps: list[Callable[[], Iterator[Check]]] = [
             *([] if backend == "cpu" else [_metal]),
             lambda: _reference(kind, model, pair),
@@ -65,7 +67,7 @@ def run(backend: str = "auto") -> Iterator[Check]:
 
 def _metal() -> Iterator[Check]:
     """On a Mac: the methods that are sent, the GPU's operations, and a small network."""
-    report = _reports.check_metal()
+    report = reports.check_metal()
     agreeing: dict[str, int] = {}  # operations, by precision: one line says it for all
     for check in report["checks"]:
         precision, _, operation = check["name"].partition(" ")
@@ -150,7 +152,7 @@ def _matching(kind: type[Engine]) -> Iterator[Check]:
 
 def _bundled(kind: type[Engine], pair: list[U8]) -> Iterator[Check]:
     """The model in the wheel loads and gives finite numbers."""
-    with _open(kind, _models.bundled_model()) as engine:
+    with _open(kind, places.bundled_model()) as engine:
         result = _infer(engine, pair)
         finite = all(np.isfinite(getattr(result, f)).all() for f in _FIELDS)
         unit = float(np.abs(np.linalg.norm(result.desc_1, axis=2) - 1).max())

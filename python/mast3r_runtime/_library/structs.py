@@ -327,9 +327,9 @@ class TensorStats(_Sized):
     ]
 
 
-_SizedT = TypeVar("_SizedT", bound=_Sized)
+SizedT = TypeVar("SizedT", bound=_Sized)
 
 
-def struct(kind: type[_SizedT], **fields: Any) -> _SizedT:
+def struct(kind: type[SizedT], **fields: Any) -> SizedT:
     """Return a struct with its size filled in."""
     return kind(size=C.sizeof(kind), **fields)

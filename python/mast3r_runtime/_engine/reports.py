@@ -8,17 +8,18 @@ import json
 import os
 from typing import Any
 
-from . import _native
-from ._engine import Engine
-from ._pictures import image_array, infer_options
-from .images import ImageLike
+from .._library import calls
+from .._library import structs as S
+from .._library.options import image_array, infer_options
+from ..images import ImageLike
+from .engine import Engine
 
 __all__ = ["check_metal", "estimate_cost", "profile"]
 
 
-def _report(job: _native.Job) -> dict[str, Any]:
+def _report(job: calls.Job) -> dict[str, Any]:
     job.wait()
-    text = _native.text_of(lambda *out: _native.call("mast3r_job_report", job._handle, *out))
+    text = calls.text_of(lambda *out: calls.call("mast3r_job_report", job._handle, *out))
     report: dict[str, Any] = json.loads(text)
     return report
 
@@ -33,7 +34,7 @@ def check_metal() -> dict[str, Any]:
         ``checks``, a list of ``name``, ``ok`` and ``detail``: every Objective-C method that
         is sent, then operations and a small network against the CPU.
     """
-    with _native.Job("mast3r_submit_selfcheck") as job:
+    with calls.Job("mast3r_submit_selfcheck") as job:
         return _report(job)
 
 
@@ -67,19 +68,19 @@ def estimate_cost(
         predicted milliseconds.
     """
     (height1, width1), (height2, width2) = size or (0, 0), size_2 or (0, 0)
-    options = _native.struct(
-        _native.CostOptions,
-        height1=_native.int32("height", height1),
-        width1=_native.int32("width", width1),
-        height2=_native.int32("height_2", height2),
-        width2=_native.int32("width_2", width2),
-        model=None if model is None else _native.text("model", model),
-        variant=None if variant is None else _native.text("variant", variant),
-        precision=_native.text("precision", precision),
+    options = S.struct(
+        S.CostOptions,
+        height1=calls.int32("height", height1),
+        width1=calls.int32("width", width1),
+        height2=calls.int32("height_2", height2),
+        width2=calls.int32("width_2", width2),
+        model=None if model is None else calls.text("model", model),
+        variant=None if variant is None else calls.text("variant", variant),
+        precision=calls.text("precision", precision),
         tflops=float(tflops),
         gb_per_s=float(gb_per_s),
     )
-    with _native.Job("mast3r_submit_cost", C.byref(options), keep=options) as job:
+    with calls.Job("mast3r_submit_cost", C.byref(options), keep=options) as job:
         return _report(job)
 
 
@@ -106,6 +107,6 @@ def profile(
     structs, pictures = image_array([image_1, image_2])
     options = infer_options(preprocess, True, None, None)
     arguments = (C.byref(structs[0]), C.byref(structs[1]), C.byref(options))
-    count, keep = _native.int32("iterations", iterations, 1), (pictures, structs, options)
-    with _native.Job("mast3r_submit_profile", handle, *arguments, count, int(bool(wait)), keep=keep) as job:
+    count, keep = calls.int32("iterations", iterations, 1), (pictures, structs, options)
+    with calls.Job("mast3r_submit_profile", handle, *arguments, count, int(bool(wait)), keep=keep) as job:
         return _report(job)

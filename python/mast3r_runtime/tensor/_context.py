@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import _native
-from ._tensor import Array
-from .errors import ArgumentError, ClosedError, ShapeError
+from .._library import calls
+from .._library import structs as S
+from .._library.memory import Array
+from ..errors import ArgumentError, ClosedError, ShapeError
 
 __all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
 
@@ -55,18 +56,18 @@ class Context:
     def __init__(
         self, backend: str = "auto", *, threads: int = 0, batch_size: int = 0, cache_size: int = 0
     ) -> None:
-        config = _native.struct(
-            _native.TensorConfig,
-            threads=_native.int32("threads", threads),
-            batch_size=_native.int32("batch_size", batch_size),
-            cache_size=_native.int32("cache_size", cache_size),
-            backend=_native.text("backend", backend),
+        config = S.struct(
+            S.TensorConfig,
+            threads=calls.int32("threads", threads),
+            batch_size=calls.int32("batch_size", batch_size),
+            cache_size=calls.int32("cache_size", cache_size),
+            backend=calls.text("backend", backend),
         )
-        handle = _native.Handle()
-        _native.set_log_level()
-        _native.call("mast3r_tensor_open", C.byref(config), C.byref(handle))
+        handle = S.Handle()
+        calls.set_log_level()
+        calls.call("mast3r_tensor_open", C.byref(config), C.byref(handle))
         self._handle = int(handle.value)
-        self._closer = weakref.finalize(self, _native.release, "mast3r_tensor_close", self._handle)
+        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_close", self._handle)
         self._tokens: list[Token[Context | None]] = []
 
     def tensor(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -78,8 +79,8 @@ class Context:
         array = _narrow(np.asarray(values, dtype))
         shape = (C.c_int64 * array.ndim)(*array.shape)
         data = array.ctypes.data if array.size else None
-        handle = _native.Handle()
-        _native.call(
+        handle = S.Handle()
+        calls.call(
             "mast3r_tensor_from_host",
             self._open(), _CODES[array.dtype], array.ndim, shape, data, array.nbytes, C.byref(handle),
         )  # fmt: skip
@@ -91,28 +92,28 @@ class Context:
         if code is None:
             raise ArgumentError(f"zeros of {np.dtype(dtype)}, want float32, float16 or int32")
         dims = (C.c_int64 * len(shape))(*(_whole("shape", d) for d in shape))
-        handle = _native.Handle()
-        _native.call(
+        handle = S.Handle()
+        calls.call(
             "mast3r_tensor_from_host", self._open(), code, len(shape), dims, None, 0, C.byref(handle)
         )
         return Tensor(self, int(handle.value))
 
     def commit(self) -> None:
         """Hand the collected operations to the device, without waiting."""
-        _native.call("mast3r_tensor_commit", self._open())
+        calls.call("mast3r_tensor_commit", self._open())
 
     def sync(self) -> None:
         """Hand the collected operations to the device and wait for it."""
-        _native.call("mast3r_tensor_sync", self._open())
+        calls.call("mast3r_tensor_sync", self._open())
 
     def cleanup(self) -> None:
         """Sync, forget compiled operations, give pooled memory back, reset the counters."""
-        _native.call("mast3r_tensor_cleanup", self._open())
+        calls.call("mast3r_tensor_cleanup", self._open())
 
     def stats(self) -> Stats:
         """Count what has happened."""
-        out = _native.struct(_native.TensorStats)
-        _native.call("mast3r_tensor_info", self._open(), C.byref(out))
+        out = S.struct(S.TensorStats)
+        calls.call("mast3r_tensor_info", self._open(), C.byref(out))
         values: dict[str, Any] = {name: getattr(out, name) for name in Stats.__dataclass_fields__}
         texts: dict[str, Any] = {k: v.decode() for k, v in values.items() if isinstance(v, bytes)}
         return Stats(**{**values, **texts})
@@ -120,7 +121,7 @@ class Context:
     def close(self) -> None:
         """Free the device; closing again does nothing. Tensors can still be read."""
         if self._closer.detach() is not None:
-            _native.call("mast3r_tensor_close", self._handle)
+            calls.call("mast3r_tensor_close", self._handle)
 
     def _open(self) -> int:
         if not self._closer.alive:
@@ -204,9 +205,9 @@ class Tensor:
     def __init__(self, context: Context, handle: int) -> None:
         self._context = context
         self._handle = handle
-        self._closer = weakref.finalize(self, _native.release, "mast3r_tensor_release", handle)
-        desc = _native.struct(_native.TensorDesc)
-        _native.call("mast3r_tensor_describe", handle, C.byref(desc))
+        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_release", handle)
+        desc = S.struct(S.TensorDesc)
+        calls.call("mast3r_tensor_describe", handle, C.byref(desc))
         self._shape: tuple[int, ...] = tuple(desc.shape[: desc.ndim])
         self._dtype = _DTYPES[desc.dtype]
 
@@ -243,7 +244,7 @@ class Tensor:
     def numpy(self) -> Array:
         """Copy the values to the host."""
         out = np.empty(self._shape, self._dtype)
-        _native.call("mast3r_tensor_copy", self._live(), out.ctypes.data, out.nbytes)
+        calls.call("mast3r_tensor_copy", self._live(), out.ctypes.data, out.nbytes)
         return out
 
     def item(self) -> float:
@@ -365,12 +366,12 @@ def apply(
     """Run an operation by its name; arrays are copied to the device of the tensors among them."""
     context = next((x.context for x in operands if isinstance(x, Tensor)), None) or _context()
     tensors = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
-    handles = (_native.Handle * len(tensors))(*(0 if x is None else x._live() for x in tensors))
+    handles = (S.Handle * len(tensors))(*(0 if x is None else x._live() for x in tensors))
     room = _room(attributes)
-    results = (_native.Handle * room)()
+    results = (S.Handle * room)()
     produced = C.c_size_t()
     text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode() if attributes else None
-    _native.call(
+    calls.call(
         "mast3r_tensor_apply",
         context._open(), name.encode(), text, handles, len(tensors), results, room,
         C.byref(produced),
@@ -401,5 +402,5 @@ def _plain(name: str, value: object) -> object:
 
 def operations() -> list[str]:
     """Return the signatures of all operations."""
-    text = _native.text_of(lambda *out: _native.call("mast3r_tensor_operations", *out))
+    text = calls.text_of(lambda *out: calls.call("mast3r_tensor_operations", *out))
     return [str(signature) for signature in json.loads(text)]

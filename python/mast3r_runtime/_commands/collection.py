@@ -14,7 +14,7 @@ __all__ = ["add"]
 
 def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the verbs to the command line."""
-    from .cli import _engine_options
+    from ..cli import _engine_options
 
     find = verb("retrieve", _retrieve, "Find which pictures of a folder are worth pairing.")
     find.add_argument("folder", metavar="DIR", type=Path)
@@ -56,8 +56,8 @@ def _bar(total: int, unit: str) -> Any:
 
 
 def _retrieve(arguments: argparse.Namespace) -> int:
-    from . import collection
-    from .cli import _engine, _say
+    from .. import collection
+    from ..cli import _engine, _say
 
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
@@ -92,8 +92,8 @@ def _retrieve(arguments: argparse.Namespace) -> int:
 
 
 def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[int, int]]:
-    from .errors import ArgumentError
-    from .retrieval import scene_pairs
+    from ..errors import ArgumentError
+    from ..retrieval import scene_pairs
 
     if arguments.pairs is None:
         return [(first, second) for first, second in scene_pairs(len(names), arguments.graph)]
@@ -113,8 +113,8 @@ def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[
 
 
 def _batch(arguments: argparse.Namespace) -> int:
-    from . import collection, export
-    from .cli import _engine, _say
+    from .. import collection, export
+    from ..cli import _engine, _say
 
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
@@ -141,7 +141,7 @@ def _batch(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from .cli import _engine, _say
+    from ..cli import _engine, _say
 
     with _engine(arguments) as engine:
         files = engine.export_onnx(

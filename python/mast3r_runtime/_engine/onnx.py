@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import _native
+from .._library import calls
+from .._library import structs as S
 
 __all__ = ["OnnxMethods"]
 
@@ -52,15 +53,15 @@ class OnnxMethods:
         list of Path
             The files written.
         """
-        options = _native.struct(
-            _native.ExportOptions,
+        options = S.struct(
+            S.ExportOptions,
             half=int(bool(half)),
-            height1=_native.int32("height", height),
-            width1=_native.int32("width", width),
-            height2=_native.int32("height2", height2),
-            width2=_native.int32("width2", width2),
+            height1=calls.int32("height", height),
+            width1=calls.int32("width", width),
+            height2=calls.int32("height2", height2),
+            width2=calls.int32("width2", width2),
         )
-        name = _native.text("path", path)
-        with _native.Job("mast3r_submit_export", self._live(), name, C.byref(options), keep=options) as job:
+        name = calls.text("path", path)
+        with calls.Job("mast3r_submit_export", self._live(), name, C.byref(options), keep=options) as job:
             job.wait()
         return [Path(path), Path(os.fspath(path) + ".data")]

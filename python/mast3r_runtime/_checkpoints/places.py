@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ._specs import MODEL_SPECS, ModelSpec
-from .errors import ArgumentError, ModelNotFoundError
+from ..errors import ArgumentError, ModelNotFoundError
+from .specs import MODEL_SPECS, ModelSpec
 
 __all__ = [
     "ALIASES",
@@ -37,7 +37,7 @@ LAYOUTS = (("unified.safetensors",), ("model.safetensors",), ("encoder.safetenso
 
 def bundled_model() -> Path:
     """The small demonstration model that ships in the wheel."""
-    return Path(__file__).with_name("models") / BUNDLED / "unified.safetensors"
+    return Path(__file__).parents[1] / "models" / BUNDLED / "unified.safetensors"
 
 
 def cache_dir() -> Path:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _models, _native
-from ._features import FeatureMethods
-from ._onnx import OnnxMethods
-from ._pictures import Only, image_array, infer_options
-from ._tensor import Array, GPUTensor
-from .errors import ClosedError, Mast3rError, ShapeError
-from .images import ImageLike
-from .results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
-from .retrieval import RetrievalMethods
+from .._checkpoints import places
+from .._library import calls
+from .._library import structs as S
+from .._library.memory import Array, GPUTensor
+from .._library.options import Only, image_array, infer_options
+from ..errors import ClosedError, Mast3rError, ShapeError
+from ..images import ImageLike
+from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
+from ..retrieval import RetrievalMethods
+from .features import FeatureMethods
+from .onnx import OnnxMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,7 +37,7 @@ _log = logging.getLogger("mast3r_runtime")
 DescLike = Union[npt.ArrayLike, GPUTensor]
 PairResult = Union[GPUInferenceResult, InferenceResult]
 
-_MAP_SIZE = C.sizeof(_native.Map)
+_MAP_SIZE = C.sizeof(S.Map)
 
 _said: set[str] = set()  # reasons for a fallback that were logged: once per process
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -45,23 +47,23 @@ def create(
     backend: str, variant: str = "auto", resolution: int = 0, precision: str = "auto", threads: int = 0
 ) -> int:
     """Create a native engine and return its handle."""
-    config = _native.struct(
-        _native.Config,
-        resolution=_native.int32("resolution", resolution),
-        threads=_native.int32("num_threads", threads),
-        variant=_native.text("variant", variant),
-        precision=_native.text("precision", precision),
-        backend=_native.text("backend", backend),
+    config = S.struct(
+        S.Config,
+        resolution=calls.int32("resolution", resolution),
+        threads=calls.int32("num_threads", threads),
+        variant=calls.text("variant", variant),
+        precision=calls.text("precision", precision),
+        backend=calls.text("backend", backend),
     )
-    handle = _native.Handle()
-    _native.call("mast3r_engine_create", C.byref(config), C.byref(handle))
+    handle = S.Handle()
+    calls.call("mast3r_engine_create", C.byref(config), C.byref(handle))
     return int(handle.value)
 
 
 def info_of(handle: int) -> dict[str, Any]:
     """Everything the library says about an engine, texts decoded."""
-    info = _native.struct(_native.Info)
-    _native.call("mast3r_engine_info", handle, C.byref(info))
+    info = S.struct(S.Info)
+    calls.call("mast3r_engine_info", handle, C.byref(info))
     skip = {"size", "reserved"}
     values = {name: getattr(info, name) for name, *_ in info._fields_ if name not in skip}
     return {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in values.items()}
@@ -99,9 +101,9 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         backend = backend_wanted(self._backend)
         self._handle = create(backend, variant, resolution, precision, num_threads)
         # Not __del__: a finalizer also runs at exit, in order, and cannot revive the object.
-        self._finalizer = weakref.finalize(self, _native.release, "mast3r_engine_close", self._handle)
+        self._finalizer = weakref.finalize(self, calls.release, "mast3r_engine_close", self._handle)
         _open.add(self)
-        _native.forward_log()
+        calls.forward_log()
         reason = info_of(self._handle)["fallback_reason"]
         if reason and reason not in _said:
             _said.add(reason)
@@ -115,8 +117,8 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         Without a path: the model in the wheel for ``auto`` and ``mast3r_tiny``, otherwise the
         variant's files in the cache. May be called again; the new model replaces the old one.
         """
-        where = _models.find(self._config[0]) if path is None else Path(path)
-        with _native.Job("mast3r_submit_load", self._live(), _native.text("path", where)) as job:
+        where = places.find(self._config[0]) if path is None else Path(path)
+        with calls.Job("mast3r_submit_load", self._live(), calls.text("path", where)) as job:
             job.wait()
         self._path = os.fspath(where)
 
@@ -131,28 +133,28 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
     def info(self) -> dict[str, Any]:
         """Facts about the device and the loaded model, with the file's metadata."""
         values = info_of(self._live())
-        text = _native.text_of(lambda *out: _native.call("mast3r_engine_metadata", self._live(), *out))
+        text = calls.text_of(lambda *out: calls.call("mast3r_engine_metadata", self._live(), *out))
         return {**values, "metadata": json.loads(text)}
 
     def warmup(self, num_iterations: int = 3) -> None:
         """Run the network that many times on a blank pair, so that the next call is fast."""
-        iterations = _native.int32("num_iterations", num_iterations)
-        with _native.Job("mast3r_submit_warmup", self._live(), iterations) as job:
+        iterations = calls.int32("num_iterations", num_iterations)
+        with calls.Job("mast3r_submit_warmup", self._live(), iterations) as job:
             job.wait()
 
     def trim(self) -> None:
         """Give memory that is only kept for the next call back to the system."""
-        _native.call("mast3r_engine_trim", self._live())
+        calls.call("mast3r_engine_trim", self._live())
 
     def close(self) -> None:
         """Free the engine's memory. Results taken before stay valid. May be called twice."""
         self._closed = True
         _open.discard(self)
         if self._finalizer.detach() is not None:
-            _native.call("mast3r_engine_close", self._handle)
+            calls.call("mast3r_engine_close", self._handle)
 
     def _live(self) -> int:
-        _native.check_fork()
+        calls.check_fork()
         if self._closed:
             raise ClosedError("engine: closed")
         return self._handle
@@ -227,8 +229,8 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         return [GPUInferenceResult._take(result) for result in results]
 
     def _run(
-        self, submit: str, images: Sequence[ImageLike], options: _native.InferOptions
-    ) -> list[_native.Result]:
+        self, submit: str, images: Sequence[ImageLike], options: S.InferOptions
+    ) -> list[S.Result]:
         engine = self._live()
         structs, pictures = image_array(images)
         arguments: tuple[Any, ...] = (C.byref(structs[0]), C.byref(structs[1]))
@@ -237,10 +239,10 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
             arguments = (structs, len(pictures))
             count = len(pictures) - 1
         keep = (pictures, structs, options)
-        with _native.Job(submit, engine, *arguments, C.byref(options), keep=keep) as job:
+        with calls.Job(submit, engine, *arguments, C.byref(options), keep=keep) as job:
             job.wait()
             name = "mast3r_job_take_result"
-            return [job.take(_native.Result, name, i) for i in range(count)]
+            return [job.take(S.Result, name, i) for i in range(count)]
 
     # ---- matching --------------------------------------------------------
 
@@ -291,21 +293,21 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
             raise ShapeError("match: one descriptor map, want two, or a whole result")
         map1, keep1 = _map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
         map2, keep2 = _map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
-        options = _native.struct(
-            _native.MatchOptions,
-            top_k=_native.int32("top_k", top_k or 0),
+        options = S.struct(
+            S.MatchOptions,
+            top_k=calls.int32("top_k", top_k or 0),
             reciprocal=int(bool(reciprocal)),
-            subsample=_native.int32("subsample", subsample),
-            border=_native.int32("border", border),
+            subsample=calls.int32("subsample", subsample),
+            border=calls.int32("border", border),
             weighted=int(bool(weighted)),
             min_weight=float(min_weight),
             min_confidence=float(confidence_threshold),
         )
         arguments = (C.byref(map1), C.byref(map2), C.byref(options))
         keep = (keep1, keep2, map1, map2, options)
-        with _native.Job("mast3r_submit_match", self._live(), *arguments, keep=keep) as job:
+        with calls.Job("mast3r_submit_match", self._live(), *arguments, keep=keep) as job:
             job.wait()
-            matches = job.take(_native.Matches, "mast3r_job_take_matches")
+            matches = job.take(S.Matches, "mast3r_job_take_matches")
             return MatchResult._take(matches, transforms)
 
 
@@ -322,7 +324,7 @@ def _map_struct(
     weight: DescLike | None,
     points: DescLike | None,
     mask: npt.ArrayLike | None,
-) -> tuple[_native.Map, list[Array]]:
+) -> tuple[S.Map, list[Array]]:
     """Return the C struct of one map and the arrays whose memory it points at."""
     descriptors = _floats(f"desc_{which}", desc)
     if descriptors.ndim == 4 and descriptors.shape[0] == 1:
@@ -331,7 +333,7 @@ def _map_struct(
         raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
     height, width, dim = descriptors.shape
     keep: list[Array] = [descriptors]
-    out = _native.Map(_MAP_SIZE, height, width, dim, descriptors.ctypes.data)
+    out = S.Map(_MAP_SIZE, height, width, dim, descriptors.ctypes.data)
     if weight is None and points is None and mask is None:
         return out, keep
     for field, name, value, shape in (
@@ -370,7 +372,7 @@ def open_engines() -> list[Engine]:
 def available(backend: str) -> str:
     """Return "" when the backend can run here, else the reason why not."""
     try:
-        _native.release("mast3r_engine_close", create(backend))
+        calls.release("mast3r_engine_close", create(backend))
     except Mast3rError as error:
         return str(error) or type(error).__name__
     return ""

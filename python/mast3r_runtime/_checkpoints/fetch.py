@@ -26,9 +26,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ._models import offline
-from ._version import __version__
-from .errors import ChecksumError, DownloadError, FileError, OfflineError
+from .._version import __version__
+from ..errors import ChecksumError, DownloadError, FileError, OfflineError
+from .places import offline
 
 __all__ = ["Expected", "fetch", "sha256_of"]
 

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from ._engine import Engine
+from .engine import Engine
 
 __all__ = ["benchmark", "native_size"]
 

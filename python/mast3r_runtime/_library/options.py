@@ -6,9 +6,10 @@ from __future__ import annotations
 import ctypes as C
 from collections.abc import Iterable, Sequence
 
-from . import _native
-from .errors import ArgumentError
-from .images import U8, ImageLike, read_image
+from ..errors import ArgumentError
+from ..images import U8, ImageLike, read_image
+from . import calls
+from . import structs as S
 
 __all__ = ["OUTPUTS", "Only", "image_array", "infer_options", "outputs"]
 
@@ -16,7 +17,7 @@ OUTPUTS = ("pts3d", "conf", "desc", "desc_conf")
 
 Only = Iterable[str] | None
 
-_IMAGE_SIZE = C.sizeof(_native.Image)
+_IMAGE_SIZE = C.sizeof(S.Image)
 
 
 def outputs(only: Only) -> int:
@@ -34,21 +35,21 @@ def outputs(only: Only) -> int:
 
 def infer_options(
     preprocess: bool = True, square_ok: bool = True, resolution: int | None = None, only: Only = None
-) -> _native.InferOptions:
+) -> S.InferOptions:
     """Return the options of one call."""
-    return _native.struct(
-        _native.InferOptions,
+    return S.struct(
+        S.InferOptions,
         raw=int(not preprocess),
         rectangle_43=int(not square_ok),
-        resolution=_native.int32("resolution", resolution or 0),
+        resolution=calls.int32("resolution", resolution or 0),
         only=outputs(only),
     )
 
 
-def image_array(images: Sequence[ImageLike]) -> tuple[C.Array[_native.Image], list[U8]]:
+def image_array(images: Sequence[ImageLike]) -> tuple[C.Array[S.Image], list[U8]]:
     """Return pictures as an array of structs, and the arrays whose memory it points at."""
     pictures = [read_image(image) for image in images]
-    structs = (_native.Image * len(pictures))()
+    structs = (S.Image * len(pictures))()
     for struct, picture in zip(structs, pictures, strict=True):
         struct.size = _IMAGE_SIZE
         struct.height, struct.width, _ = picture.shape
