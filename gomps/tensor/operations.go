@@ -55,7 +55,7 @@ const (
 	elementary = "of elementary operations"
 )
 
-// named are the operations by name.
+// named are the operations by name, as docs/tensor-ops.md lists them.
 var named = func() map[string]operation {
 	all := map[string]operation{}
 	for _, group := range [][]row{unaryOps(), binaryOps(), elementwiseOps, fusedOps, shapeOps, linearOps, layerOps, reduceOps, mapOps, trainOps} {

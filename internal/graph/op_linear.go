@@ -103,7 +103,7 @@ func (o Linear) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 
 // Rope describes rotary position embedding in two dimensions on a grid of
 // Rows x Cols tokens, row-major; a token's row turns the first half of a head,
-// its column the second (model.md 4.1).
+// its column the second (network.md 4.1).
 type Rope struct {
 	Rows, Cols int
 	Base       float32

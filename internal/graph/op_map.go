@@ -171,7 +171,7 @@ func (o Resize2D) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 }
 
 // PixelShuffle turns [B,h,w,C*R*R] into [B,h*R,w*R,C]; the input channel of
-// (c, i, j) is c*R*R + i*R + j (model.md 4.2).
+// (c, i, j) is c*R*R + i*R + j (network.md 4.2).
 type PixelShuffle struct{ R int }
 
 func (PixelShuffle) Kind() string { return "pixel_shuffle" }

@@ -66,7 +66,7 @@ func (o L2Normalize) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	return vectors(in)
 }
 
-// ExpPoints is the output function of the points (model.md 8): for vectors p of
+// ExpPoints is the output function of the points (network.md 8): for vectors p of
 // the last dimension, p/max(d,1e-8)*expm1(d) with d = |p|.
 type ExpPoints struct{}
 
