@@ -47,6 +47,23 @@ func (s *convStep) pixels(p, n int, y []float32) {
 	}
 }
 
+// maps makes the steps of the operations on feature maps.
+func (l *lowering) maps(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.Conv2D:
+		return l.conv2d(n, o)
+	case graph.ConvTranspose2D:
+		return l.convTranspose2d(n, o)
+	case graph.Pool2D:
+		return l.pool2d(n, o)
+	case graph.Resize2D:
+		return l.resize2d(n, o)
+	case graph.PixelShuffle:
+		return l.pixelShuffle(n, o)
+	}
+	return nil, nil
+}
+
 // conv2d chooses among five forms: loops for what no network has, Winograd's for
 // large 3x3 kernels, scalar products for 1x1 to few channels, a plain product for
 // other 1x1, and the implicit product.
@@ -55,7 +72,7 @@ func (s *convStep) pixels(p, n int, y []float32) {
 // directly on matrix tiles, which do so many products that a quarter of them with
 // transforms around is no faster, and rounds less well; elsewhere in Winograd's form.
 // The others are small, and the last of them makes the points, which 8 bits cannot hold
-// (model.md 18).
+// (network.md 18).
 func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	out, in, kh, kw := w[0], w[1], w[2], w[3]

@@ -8,8 +8,6 @@ import "unsafe"
 
 var impls = [numISA]*impl{Portable: &portableImpl}
 
-func usable(i ISA) bool { return i == Portable }
-
 func (id kernelID) call(k *kargs) { callPortable(id, k) }
 
 func epilogue(_ *impl, e *eargs) { portableEpilogue(e) }
@@ -47,5 +45,3 @@ func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src)
 func pairBF16(*pargs)          { panic("gemm: no bfloat16 products") }
 func spreadBF16(*spargs)       { panic("gemm: no bfloat16 products") }
 func tileProduct(*tkargs, int) { panic("gemm: no tiles") }
-func tilesAllowed() bool       { return false }
-func vectorBF16Pays() bool     { return false }

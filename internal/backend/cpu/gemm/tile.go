@@ -6,6 +6,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -38,7 +39,10 @@ var tilesInGo bool
 
 // ModelTiles runs tile programs in Go from now on, slowly and to the same bits, so
 // that tests of AVX512AMX run on machines without tiles. It exists for them.
-func ModelTiles() { tilesInGo = true }
+func ModelTiles() {
+	tilesInGo = true
+	isa.ModelTiles()
+}
 
 // tileBlock is what a block needs beyond its other fields to run on tiles.
 type tileBlock struct {

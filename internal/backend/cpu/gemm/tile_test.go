@@ -13,7 +13,7 @@ import (
 
 // Where there are no tiles, all tests of this package run their programs in Go.
 func init() {
-	if !usable(AVX512AMX) {
+	if !AVX512AMX.Usable() {
 		ModelTiles()
 	}
 }
@@ -21,7 +21,7 @@ func init() {
 // onTiles runs a test with tiles, or with their model.
 func onTiles(t *testing.T) {
 	t.Helper()
-	if !usable(AVX512AMX) {
+	if !AVX512AMX.Usable() {
 		t.Skip("this processor cannot round for tiles")
 	}
 	was := Active()

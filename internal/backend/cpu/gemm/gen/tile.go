@@ -45,9 +45,6 @@ func ldTileCfg(base string) string { return vexMem(0, 0x49, 0, base, "", 0) }
 
 func tileRelease() string { return vexTiles(0, 0x49, 0, 0, 0) }
 
-// tileZero clears a tile.
-func tileZero(t int) string { return vexTiles(3, 0x49, t, 0, 0) }
-
 // tileLoad loads rows from base + i*index + disp on.
 func tileLoad(t int, base, index string, disp int8) string {
 	return vexMem(3, 0x4b, t, base, index, disp)
