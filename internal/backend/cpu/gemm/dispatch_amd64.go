@@ -4,8 +4,6 @@ package gemm
 
 import (
 	"unsafe"
-
-	"golang.org/x/sys/cpu"
 )
 
 //go:generate go run ./gen -out .
@@ -22,27 +20,6 @@ var impls = [numISA]*impl{
 	AVX2:       &avx2Impl,
 	AVX512:     {isa: AVX512, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16}, half: &avx2Impl},
 	AVX512BF16: {isa: AVX512BF16, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16, kBF16: avx512BF16}, half: &avx2Impl},
-}
-
-// usable asks the processor and, for the size of the registers that a context
-// switch saves, the operating system: x/sys/cpu checks XCR0 before it reports AVX
-// or AVX-512. F16C has no flag of its own there; every processor with AVX2 and
-// FMA has it (the first AVX2 processors, Haswell and Excavator, came after it).
-func usable(i ISA) bool {
-	x := &cpu.X86
-	avx2 := x.HasAVX && x.HasAVX2 && x.HasFMA
-	avx512 := avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
-	switch i {
-	case Portable:
-		return true
-	case AVX2:
-		return avx2
-	case AVX512:
-		return avx512
-	case AVX512BF16:
-		return avx512 && x.HasAVX512BF16
-	}
-	return false
 }
 
 func epilogue(im *impl, e *eargs) {

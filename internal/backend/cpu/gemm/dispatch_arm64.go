@@ -9,10 +9,6 @@ var impls = [numISA]*impl{
 	NEON:     {isa: NEON, nr: 16, sizes: []int{6, 4, 2, 1}, kern: [3]kernelID{kF32: neonF32, kF16: neonF16}},
 }
 
-// usable: NEON with half-precision conversion is part of every arm64 that Go runs
-// on.
-func usable(i ISA) bool { return i == Portable || i == NEON }
-
 func epilogue(im *impl, e *eargs) {
 	if im.isa == NEON {
 		neonEpilogue(e)

@@ -8,8 +8,6 @@ import "unsafe"
 
 var impls = [numISA]*impl{Portable: &portableImpl}
 
-func usable(i ISA) bool { return i == Portable }
-
 func (id kernelID) call(k *kargs) { callPortable(id, k) }
 
 func epilogue(_ *impl, e *eargs) { portableEpilogue(e) }

@@ -4,38 +4,24 @@ package gemm
 
 import (
 	"fmt"
-	"os"
 	"sync/atomic"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // ISA names the instruction set whose kernels run.
-type ISA uint8
+type ISA = isa.Set
 
-// The instruction sets, each better than the ones before it on its machine.
+// The instruction sets that have kernels here.
 const (
-	Portable   ISA = iota // plain Go
-	NEON                  // arm64
-	AVX2                  // AVX2, FMA and F16C
-	AVX512                // AVX-512 F, BW, DQ, VL
-	AVX512BF16            // AVX512 and native bfloat16 products
-	numISA
+	Portable   = isa.Portable
+	NEON       = isa.NEON
+	AVX2       = isa.AVX2
+	AVX512     = isa.AVX512
+	AVX512BF16 = isa.AVX512BF16
+	numISA     = isa.Count
 )
-
-var isaNames = [numISA]string{"portable", "neon", "avx2", "avx512", "avx512bf16"}
-
-func (i ISA) String() string {
-	if i >= numISA {
-		return fmt.Sprintf("isa(%d)", uint8(i))
-	}
-	return isaNames[i]
-}
-
-// ISAEnv names the environment variable that picks the instruction set, by its
-// String, for a whole process. An unknown or unusable value is ignored: a
-// library must not fail to start over it.
-const ISAEnv = "MAST3R_CPU_ISA"
 
 // kernelID numbers a microkernel; kernelID.call dispatches. A switch and not a
 // function value, so that arguments stay on the caller's stack.
@@ -85,14 +71,7 @@ func init() {
 			im.rows.init(im.sizes)
 		}
 	}
-	best := ISAs()
-	use(best[len(best)-1])
-	name := os.Getenv(ISAEnv)
-	for _, i := range best {
-		if i.String() == name {
-			use(i)
-		}
-	}
+	use(isa.Pick(ISAs()))
 }
 
 func use(i ISA) { active.Store(impls[i]) }
@@ -101,7 +80,7 @@ func use(i ISA) { active.Store(impls[i]) }
 func ISAs() []ISA {
 	var r []ISA
 	for i := range numISA {
-		if impls[i] != nil && usable(i) {
+		if impls[i] != nil && i.Usable() {
 			r = append(r, i)
 		}
 	}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !amd64 && !arm64
+
+package isa
+
+// Usable: there are no kernels in assembly for this processor.
+func (s Set) Usable() bool { return s == Portable }
+
+// ByteProducts reports whether there are instructions that multiply bytes.
+func ByteProducts() bool { return false }
