@@ -100,7 +100,7 @@ func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, e
 		if j.ctx.Err() != nil {
 			return nil, fmt.Errorf("gomps: %s: %w", key.what, j.ctx.Err())
 		}
-		return nil, deviceError("compile " + key.what, err)
+		return nil, deviceError("compile "+key.what, err)
 	}
 	j.programs = append(j.programs, p)
 	return p, nil
