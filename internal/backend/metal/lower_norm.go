@@ -67,6 +67,19 @@ func (l *lowering) expPoints(n *graph.Node) *mpsgraph.Tensor {
 	return g.Mul(g.Div(p, g.Maximum(d, g.Scalar(1e-8, tensor.F32))), l.expm1(d))
 }
 
+// reductions lowers the operations along axes.
+func (l *lowering) reductions(n *graph.Node) (*mpsgraph.Tensor, bool) {
+	switch o := n.Op.(type) {
+	case graph.Reduce:
+		return l.reduce(n, o), true
+	case graph.ArgReduce:
+		return l.argReduce(n, o), true
+	case graph.TopK:
+		return l.topK(n, o), true
+	}
+	return nil, false
+}
+
 // reduce folds axes in float32; MPSGraph's maxima here are those that keep NaN.
 func (l *lowering) reduce(n *graph.Node, o graph.Reduce) *mpsgraph.Tensor {
 	g := l.out
