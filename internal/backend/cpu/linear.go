@@ -10,9 +10,6 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// bf16Products reports whether this processor multiplies bfloat16 natively.
-func bf16Products() bool { return gemm.Supports(tensor.BF16) }
-
 // activations are the ones that gemm knows: all that graph has.
 var activations = map[graph.Activation]gemm.Act{
 	graph.ActNone: gemm.None, graph.ActRelu: gemm.ReLU, graph.ActGelu: gemm.GELU,
