@@ -240,6 +240,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         scheme = newurl.partition(":")[0].lower()
         if scheme not in ("http", "https") or (req.type == "https" and scheme != "https"):
+            if fp is not None:
+                fp.close()
             raise DownloadError(f"{req.full_url}: redirected to {newurl!r}, which is not followed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
