@@ -89,5 +89,5 @@ func (j *job) prepareOne(img Image, opt InferOptions) (*picture, error) {
 	if err := j.e.resizer.Apply(buf.Bytes(), src, t); err != nil {
 		return nil, err
 	}
-	return &picture{transform: t, height: t.Height, width: t.Width, pixels: buf}, nil
+	return &picture{transform: Transform(t), height: t.Height, width: t.Width, pixels: buf}, nil
 }
