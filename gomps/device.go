@@ -19,7 +19,7 @@ import (
 // gives errors and no other device: results of one engine come from one.
 func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback string, err error) {
 	if cfg.Backend != "cpu" {
-		gpu, err := openMetal(cfg)
+		gpu, err := openMetal(cfg, log)
 		if err == nil {
 			return gpu, "", nil
 		}
@@ -48,19 +48,36 @@ func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback st
 // for callers who cannot reach Config.
 const EnvPackCache = "MAST3R_PACK_CACHE"
 
-// openMetal opens the GPU and compares it with the CPU.
-func openMetal(cfg Config) (*metal.Backend, error) {
+// openMetal opens the GPU and compares it with the CPU. Attention of Metal's own
+// has been the part that is wrong: where the two disagree, the GPU is tried once
+// more with attention from products.
+func openMetal(cfg Config, log *slog.Logger) (*metal.Backend, error) {
 	settings, err := cfg.metal()
 	if err != nil {
 		return nil, err
 	}
+	gpu, err := checkedMetal(cfg, settings)
+	if settings.Attention != metal.AttentionDefault || !errors.Is(err, selfcheck.ErrDisagree) {
+		return gpu, err
+	}
+	settings.Attention = metal.AttentionByHand
+	gpu, again := checkedMetal(cfg, settings)
+	if again != nil {
+		return nil, err
+	}
+	log.Warn("attention is computed from products: Metal's own computes something else than the CPU", "reason", err)
+	return gpu, nil
+}
+
+// checkedMetal opens the GPU with the given settings and compares it.
+func checkedMetal(cfg Config, settings metal.Config) (*metal.Backend, error) {
 	gpu, err := metal.New(settings)
 	if err != nil {
 		return nil, err
 	}
 	p, err := cfg.precision("metal")
 	if err == nil && !cfg.SkipSelfCheck {
-		err = selfcheck.Once(gpu, reference, p, fmt.Sprint(settings.ManualAttention))
+		err = selfcheck.Once(gpu, reference, p, fmt.Sprint(settings.Attention))
 	}
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
@@ -70,7 +87,8 @@ func openMetal(cfg Config) (*metal.Backend, error) {
 
 // Environment variables of the Metal path, for callers who cannot reach Config.
 const (
-	// EnvAttention is "manual" for Config.ManualAttention.
+	// EnvAttention is "manual" for Config.ManualAttention, or "native" for Metal's own
+	// attention even where it is known to leak.
 	EnvAttention = "MAST3R_ATTENTION"
 	// EnvExecutableCache is a folder for Config.ExecutableCache.
 	EnvExecutableCache = "MAST3R_EXECUTABLE_CACHE"
@@ -80,16 +98,21 @@ const (
 
 // metal are the settings of the Metal path, from the Config or the environment.
 func (c Config) metal() (metal.Config, error) {
-	m := metal.Config{ManualAttention: c.ManualAttention, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
+	m := metal.Config{ExecutableCache: c.ExecutableCache, Logger: c.Logger}
 	if dir := os.Getenv(EnvExecutableCache); dir != "" && m.ExecutableCache == "" {
 		m.ExecutableCache = dir
 	}
 	switch v := os.Getenv(EnvAttention); v {
-	case "", "native":
+	case "":
+	case "native":
+		m.Attention = metal.AttentionNative
 	case "manual":
-		m.ManualAttention = true
+		m.Attention = metal.AttentionByHand
 	default:
 		return m, &ConfigError{EnvAttention, v, "native or manual"}
+	}
+	if c.ManualAttention {
+		m.Attention = metal.AttentionByHand
 	}
 	return m, nil
 }

@@ -269,14 +269,15 @@ const (
 )
 
 // ArgReduce is the index (I32) of the largest, or with Min smallest, element
-// along Axis, the lowest index on ties; the axis goes away.
+// along Axis, the lowest index on ties, the first NaN where there is one; the axis
+// goes away.
 type ArgReduce struct {
 	Axis int
 	Min  bool
 }
 
-// TopK are the K largest elements along the last axis, descending, the lowest
-// index first on ties; with Index their indices (I32) in place of the values.
+// TopK are the K largest elements along the last axis, descending, equal ones in
+// any order; with Index their indices (I32) in place of the values.
 type TopK struct {
 	K     int
 	Index bool

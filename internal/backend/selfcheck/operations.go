@@ -57,6 +57,7 @@ var operations = []operation{
 		q, k, v := f32(g, "q", 2, 30, 128), f32(g, "k", 2, 45, 128), f32(g, "v", 2, 45, 128)
 		g.Output("y", g.Attention(q, k, v, 2, 0.125))
 	}},
+	networkAttention,
 	{"attention with rotary embedding", func(g *graph.Graph) {
 		q, k, v := f32(g, "q", 1, 24, 128), f32(g, "k", 1, 15, 128), f32(g, "v", 1, 15, 128)
 		q, k = g.RoPE(q, 2, graph.Rope{Rows: 4, Cols: 6, Base: 100}), g.RoPE(k, 2, graph.Rope{Rows: 5, Cols: 3, Base: 100})
@@ -119,6 +120,14 @@ var operations = []operation{
 		g.Output("confidence", g.Affine(g.Unary(graph.Exp, g.SliceAxis(x, 3, 3, 4)), 1, 1))
 	}},
 }
+
+// networkAttention is one layer's of the published network at 512 x 384: what is
+// right at small sizes has been wrong at this one.
+var networkAttention = operation{"attention of a whole picture", func(g *graph.Graph) {
+	const tokens, heads, dim = 768, 16, 1024
+	q, k, v := f32(g, "q", 1, tokens, dim), f32(g, "k", 1, tokens, dim), f32(g, "v", 1, tokens, dim)
+	g.Output("y", g.Attention(q, k, v, heads, 0.125))
+}}
 
 // Operations runs the operations one by one.
 func Operations(ctx context.Context, dev, ref backend.Backend, p backend.Precision) []Check {
