@@ -45,6 +45,9 @@ var operations = []operation{
 		g.Output("gelu", g.Unary(graph.Gelu, g.Linear(x, constant(g, "w", 160, 96), constant(g, "b", 160))))
 		g.Output("plain", g.Linear(x, constant(g, "w2", 33, 96), nil))
 	}},
+	{"linear of one row", func(g *graph.Graph) { // whose bias macOS 26 has lost
+		g.Output("y", g.Linear(f32(g, "x", 1, 96), constant(g, "w", 40, 96), constant(g, "b", 40)))
+	}},
 	{"matmul", func(g *graph.Graph) {
 		a, b := f32(g, "a", 3, 21, 70), f32(g, "b", 3, 70, 19)
 		g.Output("y", g.Add(graph.MatMul{}, a, b))
@@ -78,6 +81,10 @@ var operations = []operation{
 		g.Output("stride", g.Conv2D(x, constant(g, "w2", 40, 24, 3, 3), constant(g, "b2", 40), 2, 1))
 		g.Output("one", g.Conv2D(x, constant(g, "w3", 7, 24, 1, 1), constant(g, "b3", 7), 1, 0))
 	}},
+	{"grouped convolution", func(g *graph.Graph) { // wrong in float32 for batches and tall kernels
+		x := f32(g, "x", 2, 13, 9, 12)
+		g.Output("y", g.Add(graph.Conv2D{Stride: 1, Pad: 2, Dilation: 1, Groups: 12}, x, constant(g, "w", 12, 1, 5, 1)))
+	}},
 	{"transposed convolution", func(g *graph.Graph) {
 		x := f32(g, "x", 1, 5, 7, 12)
 		g.Output("two", g.ConvTranspose2D(x, constant(g, "w1", 12, 9, 2, 2), constant(g, "b1", 9), 2))
@@ -98,6 +105,13 @@ var operations = []operation{
 		g.Output("slice", g.SliceAxis(x, 2, 3, 8))
 		g.Output("concat", g.Concat(1, x, f32(g, "y", 2, 3, 10)))
 		g.Output("pad", g.Add(graph.Pad{Before: []int{0, 1, 2}, After: []int{0, 0, 3}, Value: -1.5}, x))
+	}},
+	{"results without a kernel", func(g *graph.Graph) { // identities, which compilers drop
+		x := f32(g, "x", 3, 7)
+		y := g.Unary(graph.Exp, x)
+		g.Output("input", x)
+		g.Output("one", y)
+		g.Output("two", y)
 	}},
 	{"elementwise", func(g *graph.Graph) {
 		x := f32(g, "x", 4, 90)

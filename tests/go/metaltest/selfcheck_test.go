@@ -252,7 +252,7 @@ func TestSelfCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.OK() || !r.Metal || r.Reason != "" || len(r.Checks) != 35 || r.Checks[0].Name != "methods" {
+	if !r.OK() || !r.Metal || r.Reason != "" || len(r.Checks) != 41 || r.Checks[0].Name != "methods" {
 		t.Errorf("%+v", r)
 	}
 	s.Set("fault", "align_corners")

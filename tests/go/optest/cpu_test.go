@@ -22,3 +22,5 @@ func onCPU(t *testing.T) Runner {
 func TestCPUGolden(t *testing.T) { Golden(t, onCPU(t), 1) }
 
 func TestCPURandom(t *testing.T) { Random(t, onCPU(t), 30, 2e-6) }
+
+func TestCPUArgOfNaN(t *testing.T) { ArgOfNaN(t, onCPU(t)) }

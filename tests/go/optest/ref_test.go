@@ -11,3 +11,5 @@ func TestReferenceGolden(t *testing.T) { Golden(t, Reference, 1) }
 // Random against the reference itself shows that the drawn graphs build, and
 // that Simplify keeps their meaning.
 func TestSimplifyKeepsMeaning(t *testing.T) { Random(t, Reference, 20, 1e-6) }
+
+func TestReferenceArgOfNaN(t *testing.T) { ArgOfNaN(t, Reference) }
