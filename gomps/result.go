@@ -117,8 +117,9 @@ type Info struct {
 	LiveBuffers           int
 	// FallbackReason says why the CPU runs what Metal was wanted for.
 	FallbackReason string
-	// Of a GPU: bytes of weights used where the file is mapped and bytes that had
-	// to be copied, of what is compiled now; command buffers committed so far.
+	// GPU only. WeightsMapped and WeightsCopied are the bytes of the compiled
+	// programs' weights that are used in place and copied; CommandBuffers were
+	// committed since Open.
 	WeightsMapped, WeightsCopied, CommandBuffers int
 
 	Variant, Precision           string

@@ -348,8 +348,8 @@ func (w *words) close() error {
 	return errors.Join(errs...)
 }
 
-// program finds the QueryAssignments nearest of rows features; who needs only
-// the nearest takes the first.
+// program finds the QueryAssignments nearest words of rows features; callers that
+// need one word use the first.
 func (w *words) program(rows int) (backend.Program, error) {
 	if p, ok := w.programs[rows]; ok {
 		return p, nil

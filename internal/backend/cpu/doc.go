@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cpu is the backend for machines without a GPU of ours: it runs graphs
-// on the processor's vector units.
+// Package cpu is the backend for machines without a supported GPU: it runs graphs
+// on the vector units of the processor.
 //
 // Compile lowers a simplified graph to a list of steps, one per operation that
 // moves or computes anything. Three decisions carry the speed:

@@ -13,9 +13,10 @@
 // # Weights
 //
 // Weights are fed at every run from buffers laid over the mapped model file:
-// loading copies no matrix, and the memory is the page cache's (weights.go). What
-// the file has in another type than its reader's is converted once, not in every
-// run; vectors always, so that half precision copies the norms'.
+// loading copies no matrix, and the memory is the page cache's (weights.go). A
+// weight stored in another type than its operation reads is converted once, at
+// load. Vectors are always converted, so in half precision the weights of
+// normalisations are copies.
 //
 // # Precision
 //

@@ -40,8 +40,8 @@ sources support. What was removed to get here is in [metal.md](metal.md#what-a-p
 A kernel takes the longer of computing its products and moving its operands and results once. *Emitted*: every node is a
 kernel, but for reshapes and the transposes of weights, which a product takes as a flag. *Stitched*: a chain of
 elementwise nodes and casts is one kernel with the node that feeds it, as Apple describes MPSGraph (WWDC20, session
-10677). The truth has neither rule's name on it: starts of kernels, gaps, caches and how well Apple's kernels do are in
-no figure here. The times are stitched; the files have the precision's type.
+10677). Real behaviour follows neither rule exactly: kernel launches, gaps, caches and the quality of Apple's kernels are
+not counted. The times are stitched; the files have the precision's type.
 
 `
 

@@ -2,23 +2,10 @@
 
 package ref
 
-import (
-	"fmt"
+import "github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-)
-
-// train evaluates the operations of graph/ops_train.go.
-func train(n *graph.Node, in []Tensor, out Tensor) error {
-	switch o := n.Op.(type) {
-	case graph.ScatterAdd:
-		return scatterAdd(o, in, out)
-	case graph.OneHot:
-		for i, v := range in[0].Data {
-			if v >= 0 && int(v) < o.Depth {
-				out.Data[i*o.Depth+int(v)] = 1
-			}
-		}
+func mapGradients(op graph.Op, in []Tensor, out Tensor) (bool, error) {
+	switch o := op.(type) {
 	case graph.PoolIndex:
 		poolIndex(o, in[0], out)
 	case graph.PoolGrad:
@@ -28,24 +15,9 @@ func train(n *graph.Node, in []Tensor, out Tensor) error {
 	case graph.ConvGradWeight:
 		convGradWeight(o, in, out)
 	default:
-		return fmt.Errorf("unknown operation %s (%T)", n.Op.Kind(), n.Op)
+		return false, nil
 	}
-	return nil
-}
-
-func scatterAdd(o graph.ScatterAdd, in []Tensor, out Tensor) error {
-	x, idx := in[0], in[1]
-	inner := x.Shape[1:].Numel()
-	for i, v := range idx.Data {
-		j := int(v)
-		if j < 0 || j >= o.Rows {
-			return fmt.Errorf("scatter_add: index %d is %d, want 0..%d", i, j, o.Rows-1)
-		}
-		for k := range inner {
-			out.Data[j*inner+k] += x.Data[i*inner+k]
-		}
-	}
-	return nil
+	return true, nil
 }
 
 // window finds the maximum of one pooling window: its position in the plane,

@@ -5,14 +5,21 @@ package cpu
 import (
 	"fmt"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// train makes the steps of graph/ops_train.go. Values that are not float32, which
-// no gradient of the eager tensors has, go to the reference.
-func (l *lowering) train(n *graph.Node) (step, error) {
+// gradients makes the steps of the operations that only training needs. Values
+// that are not float32, which no gradient of the eager tensors has, go to the
+// reference.
+func (l *lowering) gradients(n *graph.Node) (step, error) {
+	switch n.Op.(type) {
+	case graph.ScatterAdd, graph.OneHot, graph.PoolIndex, graph.PoolGrad, graph.ConvGradInput, graph.ConvGradWeight:
+	default:
+		return nil, nil
+	}
 	for _, x := range n.In {
 		if x.DType.Float() && x.DType != tensor.F32 && !isParam(x) {
 			return l.reference(n)
@@ -35,7 +42,7 @@ func (l *lowering) train(n *graph.Node) (step, error) {
 	case graph.ConvGradWeight:
 		return l.convGradWeight(n, o)
 	}
-	return nil, fmt.Errorf("operation %T: %w", n.Op, ErrUnsupported)
+	return nil, nil
 }
 
 // readIndices decodes indices of an axis with n entries. They are data, perhaps
@@ -48,7 +55,7 @@ func readIndices(at []int, raw []byte, d tensor.DType, n int) error {
 			at[i] = int(viewAs[int64](raw)[i])
 		}
 		if at[i] < 0 || at[i] >= n {
-			return fmt.Errorf("index %d of an axis of %d: %w", at[i], n, ErrIndex)
+			return fmt.Errorf("index %d of an axis of %d: %w", at[i], n, backend.ErrIndex)
 		}
 	}
 	return nil

@@ -2,11 +2,13 @@
 
 package graph
 
-import (
-	"math"
+import "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
-)
+// MatMul is a batched matrix product a[...,M,K] x b[...,K,N]; with TransB the
+// second operand is [...,N,K]. Leading dimensions broadcast.
+type MatMul struct{ TransB bool }
+
+func (MatMul) Kind() string { return "matmul" }
 
 func (o MatMul) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	if err := arity(in, 2); err != nil {
@@ -31,6 +33,32 @@ func (o MatMul) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	lead, err := broadcastShapes(a.Shape[:ra-2], b.Shape[:rb-2])
 	return append(lead, a.Shape[ra-2], n), d, err
 }
+
+// Activation is the function a fused operation applies to its result.
+type Activation uint8
+
+// The fused activations.
+const (
+	ActNone Activation = iota
+	ActRelu
+	ActGelu
+)
+
+func (a Activation) String() string {
+	return enumName(actNames[:], a)
+}
+
+// Linear is y = gamma * act(x W^T + b) + residual for x [...,in], W [out,in].
+// Operands: x, W, then those that the flags name, in this order: b [out],
+// gamma [out], residual (the shape of y).
+//
+// Networks are built with Bias only; passes.Fuse sets the rest.
+type Linear struct {
+	Bias, Gamma, Residual bool
+	Act                   Activation
+}
+
+func (Linear) Kind() string { return "linear" }
 
 func (o Linear) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	if err := arity(in, 2+count(o.Bias, o.Gamma, o.Residual)); err != nil {
@@ -73,28 +101,12 @@ func (o Linear) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	return out, x.DType, isFloat(x, "x")
 }
 
-func count(flags ...bool) int {
-	n := 0
-	for _, f := range flags {
-		if f {
-			n++
-		}
-	}
-	return n
-}
-
-func (o RoPE) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, 0, err
-	}
-	x := in[0]
-	if err := rank(x, "x", 3); err != nil {
-		return nil, 0, err
-	}
-	if err := headsFit(x, "x", o.Heads); err != nil {
-		return nil, 0, err
-	}
-	return x.Shape, x.DType, o.Rope.fits(x, "x", o.Heads)
+// Rope describes rotary position embedding in two dimensions on a grid of
+// Rows x Cols tokens, row-major; a token's row turns the first half of a head,
+// its column the second (network.md 4.1).
+type Rope struct {
+	Rows, Cols int
+	Base       float32
 }
 
 // fits checks a grid against tokens: hd/4 frequencies per direction, so the
@@ -112,12 +124,40 @@ func (r Rope) fits(x *Node, what string, heads int) error {
 	return nil
 }
 
-func headsFit(x *Node, what string, heads int) error {
-	if heads < 1 || x.Shape[2]%heads != 0 {
-		return shapeErr("%s %v does not split into %d heads", what, x.Shape, heads)
-	}
-	return isFloat(x, what)
+// RoPE applies Rope to x [B,N,Heads*hd].
+type RoPE struct {
+	Heads int
+	Rope
 }
+
+func (RoPE) Kind() string { return "rope" }
+
+func (o RoPE) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
+	if err := arity(in, 1); err != nil {
+		return nil, 0, err
+	}
+	x := in[0]
+	if err := rank(x, "x", 3); err != nil {
+		return nil, 0, err
+	}
+	if err := headsFit(x, "x", o.Heads); err != nil {
+		return nil, 0, err
+	}
+	return x.Shape, x.DType, o.Rope.fits(x, "x", o.Heads)
+}
+
+// Attention is softmax(Scale * q k^T + mask) v per head, for q [B,Nq,H*hd],
+// k [B,Nk,H*hd], v [B,Nk,H*hd], heads side by side in the last dimension.
+// Operands: q, k, v and, with Mask, an additive mask that broadcasts to
+// [B,H,Nq,Nk]. QRope and KRope are set by passes.Fuse.
+type Attention struct {
+	Heads        int
+	Scale        float32
+	Mask         bool
+	QRope, KRope *Rope
+}
+
+func (Attention) Kind() string { return "attention" }
 
 func (o Attention) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	if err := arity(in, 3+count(o.Mask)); err != nil {
@@ -168,73 +208,26 @@ func (o Attention) ropesFit(q, k *Node) error {
 	return nil
 }
 
-func (o LayerNorm) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, 0, err
+var actNames = [...]string{ActNone: "none", ActRelu: "relu", ActGelu: "gelu"}
+
+func headsFit(x *Node, what string, heads int) error {
+	if heads < 1 || x.Shape[2]%heads != 0 {
+		return shapeErr("%s %v does not split into %d heads", what, x.Shape, heads)
 	}
-	if err := vector(in[2], "beta", lastDim(in[0])); err != nil {
-		return nil, 0, err
-	}
-	return normShape(in, o.Eps)
+	return isFloat(x, what)
 }
 
-func (o RMSNorm) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
-	if err := arity(in, 2); err != nil {
-		return nil, 0, err
-	}
-	return normShape(in, o.Eps)
-}
-
-func normShape(in []*Node, eps float32) (tensor.Shape, tensor.DType, error) {
-	// MPSGraph ends the process over an epsilon that is not above zero.
-	if !(eps > 0) || math.IsInf(float64(eps), 1) {
-		return nil, 0, shapeErr("epsilon %v, want a finite number above 0", eps)
-	}
-	if lastDim(in[0]) < 1 {
-		return nil, 0, shapeErr("x %v has no last dimension to normalise", in[0])
-	}
-	if err := vector(in[1], "gamma", lastDim(in[0])); err != nil {
-		return nil, 0, err
-	}
-	return in[0].Shape, in[0].DType, isFloat(in[0], "x")
-}
-
-func lastDim(n *Node) int {
-	if len(n.Shape) == 0 {
-		return 0
-	}
-	return n.Shape[len(n.Shape)-1]
-}
-
-func (o Softmax) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, 0, err
-	}
-	a, err := axisIn(o.Axis, len(in[0].Shape))
-	if err != nil {
-		return nil, 0, err
-	}
-	if in[0].Shape[a] == 0 {
-		return nil, 0, shapeErr("axis %d of %v is empty", o.Axis, in[0])
-	}
-	return in[0].Shape, in[0].DType, isFloat(in[0], "x")
-}
-
-func (o L2Normalize) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
-	return vectors(in)
-}
-
-func (o ExpPoints) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
-	return vectors(in)
-}
-
-// vectors is the rule of operations on the vectors of the last dimension.
-func vectors(in []*Node) (tensor.Shape, tensor.DType, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, 0, err
-	}
-	if lastDim(in[0]) < 1 {
-		return nil, 0, shapeErr("x %v has no vectors in its last dimension", in[0])
-	}
-	return in[0].Shape, in[0].DType, isFloat(in[0], "x")
+var linearOps = []Operation{
+	{"matmul", "a, b", "float; a weight takes the other's type", "a b, or a b^T; leading dimensions broadcast.", func(g *Graph) *Node {
+		return g.Add(MatMul{}, floats(g, 2, 3, 4), floats(g, 4, 5))
+	}, nil},
+	{"linear", "x, w, b?, gamma?, residual?", "float; weights of any float type", "gamma * activation(x w^T + b) + residual, w [out,in].", func(g *Graph) *Node {
+		return g.Linear(floats(g, 3, 4), floats(g, 5, 4), floats(g, 5))
+	}, nil},
+	{"rope", "x", "float", "Rotary position embedding of x [B,rows*cols,heads*d] on a grid.", func(g *Graph) *Node {
+		return g.RoPE(floats(g, 1, 6, 16), 2, Rope{Rows: 2, Cols: 3, Base: 100})
+	}, nil},
+	{"attention", "q, k, v, mask?", "float", "softmax(scale q k^T + mask) v per head, heads side by side.", func(g *Graph) *Node {
+		return g.Attention(floats(g, 2, 3, 16), floats(g, 2, 5, 16), floats(g, 2, 5, 16), 2, 0.3)
+	}, nil},
 }
