@@ -171,11 +171,17 @@ func (b *Backend) Device() backend.Device {
 
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
-	b.mu.Lock()
-	s := b.stats
-	b.mu.Unlock()
+	s := b.count(func(*Stats) {})
 	s.MappedBytes, s.CopiedBytes, s.TableBytes = b.weights.inUse(inPlace), b.weights.inUse(copied), b.weights.inUse(computed)
 	return s
+}
+
+// count changes the counters and returns them.
+func (b *Backend) count(change func(*Stats)) Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.stats)
+	return b.stats
 }
 
 // Pool is the memory of Alloc.
@@ -197,15 +203,20 @@ func (b *Backend) open() error {
 // Close waits for the device and frees what the backend holds. Programs must be
 // closed before; buffers handed out stay readable until they are released.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
+	if !b.closing() {
 		return nil
 	}
-	b.closed = true
-	b.mu.Unlock()
 	b.pending.Wait()
 	return b.free()
+}
+
+// closing lets nothing more begin, and says whether this call is the first.
+func (b *Backend) closing() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	already := b.closed
+	b.closed = true
+	return !already
 }
 
 // buffer is device memory on loan from the pool.
