@@ -50,6 +50,13 @@ type MatchOptions struct {
 	Reciprocal bool
 	// Subsample starts from every n-th pixel only; 0 and 1 mean every pixel.
 	Subsample int
+	// BothWays starts from every n-th pixel of map 2 as well, with Subsample.
+	BothWays bool
+	// Spread makes TopK choose matches all over map 1: the best of every part of
+	// it come before the second best of any.
+	Spread bool
+	// Subpixel places the ends in map 2 between pixels: see Matches.XY2.
+	Subpixel bool
 	// MinConfidence drops matches whose confidence is below it.
 	MinConfidence float32
 	// MinWeight leaves out pixels whose Weight is below it; 0 leaves out none.
@@ -66,14 +73,18 @@ type MatchOptions struct {
 type Matches struct {
 	// Idx1, Idx2 are flat indices y*W + x.
 	Idx1, Idx2 []int64
-	// XY1, XY2 are [N,2] pixel coordinates (x, y).
+	// XY1, XY2 are [N,2] pixel coordinates (x, y): of XY1, and without Subpixel of
+	// XY2, whole ones. With it XY2 is where a parabola through the similarities is
+	// greatest, up to half a pixel from Idx2.
 	XY1, XY2 []float32
 	// Points1, Points2 are [N,3]; NaN where a map has no points.
 	Points1, Points2 []float32
 	// Confidence is the similarity of the descriptors, for the network's unit
 	// vectors at most 1, weighted where that was asked for.
 	Confidence []float32
-	Time       time.Duration
+	// Seeds is how many pixels the search started from, excluded ones with them.
+	Seeds int
+	Time  time.Duration
 }
 
 // Len is the number of matches.
@@ -97,6 +108,7 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	r, err := e.matcher.Match(m1.view(opt.Mask1), m2.view(opt.Mask2), match.Options{
 		OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: opt.TopK, Border: opt.Border,
 		MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
+		BothWays: opt.BothWays, Spread: opt.Spread, Subpixel: opt.Subpixel,
 	})
 	if err != nil {
 		if errors.Is(err, match.ErrShape) {
@@ -104,9 +116,12 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 		}
 		return nil, &ConfigError{"MatchOptions", err.Error(), "options in their ranges"}
 	}
-	out := &Matches{Idx1: r.Idx1, Idx2: r.Idx2, Confidence: r.Confidence}
+	out := &Matches{Idx1: r.Idx1, Idx2: r.Idx2, Confidence: r.Confidence, Seeds: r.Seeds}
 	out.XY1, out.Points1 = m1.at(r.Idx1)
 	out.XY2, out.Points2 = m2.at(r.Idx2)
+	if opt.Subpixel {
+		out.XY2 = r.XY2
+	}
 	out.Time = time.Since(start)
 	return out, nil
 }

@@ -296,8 +296,8 @@ func BenchmarkRefine(b *testing.B) {
 	one, two := tile(small.one), tile(small.two)
 	r := rand.New(rand.NewPCG(1, 1))
 	var xy1, xy2 []float64
-	for y := 42; y < 2950; y += 78 {
-		for x := 42; x < 3950; x += 78 {
+	for y := 42; y < 2950; y += 104 {
+		for x := 42; x < 3950; x += 104 {
 			tx, ty := x/240*240, y/240*240
 			u, v := small.h(float64(x-tx), float64(y-ty))
 			if u > 10 && v > 10 && u < 229 && v < 229 {
