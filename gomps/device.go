@@ -30,7 +30,7 @@ func openBackend(cfg Config, log *slog.Logger) (dev backend.Backend, fallback st
 		if errors.Is(err, selfcheck.ErrDisagree) {
 			log.Warn("the GPU computes something else than the CPU: running on the CPU", "reason", fallback)
 		} else {
-			log.Debug("running on the CPU", "reason", fallback) // Info says it to who asks
+			log.Debug("running on the CPU", "reason", fallback) // Info reports it too
 		}
 	}
 	cache := cfg.PackCache

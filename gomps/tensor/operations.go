@@ -49,13 +49,13 @@ func inPlace(f func(t, u *Tensor) error) runner {
 	return func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return nil, f(in[0], in[1]) }
 }
 
-// How gradients are had, where it is not the name of an operation.
+// How the gradient is computed when no named operation does it.
 const (
 	own        = "its own operation"
 	elementary = "of elementary operations"
 )
 
-// named are the operations of spec/ops.md by name.
+// named are the operations by name, as docs/tensor-ops.md lists them.
 var named = func() map[string]operation {
 	all := map[string]operation{}
 	for _, group := range [][]row{elementwiseOps, fusedOps, shapeOps, linearOps, layerOps, reduceOps, mapOps, trainOps} {

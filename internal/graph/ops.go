@@ -152,7 +152,7 @@ type Linear struct {
 
 // Rope describes rotary position embedding in two dimensions on a grid of
 // Rows x Cols tokens, row-major; a token's row turns the first half of a head,
-// its column the second (model.md 4.1).
+// its column the second (network.md 4.1).
 type Rope struct {
 	Rows, Cols int
 	Base       float32
@@ -241,10 +241,10 @@ type Resize2D struct {
 }
 
 // PixelShuffle turns [B,h,w,C*R*R] into [B,h*R,w*R,C]; the input channel of
-// (c, i, j) is c*R*R + i*R + j (model.md 4.2).
+// (c, i, j) is c*R*R + i*R + j (network.md 4.2).
 type PixelShuffle struct{ R int }
 
-// ExpPoints is the output function of the points (model.md 8): for vectors p of
+// ExpPoints is the output function of the points (network.md 8): for vectors p of
 // the last dimension, p/max(d,1e-8)*expm1(d) with d = |p|.
 type ExpPoints struct{}
 

@@ -214,7 +214,7 @@ func TestGoldenL2(t *testing.T) {
 	}
 }
 
-// hashBits is the reference data's hash generator (golden/README.md section 1).
+// hashBits is the reference data's hash generator (golden.md 1).
 func hashBits(name string, i uint64) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for _, c := range []byte(name) {
@@ -226,7 +226,7 @@ func hashBits(name string, i uint64) uint64 {
 	return z ^ z>>31
 }
 
-// planted384 makes the 384x512 pair of golden/README.md section 7.
+// planted384 makes the 384x512 pair of golden.md 7.
 func planted384() (a, b Map, conf [2][]float32) {
 	const h, w, c = 384, 512, 24
 	component := func(name string, i int) int {

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _cli_collection, _cli_profile
-from ._specs import LICENSE, MODEL_SPECS
+from ._checkpoints.specs import LICENSE, MODEL_SPECS
+from ._commands import collection, profile
 from ._version import __version__
 from .errors import ArgumentError, Mast3rError
 
@@ -102,8 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print JSON")
 
     _files_verbs(verb)
-    _cli_collection.add(verb)
-    _cli_profile.add(verb)
+    collection.add(verb)
+    profile.add(verb)
 
     bench = verb("benchmark", _benchmark, "Time the network on a random pair.")
     _engine_options(bench)
@@ -114,8 +114,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _files_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
-    from ._convert import DTYPES
-    from ._download import SOURCES
+    from ._checkpoints.convert import DTYPES
+    from ._checkpoints.download import SOURCES
 
     fetch = verb("download", _download, f"Fetch a published model. {LICENSE}")
     fetch.add_argument("variant", nargs="?", help="a variant, or all")
@@ -266,7 +266,7 @@ def _summary(result: Any, matches: Any, name: str) -> dict[str, Any]:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from . import _native
+    from ._library import calls
 
     with _engine(arguments) as engine:
         values: dict[str, Any] = engine.info()
@@ -274,7 +274,7 @@ def _info(arguments: argparse.Namespace) -> int:
         "version": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "library": str(_native.library_path()),
+        "library": str(calls.library_path()),
         **values,
     }
     shown = {key: value for key, value in values.items() if value not in ("", {}, 0)}
@@ -284,10 +284,10 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _selfcheck(arguments: argparse.Namespace) -> int:
-    from . import _selfcheck
+    from ._commands import selfcheck
 
     checks = []
-    for check in _selfcheck.run(arguments.backend):
+    for check in selfcheck.run(arguments.backend):
         checks.append(check)
         _note(arguments, f"{'ok  ' if check.ok else 'FAIL'}  {check.name:24}  {check.detail}")
     bad = sum(not check.ok for check in checks)
@@ -296,10 +296,10 @@ def _selfcheck(arguments: argparse.Namespace) -> int:
 
 
 def _benchmark(arguments: argparse.Namespace) -> int:
-    from . import _timing
+    from ._engine import timing
 
     with _engine(arguments) as engine:
-        values = _timing.benchmark(engine, arguments.iterations, arguments.warmup)
+        values = timing.benchmark(engine, arguments.iterations, arguments.warmup)
         name = engine.name()
     text = (
         "{}: {width:.0f} x {height:.0f}: median {p50_ms:.1f} ms, mean {mean_ms:.1f}, p95 {p95_ms:.1f}, "
@@ -310,7 +310,7 @@ def _benchmark(arguments: argparse.Namespace) -> int:
 
 
 def _download(arguments: argparse.Namespace) -> int:
-    from ._download import download
+    from ._checkpoints.download import download
 
     if arguments.list or arguments.variant is None:
         if arguments.variant is None and not arguments.list:
@@ -336,7 +336,7 @@ def _download(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     import dataclasses
 
-    from ._download import status
+    from ._checkpoints.download import status
 
     models = status(arguments.cache_dir)
     lines = []
@@ -352,7 +352,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _convert(arguments: argparse.Namespace) -> int:
-    from ._convert import convert
+    from ._checkpoints.convert import convert
 
     paths = convert(
         arguments.source,

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from . import drawing, export
-from ._engine import Engine
+from ._engine.engine import Engine
 from .images import U8, read_image
 from .results import InferenceResult, MatchResult
 

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from . import _models
-from ._engine import DescLike, Engine
-from ._timing import benchmark
+from ._checkpoints import places
+from ._engine.engine import DescLike, Engine
+from ._engine.timing import benchmark
 from .backends import _cpu, _mps
 from .config import BackendType, MASt3RRuntimeConfig
 from .errors import ArgumentError, DeviceError, NotLoadedError
@@ -59,7 +59,7 @@ class Runtime:
         config = self.config
         if path is None:
             folders = config.directories()
-            path = _models.find(config.model.variant, folders["cache_dir"], folders["checkpoint_dir"])
+            path = places.find(config.model.variant, folders["cache_dir"], folders["checkpoint_dir"])
         self._engine.load(path)
 
     def warmup(self, num_iterations: int = 3) -> None:
@@ -85,7 +85,7 @@ class Runtime:
     def _infer(self, img1: ImageLike, img2: ImageLike, resolution: int | None) -> InferenceResult:
         if self.config.runtime.use_gpu_preprocessing:
             return self._engine.infer_gpu(img1, img2, resolution=resolution).numpy()
-        from ._pillow import prepare
+        from ._engine.pillow import prepare
 
         info = self._engine.info()
         if not info["ready"]:

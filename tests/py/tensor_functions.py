@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes python/mast3r_runtime/_operations.py from the library's signatures.
+"""Writes python/mast3r_runtime/tensor/_operations.py from the library's signatures.
 
     python tests/py/tensor_functions.py
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-PATH = Path(__file__).resolve().parents[2] / "python" / "mast3r_runtime" / "_operations.py"
+PATH = Path(__file__).resolve().parents[2] / "python" / "mast3r_runtime" / "tensor" / "_operations.py"
 
 DOCS = {
     "abs": "Absolute values.",
@@ -125,7 +125,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._eager import Tensor, TensorLike, apply
+from ._context import Tensor, TensorLike, apply
 
 __all__ = [
 NAMES
@@ -190,6 +190,6 @@ def render(signatures: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    from mast3r_runtime import _eager
+    from mast3r_runtime.tensor import _context
 
-    PATH.write_text(render(_eager.operations()))
+    PATH.write_text(render(_context.operations()))

@@ -11,7 +11,9 @@ import pytest
 import trimesh
 from PIL import Image
 
-from mast3r_runtime import _models, _selfcheck, cli, demo
+from mast3r_runtime import cli, demo
+from mast3r_runtime._checkpoints import places
+from mast3r_runtime._commands import selfcheck
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.results import InferenceResult
 
@@ -105,14 +107,14 @@ def test_selfcheck(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_selfcheck_notices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A result off by one part in ten thousand is a failed check."""
-    right = _selfcheck._infer
+    right = selfcheck._infer
 
     def wrong(*arguments: object, **options: object) -> InferenceResult:
         result = right(*arguments, **options)  # type: ignore[arg-type]
         result.pts3d_1[:] *= 1 + 1e-4
         return result
 
-    monkeypatch.setattr(_selfcheck, "_infer", wrong)
+    monkeypatch.setattr(selfcheck, "_infer", wrong)
     assert cli.main(["selfcheck"]) == 1
     text = capsys.readouterr().out
     assert "FAIL  reference pts3d_1" in text and "ok    reference conf_1" in text and "12 of 13" in text
@@ -121,7 +123,7 @@ def test_selfcheck_notices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_selfcheck_reports_errors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_models, "bundled_model", lambda: tmp_path / "gone.safetensors")
+    monkeypatch.setattr(places, "bundled_model", lambda: tmp_path / "gone.safetensors")
     assert cli.main(["selfcheck"]) == 1
     assert "FAIL  ModelNotFoundError" in capsys.readouterr().out
 

@@ -21,9 +21,9 @@ from mast3r_runtime import (
     ModelConfig,
     ModelVariant,
     RuntimeConfig,
-    _pillow,
     errors,
 )
+from mast3r_runtime._engine import pillow
 
 PRESETS = {name: getattr(m3r, name) for name in dir(m3r) if name.startswith("PRESET_")}
 
@@ -232,8 +232,8 @@ def test_preprocessing_by_pillow_is_the_same(
 
 def test_pillow_refuses_what_leaves_nothing() -> None:
     with pytest.raises(errors.ImageError, match="100 x 4000.*patch of 16"):
-        _pillow.prepare(np.zeros((100, 4000, 3), np.uint8), 512, 16)
-    pixels, window = _pillow.prepare(np.zeros((389, 517, 3), np.uint8), 518, 14)
+        pillow.prepare(np.zeros((100, 4000, 3), np.uint8), 512, 16)
+    pixels, window = pillow.prepare(np.zeros((389, 517, 3), np.uint8), 518, 14)
     assert pixels.shape == (window.height, window.width, 3) == (378, 518, 3)
 
 

@@ -13,7 +13,8 @@ import pytest
 from conftest import FIELDS, assert_same, noise
 
 from mast3r_runtime import errors
-from mast3r_runtime._native import Stats, call, struct
+from mast3r_runtime._library.calls import call
+from mast3r_runtime._library.structs import Stats, struct
 from mast3r_runtime.backends import _cpu, _mps
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.backends._mps import MPSEngine

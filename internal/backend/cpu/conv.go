@@ -38,7 +38,7 @@ func (s *convStep) run(e *exec) error {
 // other 1x1, and the implicit product.
 //
 // Only Winograd's form multiplies in bfloat16, if that is asked for. The others are
-// small, and the last of them makes the points, which 8 bits cannot hold (model.md
+// small, and the last of them makes the points, which 8 bits cannot hold (network.md
 // 18).
 func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape

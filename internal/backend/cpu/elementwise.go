@@ -55,7 +55,7 @@ func step01(dst, src []float32) {
 }
 
 // geluTanh is the approximation some networks were trained with. It is up to
-// 4.7e-4 away from the exact form and never stands in for it (model.md 4).
+// 4.7e-4 away from the exact form and never stands in for it (network.md 4).
 func geluTanh(x float64) float64 {
 	return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 }

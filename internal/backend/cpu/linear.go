@@ -145,8 +145,8 @@ func (l *lowering) finish(s *productStep) {
 	l.needScratch(s.mm.ScratchBytes(l.b.pool.Threads()))
 }
 
-// linear is y = gamma * act(x W^T + b) + residual in one pass over y. A layer
-// without inputs is a sum of nothing, which gemm has no word for.
+// linear is y = gamma * act(x W^T + b) + residual in one pass over y. gemm
+// cannot express a layer with no inputs, so the reference runs it.
 func (l *lowering) linear(n *graph.Node, o graph.Linear) (step, error) {
 	x, w := n.In[0], n.In[1]
 	out, in := w.Shape[0], w.Shape[1]

@@ -208,7 +208,7 @@ func (l *lowering) newResult(n *graph.Node, pad bool) view {
 
 // rowPad floats follow a row whose length is a large power of two: rows of a
 // product's operand a multiple of 4 KiB apart would share the cache sets of the
-// first level (spec/cpu.md 2).
+// first level (kernels.md 2).
 const rowPad = 16
 
 // Rows of at least padFrom elements get a gap when their length is a multiple of

@@ -66,7 +66,7 @@ func linear(o graph.Linear, in []Tensor, out Tensor) {
 
 // rope turns each head in place: with Q = hd/4, the pairs (j, j+Q) of the first
 // half by the row's angle, those of the second half by the column's, angle
-// position * base^(-j/Q) (model.md 4.1).
+// position * base^(-j/Q) (network.md 4.1).
 func rope(r graph.Rope, heads int, x Tensor) {
 	tokens, d := x.Shape[1], x.Shape[2]
 	hd := d / heads

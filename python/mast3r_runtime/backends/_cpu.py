@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from .._context import Context
-from .._engine import Engine, available
-from .._tensor import GPUTensor
+from .._engine.device import Context
+from .._engine.engine import Engine, available
+from .._library.memory import GPUTensor
 from ..results import GPUInferenceResult, MatchResult, SymmetricResult
 from ..retrieval import RetrievalResult
 

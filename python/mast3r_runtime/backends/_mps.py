@@ -9,9 +9,9 @@ it cannot, :class:`MPSEngine` runs on the CPU backend and says so in ``name()`` 
 
 from __future__ import annotations
 
-from .._context import Context
-from .._engine import Engine, available
-from .._tensor import GPUTensor
+from .._engine.device import Context
+from .._engine.engine import Engine, available
+from .._library.memory import GPUTensor
 from ..results import GPUInferenceResult, MatchResult, SymmetricResult
 from ..retrieval import RetrievalResult
 

@@ -353,10 +353,9 @@ func (a *Attention) scores(s, top []float32, q unsafe.Pointer, ldq int, k unsafe
 	return known
 }
 
-// ahead returns where what is needed soon lies: while the scores of a block are
-// computed, panel by panel, the queries of the next block come in, and the keys and
-// values that this worker is likely to pack next. It copies them too fast for the
-// memory.
+// ahead returns the address to prefetch. While the scores of a block are computed,
+// panel by panel, the queries of the next block are fetched, and the keys and values
+// that this worker is likely to pack next: packing reads faster than memory delivers.
 func (a *Attention) ahead(head, q0, p, n int) (next, ld uintptr) {
 	third := (a.kp.panels() + 2) / 3
 	x, stride, rows, row := a.Q, a.LDQ, a.Nq, q0+p%third*n

@@ -295,7 +295,7 @@ func TestAttentionBF16Operands(t *testing.T) {
 	})
 }
 
-// The example of the model's specification, section 4.1.
+// The example of the network, network.md 4.1.
 func TestRotateExample(t *testing.T) {
 	want := map[int]float64{0: -0.0352800, 1: -0.2165400, 15: 0.2148149, 16: -0.2474981, 17: -0.1546325, 31: 0.4933613,
 		32: 0.8610243, 33: 0.0140125, 47: 0.6671576, 48: -0.2667155, 49: -0.9229596, 63: 1.0311167}

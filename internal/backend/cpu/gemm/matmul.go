@@ -128,9 +128,9 @@ func (m *MatMul) split(im *impl, threads int) partition {
 }
 
 // ScratchBytes returns the bytes of Scratch that Run needs on a pool of that many
-// threads: for rows of A that are rounded or moved apart, for the sums that wait
-// where K is long, for what is packed, and otherwise none. M, LDA, W, Fresh (set or
-// not) and Batch must be as in Run.
+// threads. Scratch holds rounded or re-spaced rows of A, partial sums when K is
+// split, and operands packed on the fly; otherwise it is 0. M, LDA, W, Fresh (set
+// or not) and Batch must be as in Run.
 func (m *MatMul) ScratchBytes(threads int) int {
 	p := m.split(active.Load(), threads)
 	return m.packedBytes(p) + threads*m.workerBytes(p).total

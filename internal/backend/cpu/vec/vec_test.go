@@ -327,7 +327,7 @@ func TestLerpAndRotate(t *testing.T) {
 	})
 }
 
-// TestRoPE2D is the worked example of spec section 4.1.
+// TestRoPE2D is the worked example of network.md 4.1.
 func TestRoPE2D(t *testing.T) {
 	var x [128]float32
 	var tab [4][16]float32
