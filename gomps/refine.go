@@ -65,3 +65,60 @@ func (e *Engine) Refine(ctx context.Context, picture1, picture2 Image, xy1, xy2 
 func refinePicture(m Image) refine.Picture {
 	return refine.Picture{Pix: m.Pix, Width: m.Width, Height: m.Height, Stride: m.stride()}
 }
+
+func (p *FullPictures) check(m1, m2 Map) error {
+	if p == nil {
+		return nil
+	}
+	for i, c := range []struct {
+		m   Map
+		img Image
+		t   Transform
+	}{{m1, p.Picture1, p.Transform1}, {m2, p.Picture2, p.Transform2}} {
+		if err := c.img.check(); err != nil {
+			return &ImageError{i, err}
+		}
+		if c.t.Height != c.m.Height || c.t.Width != c.m.Width || c.t.ResizedH < 1 || c.t.ResizedW < 1 {
+			return &ShapeError{fmt.Sprintf("transform of picture %d", i+1), fmt.Sprintf("%dx%d", c.t.Height, c.t.Width),
+				fmt.Sprintf("the map's %dx%d", c.m.Height, c.m.Width)}
+		}
+		if c.t.OriginalH != c.img.Height || c.t.OriginalW != c.img.Width {
+			return &ShapeError{fmt.Sprintf("picture %d (height x width)", i+1), fmt.Sprintf("%dx%d", c.img.Height, c.img.Width),
+				fmt.Sprintf("the %dx%d that its map was made of", c.t.OriginalH, c.t.OriginalW)}
+		}
+	}
+	return nil
+}
+
+// refineMatches moves the ends in picture 2 of matches whose places are known in
+// network pixels.
+func (e *Engine) refineMatches(ctx context.Context, m *Matches, p FullPictures) error {
+	n := m.Len()
+	xy1, xy2 := make([]float64, 2*n), make([]float64, 2*n)
+	width1, width2 := p.Transform1.Width, p.Transform2.Width
+	whole := m.XY2 == nil
+	if whole {
+		m.XY2 = make([]float32, 2*n)
+	}
+	for i := range n {
+		p1, p2 := int(m.Idx1[i]), int(m.Idx2[i])
+		if whole {
+			m.XY2[2*i], m.XY2[2*i+1] = float32(p2%width2), float32(p2/width2)
+		}
+		xy1[2*i], xy1[2*i+1] = p.Transform1.ToOriginal(float64(p1%width1), float64(p1/width1))
+		xy2[2*i], xy2[2*i+1] = p.Transform2.ToOriginal(float64(m.XY2[2*i]), float64(m.XY2[2*i+1]))
+	}
+	scale := max(float64(p.Transform2.OriginalW)/float64(p.Transform2.ResizedW), float64(p.Transform2.OriginalH)/float64(p.Transform2.ResizedH))
+	r, err := e.Refine(ctx, p.Picture1, p.Picture2, xy1, xy2, RefineOptions{Reach: descriptorReach * scale, Sigma: descriptorSigma * scale})
+	if err != nil {
+		return err
+	}
+	m.Covariance, m.Refined = r.Covariance, r.Refined
+	for i, ok := range r.Refined {
+		if ok {
+			x, y := p.Transform2.ToNetwork(r.XY2[2*i], r.XY2[2*i+1])
+			m.XY2[2*i], m.XY2[2*i+1] = float32(x), float32(y)
+		}
+	}
+	return nil
+}

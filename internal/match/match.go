@@ -33,7 +33,9 @@ type Options struct {
 	// Subsample 1 results at the seeds.
 	Subsample int
 	// BothWays seeds map 2 too, with Subsample > 1 and without OneWay: what is
-	// small in picture 1 and large in picture 2 has few seeds in map 1.
+	// small in picture 1 and large in picture 2 has few seeds in map 1. Of what is
+	// found from map 2, a match is kept where the square of Subsample pixels around
+	// either of its ends holds no other.
 	BothWays bool
 	// TopK keeps the first TopK matches in the result's order; 0 keeps all.
 	TopK int
@@ -84,6 +86,9 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 		}
 	}
 	r := m.rank(v1, v2, o)
+	if o.Spread && o.TopK > 0 && len(r.Idx1) > o.TopK {
+		r = r.choose(Spread(r.Idx1, nil, v1.Desc, o.TopK))
+	}
 	r.Seeds = seedCount(v1.Desc, o.Subsample)
 	if o.bothWays() {
 		r.Seeds += seedCount(v2.Desc, o.Subsample)
@@ -92,6 +97,16 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 		r.XY2 = subpixel(v1, v2, r.Idx1, r.Idx2)
 	}
 	return r, nil
+}
+
+// choose keeps the matches at the given positions.
+func (r *Result) choose(positions []int) *Result {
+	out := &Result{}
+	for _, k := range positions {
+		out.Idx1, out.Idx2 = append(out.Idx1, r.Idx1[k]), append(out.Idx2, r.Idx2[k])
+		out.Confidence = append(out.Confidence, r.Confidence[k])
+	}
+	return out
 }
 
 func (o Options) bothWays() bool { return o.BothWays && o.Subsample > 1 && !o.OneWay }
@@ -184,25 +199,53 @@ func (m *Matcher) candidates(v1, v2 View, o Options) error {
 // seeded fills m.seeds.pairs from the seeds of map 1 and, on request, of map 2.
 func (m *Matcher) seeded(v1, v2 View, o Options) error {
 	f := &m.seeds
+	m.back = m.back[:0]
 	if o.bothWays() {
 		back, err := m.fastKeys(&m.b, &m.a, v2.Desc, FastOptions{Subsample: o.Subsample})
 		if err != nil {
 			return err
 		}
-		m.back = m.back[:0]
-		for _, key := range back {
-			m.back = append(m.back, key<<32|key>>32)
-		}
+		m.back = append(m.back, back...)
 	}
 	if _, err := m.fastKeys(&m.a, &m.b, v1.Desc, FastOptions{Subsample: o.Subsample}); err != nil {
 		return err
 	}
-	if o.bothWays() {
-		f.pairs = append(f.pairs, m.back...)
-		slices.Sort(f.pairs)
-		f.pairs = slices.Compact(f.pairs)
+	if len(m.back) == 0 {
+		return nil
 	}
+	one, two := newSquares(v1.Desc, o.Subsample), newSquares(v2.Desc, o.Subsample)
+	for _, key := range f.pairs {
+		one.take(int(key >> 32))
+		two.take(int(uint32(key)))
+	}
+	for _, key := range m.back {
+		p, q := int(uint32(key)), int(key>>32)
+		if free1, free2 := one.take(p), two.take(q); free1 || free2 {
+			f.pairs = append(f.pairs, uint64(p)<<32|uint64(q))
+		}
+	}
+	slices.Sort(f.pairs)
+	f.pairs = slices.Compact(f.pairs)
 	return nil
+}
+
+// squares notes which squares of a map hold a match.
+type squares struct {
+	side, width, cols int
+	taken             []bool
+}
+
+func newSquares(d Map, side int) squares {
+	cols := ceilDiv(d.Width, side)
+	return squares{side, d.Width, cols, make([]bool, cols*ceilDiv(d.Height, side))}
+}
+
+// take reports whether the square of a pixel was free, and takes it.
+func (s squares) take(pixel int) bool {
+	at := pixel/s.width/s.side*s.cols + pixel%s.width/s.side
+	free := !s.taken[at]
+	s.taken[at] = true
+	return free
 }
 
 // rank filters the candidates and sorts them. The sort key holds the
@@ -222,10 +265,7 @@ func (m *Matcher) rank(v1, v2 View, o Options) *Result {
 	}
 	slices.Sort(m.order)
 	keep := m.order
-	if o.TopK > 0 && len(keep) > o.TopK {
-		if o.Spread {
-			keep = spread(keep, func(key uint64) int32 { return int32(f.pairs[uint32(key)] >> 32) }, v1.Desc, o.TopK)
-		}
+	if o.TopK > 0 && len(keep) > o.TopK && !o.Spread {
 		keep = keep[:o.TopK]
 	}
 	r := &Result{Idx1: make([]int64, len(keep)), Idx2: make([]int64, len(keep)), Confidence: make([]float32, len(keep))}

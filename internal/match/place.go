@@ -45,30 +45,43 @@ func vertex(a, b, c float64) float32 {
 	return float32((a - c) / (2 * curve))
 }
 
-// spread chooses top of the ranked matches so that they lie all over map 1: first
-// the best of every cell of a grid, then the second best of every cell, and so
-// on; within a round the better ones. Cells are as many as half the matches
-// wanted. The chosen stay in their order.
-func spread(ranked []uint64, pixel func(key uint64) int32, d Map, top int) []uint64 {
-	side := max(1, math.Sqrt(float64(d.Pixels())*2/float64(top)))
+// Spread chooses top of ranked matches, best first, so that they lie all over map
+// 1: first the best of every cell of a grid, then the second best of every cell,
+// and so on; within a round the better ones. Matches that prefer names come before
+// all others of their cell; it may be nil. Cells are as many as half the matches
+// wanted. The positions of the chosen come back in ascending order.
+func Spread(idx1 []int64, prefer []bool, d Map, top int) []int {
+	if top >= len(idx1) {
+		top = len(idx1)
+	}
+	side := max(1, math.Sqrt(float64(d.Pixels())*2/float64(max(1, top))))
 	cols, rows := int(math.Ceil(float64(d.Width)/side)), int(math.Ceil(float64(d.Height)/side))
 	taken := make([]int32, cols*rows)
 	type choice struct{ round, rank int32 }
-	order := make([]choice, len(ranked))
-	for i, key := range ranked {
-		p := int(pixel(key))
+	order := make([]choice, 0, len(idx1))
+	add := func(i int) {
+		p := int(idx1[i])
 		cell := int(float64(p/d.Width)/side)*cols + int(float64(p%d.Width)/side)
-		order[i] = choice{taken[cell], int32(i)}
+		order = append(order, choice{taken[cell], int32(i)})
 		taken[cell]++
+	}
+	for i := range idx1 {
+		if prefer == nil || prefer[i] {
+			add(i)
+		}
+	}
+	for i := range idx1 {
+		if prefer != nil && !prefer[i] {
+			add(i)
+		}
 	}
 	slices.SortFunc(order, func(a, b choice) int {
 		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.rank, b.rank))
 	})
-	order = order[:top]
-	slices.SortFunc(order, func(a, b choice) int { return cmp.Compare(a.rank, b.rank) })
-	out := make([]uint64, top)
-	for i, c := range order {
-		out[i] = ranked[c.rank]
+	chosen := make([]int, top)
+	for i, c := range order[:top] {
+		chosen[i] = int(c.rank)
 	}
-	return out
+	slices.Sort(chosen)
+	return chosen
 }

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ._checkpoints import places
-from ._engine.engine import DescLike, Engine
+from ._engine.engine import Engine
+from ._engine.matching import DescLike
 from ._engine.timing import benchmark
 from .backends import _cpu, _mps
 from .config import BackendType, MASt3RRuntimeConfig

@@ -10,21 +10,18 @@ import os
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Union
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S
-from .._library.memory import Array, GPUTensor
 from .._library.options import Only, image_array, infer_options
 from ..errors import ClosedError, Mast3rError, ShapeError
-from ..images import ImageLike
-from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
+from ..images import U8, ImageLike
+from ..results import GPUInferenceResult, SymmetricResult
 from ..retrieval import RetrievalMethods
 from .features import FeatureMethods
+from .matching import MatchingMethods
 from .onnx import OnnxMethods
 
 if TYPE_CHECKING:
@@ -33,11 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "create", "info_of"]
 
 _log = logging.getLogger("mast3r_runtime")
-
-DescLike = Union[npt.ArrayLike, GPUTensor]
-PairResult = Union[GPUInferenceResult, InferenceResult]
-
-_MAP_SIZE = C.sizeof(S.Map)
 
 _said: set[str] = set()  # reasons for a fallback that were logged: once per process
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -79,7 +71,7 @@ def backend_wanted(preferred: str) -> str:
     raise ValueError(f"MAST3R_BACKEND={wanted!r}, want auto, metal or cpu")
 
 
-class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
+class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, OnnxMethods):
     """A two-view engine. Use :class:`MPSEngine` or :class:`CPUEngine`.
 
     Calls may come from several threads. An engine pickles as its configuration and the
@@ -196,8 +188,8 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         are not computed, and their tensors are not valid.
         """
         options = infer_options(preprocess, square_ok, resolution, only)
-        result = self._run("mast3r_submit_infer", [img1, img2], options)[0]
-        return GPUInferenceResult._take(result)
+        (result,), (one, two) = self._run("mast3r_submit_infer", [img1, img2], options)
+        return GPUInferenceResult._take(result, (one, two))
 
     def infer_symmetric(
         self,
@@ -210,7 +202,7 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
     ) -> SymmetricResult:
         """Encode each picture once, decode the pair both ways."""
         options = infer_options(preprocess, square_ok, resolution, only)
-        result = self._run("mast3r_submit_symmetric", [img1, img2], options)[0]
+        (result,), _ = self._run("mast3r_submit_symmetric", [img1, img2], options)
         return SymmetricResult._take(result)
 
     def infer_batch_pipelined(
@@ -225,12 +217,13 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         if len(images) < 2:
             raise ShapeError(f"infer_batch_pipelined: {len(images)} images, want at least 2")
         options = infer_options(preprocess, square_ok, resolution, only)
-        results = self._run("mast3r_submit_sequence", images, options)
-        return [GPUInferenceResult._take(result) for result in results]
+        results, pictures = self._run("mast3r_submit_sequence", images, options)
+        pairs = zip(pictures, pictures[1:], strict=False)
+        return [GPUInferenceResult._take(result, pair) for result, pair in zip(results, pairs, strict=True)]
 
     def _run(
         self, submit: str, images: Sequence[ImageLike], options: S.InferOptions
-    ) -> list[S.Result]:
+    ) -> tuple[list[S.Result], list[U8]]:
         engine = self._live()
         structs, pictures = image_array(images)
         arguments: tuple[Any, ...] = (C.byref(structs[0]), C.byref(structs[1]))
@@ -242,73 +235,7 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         with calls.Job(submit, engine, *arguments, C.byref(options), keep=keep) as job:
             job.wait()
             name = "mast3r_job_take_result"
-            return [job.take(S.Result, name, i) for i in range(count)]
-
-    # ---- matching --------------------------------------------------------
-
-    def match(
-        self,
-        desc_1: DescLike | PairResult,
-        desc_2: DescLike | None = None,
-        top_k: int | None = 512,
-        reciprocal: bool = True,
-        confidence_threshold: float = 0.5,
-        *,
-        conf_1: DescLike | None = None,
-        conf_2: DescLike | None = None,
-        pts3d_1: DescLike | None = None,
-        pts3d_2: DescLike | None = None,
-        mask_1: npt.ArrayLike | None = None,
-        mask_2: npt.ArrayLike | None = None,
-        subsample: int = 1,
-        border: int = 0,
-        weighted: bool = False,
-        min_weight: float = 0.0,
-    ) -> MatchResult:
-        """Match two descriptor maps ``[H, W, D]`` or ``[1, H, W, D]``, or a whole result.
-
-        The maps may differ in size. ``top_k`` None or 0 means all. A match's confidence is the
-        similarity of its descriptors, at most 1 for the network's unit vectors; ``weighted``
-        multiplies it by the geometric mean of the two pixels' ``conf`` (a result's
-        ``desc_conf``). ``confidence_threshold`` leaves out matches of less confidence and
-        ``min_weight`` pixels of less ``conf``. Masks keep matches inside them; ``border`` leaves
-        out matches that near to a side; ``subsample`` starts from every so many pixels.
-        """
-        transforms: tuple[Transform | None, Transform | None] = (None, None)
-        if isinstance(desc_1, (GPUInferenceResult, InferenceResult)):
-            if desc_2 is not None:
-                raise ShapeError("match: a whole result and a second map; pass one or the other")
-            result = desc_1
-            transforms = (result.transform_1, result.transform_2)
-            desc_1, desc_2 = result.desc_1, result.desc_2
-            conf_1, conf_2 = result.desc_conf_1, result.desc_conf_2
-            pts3d_1, pts3d_2 = result.pts3d_1, result.pts3d_2
-            if not result.has("desc"):
-                raise ShapeError("match: a result without descriptors; it was made with only=...")
-            if not result.has("desc_conf"):
-                conf_1 = conf_2 = None
-            if not result.has("pts3d"):
-                pts3d_1 = pts3d_2 = None
-        if desc_2 is None:
-            raise ShapeError("match: one descriptor map, want two, or a whole result")
-        map1, keep1 = _map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
-        map2, keep2 = _map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
-        options = S.struct(
-            S.MatchOptions,
-            top_k=calls.int32("top_k", top_k or 0),
-            reciprocal=int(bool(reciprocal)),
-            subsample=calls.int32("subsample", subsample),
-            border=calls.int32("border", border),
-            weighted=int(bool(weighted)),
-            min_weight=float(min_weight),
-            min_confidence=float(confidence_threshold),
-        )
-        arguments = (C.byref(map1), C.byref(map2), C.byref(options))
-        keep = (keep1, keep2, map1, map2, options)
-        with calls.Job("mast3r_submit_match", self._live(), *arguments, keep=keep) as job:
-            job.wait()
-            matches = job.take(S.Matches, "mast3r_job_take_matches")
-            return MatchResult._take(matches, transforms)
+            return [job.take(S.Result, name, i) for i in range(count)], pictures
 
 
 def _rebuild(kind: type[Engine], config: tuple[str, int, str, int], path: str | None) -> Engine:
@@ -316,52 +243,6 @@ def _rebuild(kind: type[Engine], config: tuple[str, int, str, int], path: str | 
     if path is not None:
         engine.load(path)
     return engine
-
-
-def _map_struct(
-    which: str,
-    desc: DescLike,
-    weight: DescLike | None,
-    points: DescLike | None,
-    mask: npt.ArrayLike | None,
-) -> tuple[S.Map, list[Array]]:
-    """Return the C struct of one map and the arrays whose memory it points at."""
-    descriptors = _floats(f"desc_{which}", desc)
-    if descriptors.ndim == 4 and descriptors.shape[0] == 1:
-        descriptors = descriptors[0]
-    if descriptors.ndim != 3:
-        raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
-    height, width, dim = descriptors.shape
-    keep: list[Array] = [descriptors]
-    out = S.Map(_MAP_SIZE, height, width, dim, descriptors.ctypes.data)
-    if weight is None and points is None and mask is None:
-        return out, keep
-    for field, name, value, shape in (
-        ("weight", f"conf_{which}", weight, (height, width)),
-        ("points", f"pts3d_{which}", points, (height, width, 3)),
-        ("mask", f"mask_{which}", mask, (height, width)),
-    ):
-        if value is None:
-            continue
-        array: Array
-        if field == "mask":
-            array = np.ascontiguousarray(np.asarray(value).astype(bool).view(np.uint8))
-        else:
-            array = _floats(name, value)
-        if array.shape == (1, *shape):
-            array = array[0]
-        if array.shape != shape:
-            raise ShapeError(f"match: {name} of shape {array.shape}, want {shape}")
-        keep.append(array)
-        setattr(out, field, array.ctypes.data)
-    return out, keep
-
-
-def _floats(name: str, value: DescLike) -> Array:
-    array = value.numpy() if isinstance(value, GPUTensor) else np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise ShapeError(f"match: {name} of element type {array.dtype}, want float32")
-    return np.ascontiguousarray(array, np.float32)
 
 
 def open_engines() -> list[Engine]:
