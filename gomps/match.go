@@ -10,7 +10,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 // Map is a dense map of descriptors to match.
@@ -115,11 +117,8 @@ func (m *Matches) Len() int { return len(m.Idx1) }
 // Match finds pixels of two maps that look at the same point. Neighbours are
 // exact, whatever the number of threads; descriptors that are not finite match
 // nothing. The maps may differ in size, and may be empty.
-func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matches, error) {
+func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Matches, err error) {
 	start := time.Now()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("gomps: match: %w", err)
-	}
 	for i, m := range []Map{m1, m2} {
 		if err := m.check(i + 1); err != nil {
 			return nil, err
@@ -128,15 +127,21 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	if err := opt.Refine.check(m1, m2); err != nil {
 		return nil, err
 	}
-	top := opt.TopK
-	if opt.Refine != nil { // the choice comes after the refinement, which prefers some
-		top = 0
+	if err := e.matching.take(ctx); err != nil {
+		return nil, err
 	}
-	out, err := e.match(m1, m2, match.Options{
-		OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
-		MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
-		BothWays: opt.BothWays, Spread: opt.Spread, Subpixel: opt.Subpixel,
-	}, opt.Mask1, opt.Mask2)
+	defer e.matching.give()
+	for i, m := range []Map{m1, m2} {
+		for _, mem := range [][]float32{m.Desc, m.Points, m.Weight} {
+			defer fault.Watch(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), 4*len(mem)), fmt.Sprintf("gomps: the memory of map %d", i+1))()
+		}
+	}
+	if opt.Refine != nil {
+		defer opt.Refine.Picture1.watch("picture 1")()
+		defer opt.Refine.Picture2.watch("picture 2")()
+	}
+	defer fault.Guard(&err)()
+	out, err := e.match(ctx, m1, m2, opt)
 	if err == nil && opt.Refine != nil {
 		err = e.refineMatches(ctx, out, *opt.Refine)
 	}
@@ -156,11 +161,25 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	return out, nil
 }
 
-// match runs the matcher; the result lacks what needs the maps' points.
-func (e *Engine) match(m1, m2 Map, o match.Options, mask1, mask2 []bool) (*Matches, error) {
-	e.matchMu.Lock()
-	defer e.matchMu.Unlock()
-	r, err := e.matcher.Match(m1.view(mask1), m2.view(mask2), o)
+// match runs the matcher; the result lacks what needs the maps' points, and of a
+// match that will be refined all are wanted, as the choice prefers some.
+func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matches, error) {
+	top := opt.TopK
+	if opt.Refine != nil {
+		top = 0
+	}
+	var r *match.Result
+	err := e.pool.With(ctx, func(pool *par.Pool) (err error) {
+		r, err = e.matcher.On(pool).Match(m1.view(opt.Mask1), m2.view(opt.Mask2), match.Options{
+			OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
+			MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
+			BothWays: opt.BothWays, Spread: opt.Spread, Subpixel: opt.Subpixel,
+		})
+		return err
+	})
+	if cause := ctx.Err(); cause != nil {
+		return nil, fmt.Errorf("gomps: match: %w", cause)
+	}
 	if errors.Is(err, match.ErrShape) {
 		return nil, &ShapeError{"match", err.Error(), "maps, masks and weights of one size"}
 	}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match/refine"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 // RefineOptions steer Refine, in pixels of picture 2.
@@ -39,27 +41,43 @@ type Refined struct {
 // Refine moves the ends of matches in picture 2 until patches of the full
 // pictures agree. xy1 and xy2 [N,2] are pixels (x, y) of the pictures as given,
 // centres at whole numbers. The answer does not depend on the number of threads.
-func (e *Engine) Refine(ctx context.Context, picture1, picture2 Image, xy1, xy2 []float64, opt RefineOptions) (*Refined, error) {
-	start := time.Now()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("gomps: refine: %w", err)
-	}
+func (e *Engine) Refine(ctx context.Context, picture1, picture2 Image, xy1, xy2 []float64, opt RefineOptions) (_ *Refined, err error) {
 	for i, img := range []Image{picture1, picture2} {
 		if err := img.check(); err != nil {
 			return nil, &ImageError{i, err}
 		}
 	}
-	e.matchMu.Lock() // Close waits for it
-	defer e.matchMu.Unlock()
-	r, err := refine.Refine(ctx, e.pool, refinePicture(picture1), refinePicture(picture2), xy1, xy2,
-		refine.Options{Reach: opt.Reach, Sigma: opt.Sigma})
-	if ctx.Err() != nil {
+	if err := e.matching.take(ctx); err != nil {
 		return nil, err
+	}
+	defer e.matching.give()
+	defer picture1.watch("picture 1")()
+	defer picture2.watch("picture 2")()
+	defer fault.Guard(&err)()
+	return e.refine(ctx, picture1, picture2, xy1, xy2, opt)
+}
+
+// refine is Refine in its turn, of pictures that were checked.
+func (e *Engine) refine(ctx context.Context, picture1, picture2 Image, xy1, xy2 []float64, opt RefineOptions) (*Refined, error) {
+	start := time.Now()
+	var r *refine.Result
+	err := e.pool.With(ctx, func(pool *par.Pool) (err error) {
+		r, err = refine.Refine(ctx, pool, refinePicture(picture1), refinePicture(picture2), xy1, xy2,
+			refine.Options{Reach: opt.Reach, Sigma: opt.Sigma})
+		return err
+	})
+	if cause := ctx.Err(); cause != nil {
+		return nil, fmt.Errorf("gomps: refine: %w", cause)
 	}
 	if err != nil {
 		return nil, &ShapeError{"refine", err.Error(), "matches in the pictures and a reach above 0"}
 	}
 	return &Refined{r.XY2, r.Covariance, r.Correlation, r.Refined, time.Since(start)}, nil
+}
+
+// watch makes a fault in the picture's memory an error that names it.
+func (m Image) watch(name string) func() {
+	return fault.Watch(m.Pix, "gomps: the memory of "+name)
 }
 
 func refinePicture(m Image) refine.Picture {
@@ -109,7 +127,7 @@ func (e *Engine) refineMatches(ctx context.Context, m *Matches, p FullPictures) 
 		xy2[2*i], xy2[2*i+1] = p.Transform2.ToOriginal(float64(m.XY2[2*i]), float64(m.XY2[2*i+1]))
 	}
 	scale := max(float64(p.Transform2.OriginalW)/float64(p.Transform2.ResizedW), float64(p.Transform2.OriginalH)/float64(p.Transform2.ResizedH))
-	r, err := e.Refine(ctx, p.Picture1, p.Picture2, xy1, xy2, RefineOptions{Reach: descriptorReach * scale, Sigma: descriptorSigma * scale})
+	r, err := e.refine(ctx, p.Picture1, p.Picture2, xy1, xy2, RefineOptions{Reach: descriptorReach * scale, Sigma: descriptorSigma * scale})
 	if err != nil {
 		return err
 	}

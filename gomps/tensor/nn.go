@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // Softmax is exp(x - max)/sum along axis.
@@ -136,7 +137,7 @@ func (c *Context) dropoutMask(shape []int, p float32, seed uint64) (*Tensor, err
 		return nil, fmt.Errorf("%w: dropout probability %v, want 0 <= p < 1", ErrOption, p)
 	}
 	r := rand.New(rand.NewPCG(seed, 0x64726f706f7574))
-	return c.host(F32, shape, func(dst []byte) {
+	return c.host(dt.F32, shape, func(dst []byte) {
 		keep := 1 / (1 - p)
 		for i := range view[float32](dst) {
 			view[float32](dst)[i] = 0
@@ -152,9 +153,9 @@ func (c *Context) maskedBy(key string, x, mask *Tensor, after func(g *graph.Grap
 	return c.move(key, func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		more := make([]*graph.Node, len(in)-2)
 		for i, n := range in[2:] {
-			more[i] = g.Cast(n, F32)
+			more[i] = g.Cast(n, dt.F32)
 		}
-		y := g.Binary(graph.Mul, g.Cast(in[0], F32), in[1])
+		y := g.Binary(graph.Mul, g.Cast(in[0], dt.F32), in[1])
 		return g.Cast(after(g, y, more), in[0].DType)
 	}, append([]*Tensor{x, mask}, rest...)...)
 }
@@ -195,4 +196,34 @@ func (c *Context) AttentionScores(q, k *Tensor, scale float32) (*Tensor, error) 
 		s := g.Affine(g.Add(graph.MatMul{TransB: true}, in[0], in[1]), scale, 0)
 		return g.Add(graph.Softmax{Axis: -1}, s)
 	}, q, k)
+}
+
+var layerOps = []row{
+	{"softmax(x; axis int = -1)", "exp(x - max) / sum along an axis.", "softmax_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Softmax(in[0], a.int("axis")))
+	}},
+	{"softmax_backward(gy, x; axis int = -1)", "Gradient of softmax at its input x.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.SoftmaxBackward(in[0], in[1], a.int("axis")))
+	}},
+	{"layer_norm(x, gamma, beta; eps float = 1e-5)", "Normalise the last dimension.", "layer_norm_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.LayerNorm(in[0], in[1], in[2], a.float("eps")))
+	}},
+	{"layer_norm_backward(gy, x, gamma; eps float = 1e-5) -> gx, ggamma, gbeta", "Gradients of layer_norm: input, gamma, beta.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return three(c.LayerNormBackward(in[0], in[1], in[2], a.float("eps")))
+	}},
+	{"rms_norm(x, gamma; eps float = 1e-5)", "x / sqrt(mean(x^2) + eps) gamma over the last dimension.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.RMSNorm(in[0], in[1], a.float("eps")))
+	}},
+	{"batch_norm(x, gamma, beta, mean, variance; eps float = 1e-5)", "Normalise channels (NCHW), or features of rows, with running statistics.", elementary, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.BatchNorm(in[0], in[1], in[2], in[3], in[4], a.float("eps")))
+	}},
+	{"dropout(x; p float, seed int) -> y, mask", "Zero elements with probability p, scale the rest by 1/(1-p); also the mask.", "mul with the mask", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return two(c.Dropout(in[0], a.float("p"), uint64(a.int("seed"))))
+	}},
+	{"rope(x; heads int, rows int, cols int, base float = 100)", "Rotary position embedding of x [B,rows*cols,heads*d] on a grid.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.RoPE(in[0], a.int("heads"), a.int("rows"), a.int("cols"), a.float("base")))
+	}},
+	{"attention(q, k, v, mask?; scale float)", "softmax(scale q k^T + mask) v for q, k, v [B,H,N,d]; the mask is added.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Attention(in[0], in[1], in[2], in[3], a.float("scale")))
+	}},
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // MSEGrad is scale*(p - t), the gradient of a squared error.
@@ -89,7 +90,7 @@ func (c *Context) AdamStep(w, grad, m, v *Tensor, a Adam, t int) error {
 func adamGraph(g *graph.Graph, in []*graph.Node, a Adam) []*graph.Node {
 	f := make([]*graph.Node, 4)
 	for i := range f {
-		f[i] = g.Cast(in[i], F32)
+		f[i] = g.Cast(in[i], dt.F32)
 	}
 	w, grad, m, v := f[0], f[1], f[2], f[3]
 	k := func(i int) *graph.Node { return g.SliceAxis(in[4], 0, i, i+1) }
@@ -101,4 +102,14 @@ func adamGraph(g *graph.Graph, in []*graph.Node, a Adam) []*graph.Node {
 	root := g.Affine(g.Unary(graph.Sqrt, mul(v, k(1))), 1, a.Eps)
 	w = g.Binary(graph.Sub, mul(w, k(2)), g.Binary(graph.Div, mul(m, k(0)), root))
 	return []*graph.Node{g.Cast(w, in[0].DType), g.Cast(m, in[2].DType), g.Cast(v, in[3].DType)}
+}
+
+var trainOps = []row{
+	{"mse_grad(p, t; scale float)", "scale (p - t).", own, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.MSEGrad(in[0], in[1], a.float("scale")))
+	}},
+	{"adam_step(w!, g, m!, v!; lr float, step int, beta1 float = 0.9, beta2 float = 0.999, eps float = 1e-8, weight_decay float = 0) -> ", "One step of Adam with decoupled weight decay, for step = 1, 2, ...", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		o := Adam{LearningRate: a.float("lr"), Beta1: a.float("beta1"), Beta2: a.float("beta2"), Eps: a.float("eps"), WeightDecay: a.float("weight_decay")}
+		return nil, c.AdamStep(in[0], in[1], in[2], in[3], o, a.int("step"))
+	}},
 }

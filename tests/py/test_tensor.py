@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import tensor_functions
 
 import mast3r_runtime.tensor as mt
 from mast3r_runtime import errors
 from mast3r_runtime._library import calls, structs
+from mast3r_runtime.tensor import _operations
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def context() -> Iterator[mt.Context]:
 
 
 def test_functions_are_those_of_the_library() -> None:
-    assert tensor_functions.PATH.read_text() == tensor_functions.render(mt.operations())
+    assert set(_operations.__all__) == {signature.split("(")[0] for signature in mt.operations()}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])

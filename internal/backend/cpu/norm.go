@@ -46,6 +46,23 @@ func (s *rowStep) tile(_, t int) {
 	}
 }
 
+// norms makes the steps of the operations on vectors.
+func (l *lowering) norms(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.LayerNorm:
+		return l.layerNorm(n, o)
+	case graph.RMSNorm:
+		return l.rmsNorm(n, o)
+	case graph.Softmax:
+		return l.softmax(n, o)
+	case graph.L2Normalize:
+		return l.l2Normalize(n)
+	case graph.ExpPoints:
+		return l.expPoints(n)
+	}
+	return nil, nil
+}
+
 func (l *lowering) layerNorm(n *graph.Node, o graph.LayerNorm) (step, error) {
 	return l.rowsWith(n, func(dst, src []float32, w [][]float32) { vec.LayerNorm(dst, src, w[0], w[1], o.Eps) })
 }

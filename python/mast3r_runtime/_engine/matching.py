@@ -13,21 +13,18 @@ import numpy.typing as npt
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import FLOAT64, INT32, Array, GPUTensor
-from .._library.options import image_array
+from .._library.options import DescLike, image_array, map_struct
 from ..errors import ArgumentError, ShapeError
 from ..images import ImageLike
 from ..results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 
 __all__ = ["MatchingMethods", "Refined"]
 
-DescLike = Union[npt.ArrayLike, GPUTensor]
 PairResult = Union[GPUInferenceResult, InferenceResult]
 Auto = Literal["auto"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
-
-_MAP_SIZE = C.sizeof(S.Map)
 
 # A descriptor of less confidence looks at what the other picture does not show, as a rule.
 SURE = 1.001
@@ -142,8 +139,8 @@ class MatchingMethods:
                 pts3d_1, pts3d_2 = result.pts3d_1, result.pts3d_2
         if desc_2 is None:
             raise ShapeError("match: one descriptor map, want two, or a whole result")
-        map1, keep1 = _map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
-        map2, keep2 = _map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
+        map1, keep1 = map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
+        map2, keep2 = map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
         if refine is True and not whole:
             raise ArgumentError("match: refine=True needs a whole result; for bare descriptors use refine()")
         if refine is True and images is None:
@@ -174,7 +171,7 @@ class MatchingMethods:
             options.image1, options.image2 = (C.addressof(struct) for struct in structs)
             options.transform1, options.transform2 = (way._struct() for way in transforms if way)
             keep += [structs, pictures]
-        arguments = (C.byref(map1), C.byref(map2), C.byref(options))
+        arguments = (map1, map2, options)
         with calls.Job("mast3r_submit_match", self._live(), *arguments, keep=keep) as job:
             job.wait()
             matches = job.take(S.Matches, "mast3r_job_take_matches")
@@ -213,7 +210,7 @@ class MatchingMethods:
         structs, pictures = image_array([image_1, image_2])
         places, keep = places_struct(xy_1, xy_2)
         options = S.struct(S.RefineOptions, reach=float(reach), sigma=float(sigma or 0.0))
-        arguments = (C.byref(structs[0]), C.byref(structs[1]), C.byref(places), C.byref(options))
+        arguments = (structs[0], structs[1], places, options)
         everything = (structs, pictures, places, keep, options)
         with calls.Job("mast3r_submit_refine", self._live(), *arguments, keep=everything) as job:
             job.wait()
@@ -246,49 +243,3 @@ def places_struct(
         keep.append(third)
         out.covariance = third.ctypes.data
     return out, keep
-
-
-def _map_struct(
-    which: str,
-    desc: DescLike,
-    weight: DescLike | None,
-    points: DescLike | None,
-    mask: npt.ArrayLike | None,
-) -> tuple[S.Map, list[Array]]:
-    """Return the C struct of one map and the arrays whose memory it points at."""
-    descriptors = _floats(f"desc_{which}", desc)
-    if descriptors.ndim == 4 and descriptors.shape[0] == 1:
-        descriptors = descriptors[0]
-    if descriptors.ndim != 3:
-        raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
-    height, width, dim = descriptors.shape
-    keep: list[Array] = [descriptors]
-    out = S.Map(_MAP_SIZE, height, width, dim, descriptors.ctypes.data)
-    if weight is None and points is None and mask is None:
-        return out, keep
-    for field, name, value, shape in (
-        ("weight", f"conf_{which}", weight, (height, width)),
-        ("points", f"pts3d_{which}", points, (height, width, 3)),
-        ("mask", f"mask_{which}", mask, (height, width)),
-    ):
-        if value is None:
-            continue
-        array: Array
-        if field == "mask":
-            array = np.ascontiguousarray(np.asarray(value).astype(bool).view(np.uint8))
-        else:
-            array = _floats(name, value)
-        if array.shape == (1, *shape):
-            array = array[0]
-        if array.shape != shape:
-            raise ShapeError(f"match: {name} of shape {array.shape}, want {shape}")
-        keep.append(array)
-        setattr(out, field, array.ctypes.data)
-    return out, keep
-
-
-def _floats(name: str, value: DescLike) -> Array:
-    array = value.numpy() if isinstance(value, GPUTensor) else np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise ShapeError(f"match: {name} of element type {array.dtype}, want float32")
-    return np.ascontiguousarray(array, np.float32)
