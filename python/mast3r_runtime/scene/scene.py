@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scene: pictures with poses or with the reason why not, points, dense depth, scale."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SceneError
+from ..images import U8, ImageLike
+from ..viewer import page as pages
+from .dense import DepthMap
+from .gauge import Scale
+from .model import F64, Lens, Model
+
+if TYPE_CHECKING:
+    from .._engine import Engine
+    from .localize import Located
+
+__all__ = ["Component", "Picture", "Points", "Scene"]
+
+NOTEBOOK_POINTS = 200_000
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a collection.
+
+    ``status`` is "placed", "unstable" (a pose, in a component without parallax or with large
+    errors), "unmatched" or "unreadable"; ``reason`` says why it is not placed. ``pose [4, 4]`` is
+    world from camera with OpenCV's axes (x right, y down, z forward). ``covariance [6, 6]`` is that
+    of its inverse, rotation (radians) before translation, where it was asked for.
+    """
+
+    name: str
+    path: Path
+    width: int
+    height: int
+    status: str
+    reason: str = ""
+    component: int = -1
+    pose: F64 | None = None
+    lens: Lens | None = None
+    covariance: F64 | None = None
+    observations: int = 0
+    reprojection: float = float("nan")  # median, original pixels
+    depth: DepthMap | None = None
+
+    @property
+    def intrinsics(self) -> F64 | None:
+        """The camera matrix ``[3, 3]`` in original pixels, whose centres lie at whole numbers."""
+        return None if self.lens is None else self.lens.matrix()
+
+    def dense(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Points ``[H, W, 3]`` in the world and confidence ``[H, W]``, at network size.
+
+        Points that were not kept (too little confidence, or no neighbour agrees) are NaN.
+        Raises SceneError for a picture without dense depth.
+        """
+        if self.depth is None or self.pose is None or self.lens is None:
+            raise SceneError(f"picture {self.name!r}: {self.status}, it has no dense depth")
+        points = self.depth.camera_points(self.lens) @ self.pose[:3, :3].T + self.pose[:3, 3]
+        points[~self.depth.keep] = np.nan
+        return points.astype(np.float32), self.depth.confidence
+
+
+@dataclass(frozen=True)
+class Points:
+    """Solved points of a component: ``xyz [N, 3]``, ``rgb``, mean ``error`` in original pixels."""
+
+    xyz: F64
+    rgb: U8
+    error: F64
+    track_length: npt.NDArray[np.int64]
+    _model: Model = field(repr=False)
+    _names: tuple[str, ...] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.xyz)
+
+    def observations(self, point: int) -> list[tuple[str, tuple[float, float]]]:
+        """Which pictures saw a point, and at which pixel (x, y)."""
+        own = np.flatnonzero(self._model.seen == point)
+        at = self._model.seen_at[own]
+        return [(self._names[int(self._model.seen_by[k])], (float(x), float(y))) for k, (x, y) in zip(own, at)]
+
+
+@dataclass(frozen=True)
+class Component:
+    """Pictures that are placed relative to each other. ``unstable`` says why not to trust it."""
+
+    names: tuple[str, ...]
+    mapper: str
+    unstable: str
+    model: Model = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What :func:`.reconstruct` makes. Owns its memory, pickles, needs no pycolmap."""
+
+    pictures: Mapping[str, Picture]
+    components: tuple[Component, ...]
+    scale: Scale
+    report: Mapping[str, Any]
+
+    @property
+    def placed(self) -> list[Picture]:
+        return [p for p in self.pictures.values() if p.pose is not None]
+
+    @property
+    def points(self) -> Points:
+        """The points of the largest component."""
+        return self.points_of(0)
+
+    def points_of(self, component: int) -> Points:
+        """The points of a component. Raises SceneError where there is no such component."""
+        if not 0 <= component < len(self.components):
+            raise SceneError(f"component {component}: the scene has {len(self.components)}")
+        model = self.components[component].model
+        total = np.bincount(model.seen, model.errors(), minlength=len(model.points))
+        lengths = model.track_lengths()
+        names = tuple(self.pictures)
+        return Points(model.points, model.colours, total / np.maximum(lengths, 1), lengths, model, names)
+
+    def dense_points(self, component: int | None = None, limit: int | None = None) -> pages.Cloud:
+        """The kept dense points of all pictures (of one component) as one cloud."""
+        parts: list[tuple[Any, ...]] = []
+        for number, picture in enumerate(self.pictures.values()):
+            if picture.depth is None or component not in (None, picture.component):
+                continue
+            points, confidence = picture.dense()
+            keep = picture.depth.keep
+            parts.append((points[keep], picture.depth.rgb[keep], confidence[keep], np.full(keep.sum(), number)))
+        if not parts:
+            empty = np.zeros((0, 3))
+            parts = [(empty, empty.astype(np.uint8), np.zeros(0), np.zeros(0, np.int64))]
+        cloud = pages.Cloud("dense", *(np.concatenate(column) for column in zip(*parts)))
+        return cloud if limit is None else pages.thin(cloud, limit)
+
+    def page(self, title: str | None = None) -> pages.Page:
+        """What the viewer shows of it."""
+        clouds = [self.dense_points()]
+        sparse = [self._sparse_cloud(c) for c in range(len(self.components))]
+        if sparse:
+            columns = zip(*((c.points, c.colours, c.confidence, c.picture) for c in sparse))
+            clouds.append(pages.Cloud("solved", *(np.concatenate(c) for c in columns), quantity="pictures"))
+        cameras = [
+            pages.Camera(
+                p.name, (p.width, p.height), p.pose, p.intrinsics, p.status, p.reason, max(p.component, 0),
+                p.depth.rgb if p.depth is not None else None,
+            )
+            for p in self.pictures.values()
+        ]  # fmt: skip
+        return pages.Page(
+            title or "scene", clouds, cameras, self._lines(), self.scale.unit, self.scale.sentence()
+        )
+
+    def _sparse_cloud(self, component: int) -> pages.Cloud:
+        model = self.components[component].model
+        first = np.zeros(len(model.points), np.int64)
+        first[model.seen[::-1]] = model.seen_by[::-1]
+        return pages.Cloud("solved", model.points, model.colours, model.track_lengths(), first)
+
+    def _lines(self) -> list[pages.Matches]:
+        """Pixels of points that two pictures share, for the pairs that share most."""
+        out = []
+        for component in self.components:
+            model = component.model
+            row = {int(i): k for k, i in enumerate(model.pictures)}
+            table = np.full((len(model.points), len(model.pictures)), -1)
+            table[model.seen, [row[int(i)] for i in model.seen_by]] = np.arange(len(model.seen))
+            for a, first in enumerate(model.pictures):
+                shared = ((table >= 0) & (table[:, a : a + 1] >= 0)).sum(0)
+                for b in np.argsort(-shared, kind="stable")[:4]:
+                    both = (table[:, a] >= 0) & (table[:, b] >= 0)
+                    if b > a and both.any():
+                        pixels = np.hstack([model.seen_at[table[both, a]], model.seen_at[table[both, b]]])
+                        out.append(pages.Matches(int(first), int(model.pictures[b]), pixels))
+        return out
+
+    def localize(self, engine: Engine, image: ImageLike) -> Located:
+        """The pose of a new picture, or why there is none. Needs the extra ``scene``."""
+        from .localize import localize
+
+        return localize(self, engine, image)
+
+    def write(self, folder: str | os.PathLike[str], formats: Sequence[str] | None = None) -> list[Path]:
+        """Write the scene's files; see ``mast3r_runtime.scene.FORMATS``. Returns their paths."""
+        from .files import write
+
+        return write(self, Path(folder), formats)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Scene:
+        """Read what :meth:`write` wrote. Raises FileError where it is missing or torn."""
+        from .files import load
+
+        return load(Path(folder))
+
+    def to_pycolmap(self, component: int = 0) -> Any:
+        """A ``pycolmap.Reconstruction`` of a component. Needs the extra ``scene``."""
+        import tempfile
+
+        from . import colmap_files
+        from .solver import pycolmap
+
+        colmap = pycolmap("to_pycolmap")
+        with tempfile.TemporaryDirectory() as folder:
+            colmap_files.write_binary(Path(folder), list(self.pictures), self.components[component].model)
+            return colmap.Reconstruction(folder)
+
+    def _repr_html_(self) -> str:
+        """The viewer in a notebook: a page inside the page, which fetches nothing."""
+        text = "".join(pages.html(self.page(), max_points=NOTEBOOK_POINTS))
+        return (
+            '<iframe style="width:100%;height:600px;border:0" sandbox="allow-scripts allow-downloads" '
+            f'srcdoc="{html.escape(text)}"></iframe>'
+        )
