@@ -202,6 +202,7 @@ function goToPlace() {
 
 function savePicture() {
   if (!world) return;
+  world.render();
   world.renderer.domElement.toBlob((blob) => {
     const link = make("a");
     link.href = URL.createObjectURL(blob);
@@ -281,9 +282,9 @@ function start() {
   goToPlace();
   if (world) world.draw();
   Object.assign(window.scene, {
-    ready: true,
+    ready: !world, // else with the first picture
     webgl: Boolean(world),
-    drawn: () => (world ? world.points[state.cloud].geometry.drawRange.count : 0),
+    drawn: () => (world && clouds.length ? world.points[state.cloud].geometry.drawRange.count : 0),
     state,
   });
   if (location.hash.includes("test")) document.title = `ready ${window.scene.points} ${window.scene.pictures}`;

@@ -255,7 +255,14 @@ class World {
 
   // ---- what is drawn --------------------------------------------------------------------
 
+  /** Draw before the next frame, once, however often it is asked for. */
   draw() {
+    if (!this.asked) requestAnimationFrame(() => this.render());
+    this.asked = true;
+  }
+
+  render() {
+    this.asked = false;
     this.points.forEach((points, k) => {
       points.visible = k === state.cloud;
       points.geometry.setDrawRange(0, keptPoints());
@@ -264,6 +271,7 @@ class World {
     });
     this.scene.background = new THREE.Color(getComputedStyle(document.documentElement).getPropertyValue("--paper").trim());
     this.renderer.render(this.scene, this.camera);
+    window.scene.ready = true;
   }
 
   drawGrid() {
