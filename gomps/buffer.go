@@ -38,7 +38,7 @@ func (e *Engine) Acquire(n int) (*Buffer, error) {
 }
 
 // WarmPool puts buffers of these sizes into the pool, so that the first calls
-// that need such need not wait for the system.
+// that need buffers of these sizes do not wait for the system.
 func (e *Engine) WarmPool(sizes ...int) error {
 	var held []*Buffer
 	// All at once: one buffer taken and given back again and again would be the

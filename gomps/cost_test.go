@@ -11,7 +11,7 @@ import (
 )
 
 // TestCostOfPublishedModels compares with the figures of the specification, which
-// were counted apart from this code (model.md 17): GFLOP of one encoder pass, of
+// were counted apart from this code (network.md 17): GFLOP of one encoder pass, of
 // the decoder, of both heads, of the pair.
 func TestCostOfPublishedModels(t *testing.T) {
 	for _, c := range []struct {

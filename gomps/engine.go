@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
@@ -64,7 +63,7 @@ func Open(cfg Config) (*Engine, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	dev, fallback, err := openBackend(cfg, log)
+	dev, fallback, err := cfg.open()
 	if err != nil {
 		return nil, err
 	}
@@ -210,10 +209,7 @@ func (e *Engine) Info() Info {
 		WorkingSet: d.WorkingSet, MaxBuffer: d.MaxBuffer, UnifiedMemory: d.UnifiedMemory, OS: d.OS,
 		PoolBuffers: d.PoolBuffers, PoolBytes: d.PoolBytes, LiveBuffers: d.LiveBuffers,
 		FallbackReason: e.fallback,
-	}
-	if gpu, ok := e.dev.(*metal.Backend); ok {
-		s := gpu.Stats()
-		i.WeightsMapped, i.WeightsCopied, i.CommandBuffers = s.MappedBytes, s.CopiedBytes, s.CommandBuffers
+		WeightsMapped:  d.WeightsMapped, WeightsCopied: d.WeightsCopied, CommandBuffers: d.CommandBuffers,
 	}
 	e.state.RLock()
 	defer e.state.RUnlock()

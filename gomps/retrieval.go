@@ -17,7 +17,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// Retrieval are the retrieval features of one picture (model.md 11.1).
+// Retrieval are the retrieval features of one picture (network.md 11.1).
 type Retrieval struct {
 	// Features are [N,Dim], whitened and not normalised.
 	Features []float32
@@ -213,7 +213,7 @@ func float32s(b []byte, n int) []float32 {
 }
 
 // RetrievalIndex scores pictures against those that were added to it (ASMK,
-// model.md 11.2). It serves one goroutine at a time.
+// network.md 11.2). It serves one goroutine at a time.
 type RetrievalIndex struct {
 	e     *Engine
 	nfeat float64
@@ -348,8 +348,8 @@ func (w *words) close() error {
 	return errors.Join(errs...)
 }
 
-// program finds the QueryAssignments nearest of rows features; who needs only
-// the nearest takes the first.
+// program finds the QueryAssignments nearest words of rows features; callers that
+// need one word use the first.
 func (w *words) program(rows int) (backend.Program, error) {
 	if p, ok := w.programs[rows]; ok {
 		return p, nil

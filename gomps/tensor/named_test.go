@@ -100,14 +100,25 @@ func samples() map[string][]sample {
 	m := map[string][]sample{
 		"exp": unary(math.Exp), "sin": unary(math.Sin), "cos": unary(math.Cos), "tan": unary(math.Tan), "abs": unary(math.Abs), "tanh": unary(math.Tanh),
 		"neg": unary(func(x float64) float64 { return -x }), "relu": unary(relu), "relu_": unary(relu),
-		"zero_":     unary(func(float64) float64 { return 0 }),
-		"copy":      unary(func(x float64) float64 { return x }),
-		"log":       {{in: []any{pos}, want: each1(math.Log)}},
-		"sqrt":      {{in: []any{pos}, want: each1(math.Sqrt)}},
-		"gelu":      unary(func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 }),
-		"gelu_tanh": unary(func(x float64) float64 { return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) }),
-		"sigmoid":   unary(func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }),
-		"add":       binary(add), "sub": binary(sub), "mul": binary(mul), "add_": binary(add), "sub_": binary(sub), "mul_": binary(mul),
+		"zero_":  unary(func(float64) float64 { return 0 }),
+		"copy":   unary(func(x float64) float64 { return x }),
+		"log":    {{in: []any{pos}, want: each1(math.Log)}},
+		"sqrt":   {{in: []any{pos}, want: each1(math.Sqrt)}},
+		"erf":    unary(math.Erf),
+		"expm1":  unary(math.Expm1),
+		"square": unary(func(x float64) float64 { return x * x }),
+		"step": unary(func(x float64) float64 {
+			if x > 0 {
+				return 1
+			}
+			return 0
+		}),
+		"rsqrt":      {{in: []any{pos}, want: each1(func(x float64) float64 { return 1 / math.Sqrt(x) })}},
+		"reciprocal": {{in: []any{pos}, want: each1(func(x float64) float64 { return 1 / x })}},
+		"gelu":       unary(func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 }),
+		"gelu_tanh":  unary(func(x float64) float64 { return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) }),
+		"sigmoid":    unary(func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }),
+		"add":        binary(add), "sub": binary(sub), "mul": binary(mul), "add_": binary(add), "sub_": binary(sub), "mul_": binary(mul),
 		"maximum": binary(math.Max), "minimum": binary(math.Min),
 		"add_relu": binary(then(add)), "sub_relu": binary(then(sub)), "mul_relu": binary(then(mul)),
 		"div":      {{in: []any{x, pos}, want: each2(div)}},

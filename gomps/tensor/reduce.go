@@ -95,3 +95,22 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 		return g.Cast(g.AddTo(g.Cast(in[2], F32), counts), in[2].DType)
 	}, preds, targets, cm))
 }
+
+var reduceOps = []row{
+	{"sum(x; axes ints = [])", "Sums over the given axes, or all.", "broadcast", fold((*Context).Sum)},
+	{"mean(x; axes ints = [])", "Means over the given axes, or all.", "broadcast", fold((*Context).Mean)},
+	{"max(x; axes ints = [])", "Maxima over the given axes, or all.", "", fold((*Context).Max)},
+	{"min(x; axes ints = [])", "Minima over the given axes, or all.", "", fold((*Context).Min)},
+	{"argmax(x; axis int)", "Positions of the largest elements along an axis, the lowest on ties.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.ArgMax(in[0], a.int("axis")))
+	}},
+	{"argmin(x; axis int)", "Positions of the smallest elements along an axis, the lowest on ties.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.ArgMin(in[0], a.int("axis")))
+	}},
+	{"argmax_all(x)", "Position of the largest element of the flattened tensor.", "", map1((*Context).ArgMaxAll)},
+	{"argmin_all(x)", "Position of the smallest element of the flattened tensor.", "", map1((*Context).ArgMinAll)},
+	{"topk(x; k int) -> values, index", "The k largest of the last dimension, descending; also their positions.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) { return two(c.TopK(in[0], a.int("k"))) }},
+	{"update_confusion_matrix(preds, targets, cm!) -> ", "Count (target, argmax of preds) into cm [K,K].", "", func(c *Context, in []*Tensor, _ arguments) ([]*Tensor, error) {
+		return nil, c.UpdateConfusionMatrix(in[0], in[1], in[2])
+	}},
+}

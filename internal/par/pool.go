@@ -51,6 +51,10 @@ const (
 	regionEnded
 )
 
+// MaxThreads bounds the number of threads that settings may ask for: more than any
+// machine has, and few enough that a slip of the keyboard does no harm.
+const MaxThreads = 1024
+
 // New returns a pool of the given number of threads, the caller included.
 // threads < 1 means GOMAXPROCS, which follows the cgroup quota of a container.
 func New(threads int) *Pool {

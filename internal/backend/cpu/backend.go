@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
-	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
@@ -22,7 +21,6 @@ import (
 var (
 	ErrClosed      = errors.New("cpu: closed")
 	ErrUnsupported = errors.New("cpu: not supported")
-	ErrIndex       = errors.New("cpu: index out of range")
 )
 
 // Config are the settings of a Backend.
@@ -37,18 +35,7 @@ type Config struct {
 	// Logger gets these warnings; nil discards them.
 	Logger *slog.Logger
 	// Profile, when set, is told of every step that ran.
-	Profile func(Sample)
-}
-
-// Sample is the measurement of one step.
-type Sample struct {
-	Graph string // the graph's name
-	Op    string // the operation's kind
-	Node  int    // the node's position in the simplified graph
-	Shape string // of the result
-	Time  time.Duration
-	FLOPs int64 // of products; 0 for everything else
-	Bytes int64 // operands and result
+	Profile func(backend.Sample)
 }
 
 // Backend is the CPU as a backend.Backend.
@@ -65,12 +52,15 @@ type Backend struct {
 	arena, scratch *region
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Profiler = (*Backend)(nil)
+)
 
 // New starts a backend.
 func New(cfg Config) (*Backend, error) {
-	if cfg.Threads < 0 || cfg.Threads > 4096 {
-		return nil, fmt.Errorf("cpu: %d threads, want 0 (automatic) to 4096", cfg.Threads)
+	if cfg.Threads < 0 || cfg.Threads > par.MaxThreads {
+		return nil, fmt.Errorf("cpu: %d threads, want 0 (automatic) to %d", cfg.Threads, par.MaxThreads)
 	}
 	b := &Backend{cfg: cfg, pool: par.New(cfg.Threads), arena: &region{}, scratch: &region{}, buffers: newBufferPool()}
 	if cfg.PackCache != "" {

@@ -72,17 +72,15 @@ func (p *Program) lower(ctx context.Context, g *graph.Graph, opt backend.Options
 	return l.place()
 }
 
-// setPrecision turns the wish into storage types. A processor without bfloat16
-// products is an error and not a silent float32: the caller asked for something.
+// setPrecision turns the wish into storage types. What the processor multiplies no
+// faster in bfloat16 is multiplied in float32, with weights of half the size: package
+// gemm decides by the processor.
 func (l *lowering) setPrecision(p backend.Precision) error {
 	switch p {
 	case backend.FP32:
 	case backend.FP16:
 		l.opt.f16 = true
 	case backend.BF16:
-		if !bf16Products() {
-			return fmt.Errorf("precision %v on this processor: %w", p, ErrUnsupported)
-		}
 		l.opt.bf16 = true
 	default:
 		return fmt.Errorf("precision %v: %w", p, ErrUnsupported)
@@ -208,7 +206,7 @@ func (l *lowering) newResult(n *graph.Node, pad bool) view {
 
 // rowPad floats follow a row whose length is a large power of two: rows of a
 // product's operand a multiple of 4 KiB apart would share the cache sets of the
-// first level (spec/cpu.md 2).
+// first level (kernels.md 2).
 const rowPad = 16
 
 // Rows of at least padFrom elements get a gap when their length is a multiple of

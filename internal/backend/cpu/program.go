@@ -175,7 +175,7 @@ func (p *Program) run(ctx context.Context, in, out []backend.Buffer) (d time.Dur
 			return 0, fmt.Errorf("cpu: graph %q: %s %%%d: %w", p.g.Name, s.kind, s.node.ID, err)
 		}
 		if b.cfg.Profile != nil {
-			b.cfg.Profile(Sample{Graph: p.g.Name, Op: s.kind, Node: s.node.ID, Shape: s.node.String(),
+			b.cfg.Profile(backend.Sample{Graph: p.g.Name, Op: s.kind, Node: s.node.ID, Shape: s.node.String(),
 				Time: time.Since(begin), FLOPs: s.cost.FLOPs, Bytes: s.cost.Bytes})
 		}
 	}

@@ -29,6 +29,19 @@ type reduceStep struct {
 // partTerms is about how many terms make a part: as many as a tile has elements.
 const partTerms = grain
 
+// reductions makes the steps of the operations along axes.
+func (l *lowering) reductions(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.Reduce:
+		return l.reduce(n, o)
+	case graph.ArgReduce:
+		return l.argReduce(n, o)
+	case graph.TopK:
+		return l.topK(n, o)
+	}
+	return nil, nil
+}
+
 func (l *lowering) reduce(n *graph.Node, o graph.Reduce) (step, error) {
 	if o.Fn > graph.ReduceMin {
 		return nil, fmt.Errorf("reduction %v: %w", o.Fn, ErrUnsupported)

@@ -225,7 +225,7 @@ func (c *weightCache) close() {
 	}
 }
 
-// stored is the type a weight is kept in. float16 weights stay float16: the kernels widen them for free (spec/cpu.md 2),
+// stored is the type a weight is kept in. float16 weights stay float16: the kernels widen them for free (kernels.md 2),
 // and nothing is lost.
 func (o lowerOptions) stored(src tensor.DType) tensor.DType {
 	switch {

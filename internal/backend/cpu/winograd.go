@@ -261,7 +261,7 @@ func (o lowerOptions) winograd(in int) tensor.DType {
 	switch {
 	case o.f16:
 		return tensor.F16
-	case o.bf16 && in%2 == 0: // they come in pairs
+	case o.bf16 && gemm.SerialBF16(in):
 		return tensor.BF16
 	}
 	return tensor.F32

@@ -135,11 +135,12 @@ func (b *Backend) free() error {
 
 // Device are the facts for the user.
 func (b *Backend) Device() backend.Device {
-	i, s := b.dev.Info(), b.pool.Stats()
+	i, s, count := b.dev.Info(), b.pool.Stats(), b.Stats()
 	return backend.Device{
 		Backend: "metal", Name: i.Name, WorkingSet: i.WorkingSet, MaxBuffer: i.MaxBuffer, UnifiedMemory: true,
 		OS:          fmt.Sprintf("macOS %d.%d.%d", i.System.Major, i.System.Minor, i.System.Patch),
 		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
+		WeightsMapped: count.MappedBytes, WeightsCopied: count.CopiedBytes, CommandBuffers: count.CommandBuffers,
 	}
 }
 

@@ -88,8 +88,8 @@ func isProduct(n *graph.Node) bool {
 	return false
 }
 
-// run translates all nodes and returns the results. The inputs come first, for
-// Program.encode counts on it; weights become feeds where they are first read.
+// run translates all nodes and returns the results. Inputs must come
+// first: Program.encode relies on it. A weight becomes a feed at its first use.
 func (l *lowering) run(ctx context.Context) ([]*mpsgraph.Tensor, error) {
 	for _, n := range l.src.Inputs {
 		t := l.out.Placeholder(shapeOf(n.Shape), n.DType, "")

@@ -65,7 +65,7 @@ type ropeKey struct {
 // ropeTables are the cosines, and the sines with the sign of the rotation, for
 // x [.., N, 2, 2, hd/4]: direction, member of the pair, frequency. Angles are
 // exact to float64 before they are rounded: built in half precision they would
-// be off by 5e-3 (model.md 18).
+// be off by 5e-3 (network.md 18).
 func (l *lowering) ropeTables(key ropeKey) ([2]*mpsgraph.Tensor, error) {
 	if t, ok := l.ropes[key]; ok {
 		return t, nil
@@ -76,7 +76,7 @@ func (l *lowering) ropeTables(key ropeKey) ([2]*mpsgraph.Tensor, error) {
 		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
 	}
 	// Token t is at (row, column); the first half of a head turns by the row, the
-	// second by the column (model.md 4.1).
+	// second by the column (network.md 4.1).
 	for t := range key.Rows * key.Cols {
 		for _, pos := range []int{t / key.Cols, t % key.Cols} {
 			for _, sign := range []float64{-1, 1} {

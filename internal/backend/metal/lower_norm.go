@@ -58,7 +58,7 @@ func (l *lowering) l2Normalize(n *graph.Node) *mpsgraph.Tensor {
 	return l.out.Div(x, l.norm(x))
 }
 
-// expPoints is p/max(d,1e-8)*expm1(d), d = |p| (model.md 8). exp(d)-1 would lose
+// expPoints is p/max(d,1e-8)*expm1(d), d = |p| (network.md 8). exp(d)-1 would lose
 // near points: at d = 1e-3 float32 has four digits left.
 func (l *lowering) expPoints(n *graph.Node) *mpsgraph.Tensor {
 	g := l.out

@@ -19,17 +19,26 @@ import (
 // variable for the tests.
 var maxFLOPs = 2.6e12
 
-// work is a backend.Work. It collects runs in a command buffer and hands them over
-// at once: waiting between the parts of a network would leave the GPU idle for
-// the time of two thread switches each.
+// cutFLOPs is how much a command buffer holds before the next run begins another:
+// the GPU works on the encoder while the host encodes the decoder. MPSGraph would
+// cut by itself, inside a run, where nobody sees how the parts end; so it is told
+// not to and the cuts are these. A variable for the tests.
+var cutFLOPs = 5e10
+
+// work is a backend.Work. It collects runs in command buffers and hands them over
+// without waiting: a wait between the parts of a network would leave the GPU idle
+// for the time of two thread switches each.
 type work struct {
 	b     *Backend
 	lane  *lane
 	waits []*pending // to encode before the next run
 	runs  []run
-	cbs   []*device.CommandBuffer // the last one is open
-	flops float64                 // in the open one
-	ended bool                    // submitted or discarded
+	// failed were refused in the middle of their encoding: no results, but the GPU
+	// may be at work for them.
+	failed []run
+	cbs    []*device.CommandBuffer // the last one is open
+	flops  float64                 // in the open one
+	ended  bool                    // submitted or discarded
 }
 
 // run is one encoded run and what it holds until it is done: the GPU reads memory
@@ -94,9 +103,13 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 		return err
 	}
 	r := run{p: p}
+	landed := true // on an error, unless something was encoded
 	defer func() {
-		if err != nil {
+		switch {
+		case err != nil && landed:
 			r.land()
+		case err != nil:
+			w.failed = append(w.failed, r)
 		}
 	}()
 	// From here on the buffers may be released by the caller, not reused by the pool.
@@ -107,6 +120,7 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 		r.bufs = append(r.bufs, x)
 	}
 	defer recovered(&err)
+	landed = false
 	if err := w.b.dev.Do(func() error { return w.encode(p, ins, outs) }); err != nil {
 		return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
 	}
@@ -153,9 +167,9 @@ func (r *run) land() {
 // would become too long. Owner thread.
 func (w *work) encode(p *Program, in, out []*buffer) error {
 	f := float64(p.cost.FLOPs)
-	// Only between runs: a part of a network is far below the limit, a long batch
-	// of pairs is not.
-	if w.flops > 0 && w.flops+f > maxFLOPs {
+	// Only between runs: a part of a network is far below the watchdog's limit, a
+	// long batch of pairs is not.
+	if w.flops > 0 && (w.flops+f > maxFLOPs || w.flops >= cutFLOPs) {
 		if err := w.commit(); err != nil {
 			return err
 		}
@@ -196,7 +210,7 @@ func (w *work) open() (*device.CommandBuffer, error) {
 }
 
 // start opens a command buffer. A queue allows 64 that are not done and then
-// blocks; a Work has one, or one a second of GPU time.
+// blocks; a pair has three at most.
 func (w *work) start() error {
 	cb, err := w.lane.queue.NewCommandBuffer("mast3r")
 	if err != nil {
@@ -260,19 +274,24 @@ func (w *work) Discard() {
 	w.drop()
 }
 
-// drop waits for what a split has committed already and gives everything back:
-// what is committed cannot be recalled, and uses the buffers.
+// drop waits for all that the GPU may be doing and gives everything back: what is
+// committed cannot be recalled, and uses the buffers and the weights.
 func (w *work) drop() {
 	for _, cb := range w.cbs {
+		if cb.Busy() && !cb.Committed() {
+			_ = w.b.dev.Do(cb.Commit) // or its committed parts could not be waited for
+		}
 		if cb.Committed() {
 			_ = cb.Wait() // nobody reads the results
 		}
 		cb.Release()
 	}
-	for i := range w.runs {
-		w.runs[i].land()
+	for _, list := range [][]run{w.runs, w.failed} {
+		for i := range list {
+			list[i].land()
+		}
 	}
-	w.cbs, w.runs = nil, nil
+	w.cbs, w.runs, w.failed = nil, nil, nil
 }
 
 // pending is a backend.Pending.

@@ -145,3 +145,18 @@ func TestUnsupported(t *testing.T) {
 		t.Error("a folder that is not there")
 	}
 }
+
+// TestTable: what graph.Operations says of ONNX is so.
+func TestTable(t *testing.T) {
+	for _, o := range graph.Operations() {
+		g := graph.New(o.Kind)
+		g.Output("y", o.Example(g))
+		err := Export(g, filepath.Join(t.TempDir(), "m.onnx"), Options{})
+		switch {
+		case o.Has("onnx") && err != nil:
+			t.Errorf("onnx does not have %s, which the table says it has: %v", o.Kind, err)
+		case !o.Has("onnx") && !errors.Is(err, ErrUnsupported):
+			t.Errorf("%s, which the table says onnx does not have: %v", o.Kind, err)
+		}
+	}
+}

@@ -41,7 +41,7 @@ const convertAlign = 16384
 // needed.
 //
 // The whitening of retrieval and the codebook keep their precision: factors of
-// lambda^-1/2 may not fit half precision (spec section 18), and the codebook's
+// lambda^-1/2 may not fit half precision (network.md 18), and the codebook's
 // distances decide between near neighbours.
 func Convert(ctx context.Context, in, out string, opt ConvertOptions) ([]string, error) {
 	switch opt.DType {

@@ -49,10 +49,11 @@ func TestWrongGPU(t *testing.T) {
 // TestFailingGPU: what fails while the GPU is opened and checked leads to the
 // CPU, with the reason, and the next engine gets the GPU again.
 func TestFailingGPU(t *testing.T) {
-	for _, failure := range []string{"fail_alloc", "fail_command", "fail_graph"} {
+	for _, failure := range []string{"fail_alloc", "fail_command", "fail_graph", "commit_anyway"} {
 		t.Run(failure, func(t *testing.T) {
 			s := metalsim.Open(t)
 			other(t, s)
+			s.Set("commit_continue", "30")
 			s.Set(failure, "1")
 			e := open(t, gomps.Config{Resolution: 32}, "mast3r_micro")
 			if i := e.Info(); i.Backend != "cpu" || i.FallbackReason == "" {

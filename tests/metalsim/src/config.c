@@ -127,6 +127,8 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 	{"fp16_accumulate", T_INT, &ms_cfg.fp16_accumulate, "0"},
 	{"protect", T_INT, &ms_cfg.protect, "1"},
 	{"commit_continue", T_INT, &ms_cfg.commit_continue, "0"},
+	{"commit_anyway", T_INT, &ms_cfg.commit_anyway, "0"},
+	{"private_methods", T_INT, &ms_cfg.private_methods, "1"},
 	{"tflops", T_F64, &ms_cfg.tflops, "2.6"}, // M1, 8 cores
 	{"watchdog", T_F64, &ms_cfg.watchdog, "2"},
 	{"latency", T_F64, &ms_cfg.latency, "0"},
@@ -171,6 +173,8 @@ static bool set_key(int k, const char *v)
 	n = strtoll(v, &end, 10);
 	if (end == v || *end)
 		return false;
+	if (keys[k].at == &ms_cfg.private_methods)
+		ms_flush_cache();
 	if (keys[k].type == T_INT)
 		*(int *)keys[k].at = (int)n;
 	else

@@ -24,6 +24,17 @@ void ms_record(const ms_program *); // what metalsim_program tells
 void ms_package_write(ms_program *, id url);
 ms_program *ms_package_read(id url); // NULL after a violation
 
-typedef struct { ms_op op; ms_program *p; ms_store_at *in, *out; } ms_graph_op; // mems are kept by the submission
+// One run. MPSGraph may spread it over several command buffers: a section is what one of them
+// holds, and they share the values.
+typedef struct {
+	_Atomic int refs;
+	ms_program *p;
+	ms_store_at *in, *out; // mems are kept by the submissions
+	ms_val *vals;
+	int done; // nodes evaluated
+} ms_graph_state;
+typedef struct { ms_op op; ms_graph_state *state; int from, to; } ms_graph_op;
+ms_graph_state *ms_graph_state_new(ms_program *);
+void ms_graph_state_release(ms_graph_state *);
+ms_op *ms_graph_section(ms_graph_state *, int from, int to);
 void ms_graph_run(ms_op *, ms_submit *);
-void ms_graph_destroy(ms_op *);

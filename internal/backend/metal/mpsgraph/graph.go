@@ -93,6 +93,7 @@ func Supported() error {
 	if !objc.RespondsTo(g.id, attention) {
 		return errors.New("mpsgraph: this MPSGraph has no scaledDotProductAttention")
 	}
+	forbidCommits()
 	return nil
 }
 

@@ -116,7 +116,7 @@ func LoadPackage(path string, feeds, results []*Tensor, o Order) (*Executable, e
 		return nil, fmt.Errorf("mpsgraph: package %q was refused", path)
 	}
 	setOptions.Send(id, optionsNone)
-	return &Executable{id: id, feeds: valuesOf(feeds), results: valuesOf(results), feedAt: o.Feeds, resultAt: o.Results}, nil
+	return &Executable{id: id, execution: newExecution(), feeds: valuesOf(feeds), results: valuesOf(results), feedAt: o.Feeds, resultAt: o.Results}, nil
 }
 
 // SourceHash identifies this package's code. A version number would have to be
