@@ -47,7 +47,7 @@ def file_hash(path: str | os.PathLike[str]) -> str:
         if known in _hashes:
             return _hashes[known]
     with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _sha(file)
+        digest = _sha(file)
     with _hashes_lock:
         _hashes[known] = digest
     return digest
@@ -127,7 +127,8 @@ class Store:
     def write_arrays(self, kind: str, key: str, arrays: Mapping[str, npt.ArrayLike]) -> Path:
         """Store arrays as npz."""
         out = io.BytesIO()
-        np.savez(out, **{name: np.asarray(value) for name, value in arrays.items()})
+        named: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+        np.savez(out, **named)
         return self.write(kind, key, out.getvalue())
 
     def keys(self, kind: str, suffix: str = ".npz") -> Iterator[str]:

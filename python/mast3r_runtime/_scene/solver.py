@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,12 @@ def verify(problem: Problem, tick: Callable[[], None] = lambda: None) -> Verifie
         if len(numbers) < problem.least:
             continue
         found = colmap.estimate_calibrated_two_view_geometry(
-            cameras[problem.camera_of[i]], points[i], cameras[problem.camera_of[j]], points[j], numbers, options
+            cameras[problem.camera_of[i]],
+            points[i],
+            cameras[problem.camera_of[j]],
+            points[j],
+            numbers,
+            options,
         )
         out.inliers[i, j], out.geometry[i, j] = len(found.inlier_matches), found
     return out
@@ -155,7 +160,8 @@ def _mappers(
     def incremental(angle: float) -> Callable[[Path], Mapping[int, Any]]:
         def run(folder: Path) -> Mapping[int, Any]:
             options = colmap.IncrementalPipelineOptions()
-            options.random_seed = options.mapper.random_seed = options.triangulation.random_seed = problem.seed
+            options.random_seed = options.mapper.random_seed = problem.seed
+            options.triangulation.random_seed = problem.seed
             options.num_threads = options.mapper.num_threads = problem.threads
             options.mapper.init_min_tri_angle = angle
             options.min_model_size = 3
@@ -179,8 +185,9 @@ def _mappers(
         out.mkdir(exist_ok=True)
         return dict(colmap.global_mapping(database, folder, out, options))
 
+    steps: list[tuple[str, Callable[[Path], Mapping[int, Any]]]]
     steps = [(f"incremental (first pair {a:g} degrees)", incremental(a)) for a in FIRST_ANGLES]
-    whole = [("global", everything)]
+    whole: list[tuple[str, Callable[[Path], Mapping[int, Any]]]] = [("global", everything)]
     if mapper != "auto":
         return whole if mapper == "global" else steps
     return whole + steps if count > INCREMENTAL_UP_TO else steps + whole
@@ -197,14 +204,17 @@ def _held(problem: Problem, passed: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def _camera(colmap: Any, problem: Problem, number: int) -> Any:
-    lens, unit = problem.lenses[number], problem.unit(number)
-    scaled = lens.moved(0.5 / unit, 1 / unit)
-    camera = colmap.Camera(
-        model=lens.model, width=round(lens.width / unit), height=round(lens.height / unit), params=scaled.params
-    )
+    camera = _scaled_camera(colmap, problem.lenses[number], problem.unit(number))
     camera.camera_id = number + 1
     camera.has_prior_focal_length = True
     return camera
+
+
+def _scaled_camera(colmap: Any, lens: Lens, unit: float) -> Any:
+    """pycolmap's camera of a picture whose pixels are ``unit`` original pixels wide."""
+    params = lens.moved(0.5 / unit, 1 / unit).params
+    size = {"width": round(lens.width / unit), "height": round(lens.height / unit)}
+    return colmap.Camera(model=lens.model, params=params, **size)
 
 
 def _units(problem: Problem, picture: int) -> F64:
@@ -343,8 +353,7 @@ def read(problem: Problem, raw: Any, mapper: str) -> Model:
         poses[k, :3] = image.cam_from_world().matrix()
         c = image.camera_id - 1
         unit = problem.unit(c)
-        lens = problem.lenses[c]
-        scaled = Lens(lens.model, lens.width, lens.height, tuple(map(float, raw.cameras[c + 1].params)))
+        scaled = replace(problem.lenses[c], params=tuple(map(float, raw.cameras[c + 1].params)))
         lenses.append(scaled.moved(-0.5, unit))
         numbers = list(image.get_observation_point2D_idxs())
         seen.append(np.array([row[image.points2D[n].point3D_id] for n in numbers], np.int64))
@@ -361,4 +370,35 @@ def read(problem: Problem, raw: Any, mapper: str) -> Model:
         np.concatenate(seen_by) if seen_by else np.zeros(0, np.int64),
         np.concatenate(seen_at) if seen_at else np.zeros((0, 2)),
         mapper,
+    )
+
+
+@dataclass(frozen=True)
+class AbsolutePose:
+    """Camera from world ``[4, 4]``, the camera as refined, inliers, covariance ``[6, 6]`` of the pose."""
+
+    pose: F64
+    lens: Lens
+    inliers: int
+    covariance: F64 | None
+
+
+def absolute_pose(lens: Lens, unit: float, xy: F64, xyz: F64, refine: bool) -> AbsolutePose | None:
+    """The pose that brings points ``[m, 3]`` to pixels ``[m, 2]``; ``refine`` frees the focal length."""
+    colmap = pycolmap("localize")
+    camera = _scaled_camera(colmap, lens, unit)
+    options = colmap.AbsolutePoseEstimationOptions()
+    options.ransac.max_error = VERIFY_ERROR
+    options.ransac.random_seed = 0
+    refining = colmap.AbsolutePoseRefinementOptions()
+    refining.refine_focal_length = refine
+    found = colmap.estimate_and_refine_absolute_pose((xy + 0.5) / unit, xyz, camera, options, refining, True)
+    if found is None:
+        return None
+    pose = np.eye(4)
+    pose[:3] = found["cam_from_world"].matrix()
+    refined = replace(lens, params=tuple(map(float, camera.params))).moved(-0.5, unit)
+    covariance = found.get("covariance")
+    return AbsolutePose(
+        pose, refined, int(found["num_inliers"]), None if covariance is None else np.asarray(covariance)
     )

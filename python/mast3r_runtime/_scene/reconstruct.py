@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import collection
-from .._engine import Engine
+from .._engine.engine import Engine
 from .._version import __version__
 from ..errors import ArgumentError, SceneError
 from ..images import U8, read_image
@@ -191,17 +191,18 @@ class _Run:
 
     def scene_pairs(self, used: Sequence[Photo]) -> list[tuple[int, int]]:
         graph, count = self.options.graph, len(used)
-        head = collection.find_beside(self.engine._path, "retrieval")
+        head = collection.find_beside(self.engine.path, "retrieval")
         if graph == "auto":
             graph = "complete" if count <= COMPLETE_UP_TO else "logwin-5"
             if count > COMPLETE_UP_TO and head is not None:
                 graph = collection.default_graph(count)
         if not graph.startswith("retrieval"):
-            return [tuple(p) for p in scene_pairs(count, graph)]
-        self.engine.load_retrieval(collection.need_retrieval(self.engine._path, None))
-        codebook = collection.find_beside(self.engine._path, "codebook")
+            return [(p.first, p.second) for p in scene_pairs(count, graph)]
+        self.engine.load_retrieval(collection.need_retrieval(self.engine.path, None))
+        codebook = collection.find_beside(self.engine.path, "codebook")
         paths: list[Any] = [str(photo.path) for photo in used]
-        return [tuple(p) for p in collection.retrieve(self.engine, paths, codebook, graph).pairs]
+        found = collection.retrieve(self.engine, paths, codebook, graph)
+        return [(p.first, p.second) for p in found.pairs]
 
     def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:
         options = self.options
@@ -216,8 +217,12 @@ class _Run:
             used, evidence.focals, options.camera, options.camera_model, given, options.focal_from,
             options.refine_intrinsics,
         )  # fmt: skip
-        masks = {i: options.masks[p.name] for i, p in enumerate(used) if p.name in (options.masks or {})}  # type: ignore[index]
-        pixel = [float(np.mean(evidence.transforms[i].scale)) if i in evidence.transforms else 1.0 for i in range(len(used))]
+        masks = {
+            i: mask for i, p in enumerate(used) if (mask := (options.masks or {}).get(p.name)) is not None
+        }
+        pixel = [1.0] * len(used)
+        for i, transform in evidence.transforms.items():
+            pixel[i] = float(np.mean(transform.scale))
         return solver.Problem(
             [p.name for p in used], key_points(len(used), evidence.pairs, masks), planned.lenses, planned.of,
             planned.fixed, planned.known, pixel, options.seed, options.threads, options.min_inliers,
@@ -343,11 +348,16 @@ class _Run:
             "engine": {k: info[k] for k in ("name", "variant", "resolution", "precision")},
             "pictures": {name: _row(p, kept.get(name)) for name, p in pictures.items()},
             "pairs": [
-                {"first": names[i], "second": names[j], "matches": verified.matches.get((i, j), 0), "inliers": n}
+                {"first": names[i], "second": names[j], "matches": verified.matches[i, j], "inliers": n}
                 for (i, j), n in verified.inliers.items()
             ],
             "components": [
-                {"pictures": list(c.names), "mapper": c.mapper, "points": len(c.model.points), "unstable": c.unstable}
+                {
+                    "pictures": c.names,
+                    "mapper": c.mapper,
+                    "points": len(c.model.points),
+                    "unstable": c.unstable,
+                }
                 for c in components
             ],
             "scale": vars(scale),
@@ -452,7 +462,8 @@ def _row(p: Picture, kept: float | None) -> dict[str, Any]:
     row: dict[str, Any] = {"status": p.status, "reason": p.reason, "component": p.component}
     if p.pose is not None:
         assert p.lens is not None
-        row |= {"observations": p.observations, "reprojection": round(p.reprojection, 4), "focal": round(p.lens.focal, 3)}
+        row["observations"] = p.observations
+        row |= {"reprojection": round(p.reprojection, 4), "focal": round(p.lens.focal, 3)}
     if kept is not None:
         row["dense_kept"] = round(kept, 4)
     return row

@@ -16,12 +16,12 @@ looking do not.
 
 from __future__ import annotations
 
-from .files import FORMATS
-from .gauge import Scale
-from .localize import Located
-from .model import Lens, Model
-from .reconstruct import Options, reconstruct
-from .scene import Component, Picture, Points, Scene
+from ._scene.files import FORMATS
+from ._scene.gauge import Scale
+from ._scene.localize import Located
+from ._scene.model import Lens, Model
+from ._scene.reconstruct import Options, reconstruct
+from ._scene.scene import Component, Picture, Points, Scene
 
 __all__ = [
     "FORMATS",

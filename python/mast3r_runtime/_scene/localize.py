@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._engine import Engine
+from .._engine.engine import Engine
+from .._viewer.focal import focal_of_points
 from ..errors import ArgumentError, SceneError
 from ..images import ImageLike, read_image
+from ..results import InferenceResult
 from . import photos
-from .focal import focal_of_points
 from .model import F64, Lens
-from .solver import pycolmap
+from .solver import LEAST_SHARE, absolute_pose, pycolmap
 
 if TYPE_CHECKING:
     from .scene import Picture, Scene
@@ -27,7 +28,6 @@ __all__ = ["Located", "localize"]
 LEAST = 30  # inliers
 NEAREST = 10  # pictures that are matched
 STRIDE = 8
-ERROR = 4.0  # half network pixels
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     SceneError
         The scene has no dense points to match with.
     """
-    colmap = pycolmap("localize")
+    pycolmap("localize")  # before the work, in case it is missing
     candidates = [p for p in scene.placed if p.depth is not None and p.status == "placed"]
     if not candidates:
         raise SceneError("localize: the scene has no placed pictures with dense depth")
@@ -85,7 +85,7 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     for component in sorted({scene.pictures[n].component for n in names}):
         own = [n for n in names if scene.pictures[n].component == component]
         xy, xyz = (np.concatenate([found[n][k] for n in own]) for k in (0, 1))
-        located = _solve(colmap, camera, unit, xy, xyz, lens is None, own[0], component)
+        located = _solve(camera, unit, xy, xyz, lens is None, own[0], component)
         if located.inliers > best.inliers:
             best = located
     return best
@@ -102,9 +102,9 @@ def _spread(pictures: Sequence[Picture], count: int) -> list[Picture]:
     return [pictures[int(i)] for i in np.linspace(0, len(pictures) - 1, count)]
 
 
-def _lifted(engine: Engine, result: object, p: Picture) -> tuple[F64, F64]:
+def _lifted(engine: Engine, result: InferenceResult, p: Picture) -> tuple[F64, F64]:
     """Pixels of the query and the world points that a placed picture has at their matches."""
-    matches = engine.match(result, top_k=0, weighted=True, confidence_threshold=0.0, subsample=STRIDE)  # type: ignore[arg-type]
+    matches = engine.match(result, top_k=0, weighted=True, confidence_threshold=0.0, subsample=STRIDE)
     points, _ = p.dense()
     x, y = (np.rint(matches.pts2d_2[:, k]).astype(np.intp) for k in (0, 1))
     inside = (x >= 0) & (y >= 0) & (x < points.shape[1]) & (y < points.shape[0])
@@ -129,35 +129,14 @@ def _lens(scene: Scene, image: ImageLike, width: int, height: int, focals: Seque
     return Lens("SIMPLE_PINHOLE", width, height, (focal, (width - 1) / 2, (height - 1) / 2))
 
 
-def _solve(
-    colmap: object, lens: Lens, unit: float, xy: F64, xyz: F64, refine: bool, best: str, component: int
-) -> Located:
+def _solve(lens: Lens, unit: float, xy: F64, xyz: F64, refine: bool, best: str, component: int) -> Located:
     nothing = Located(None, None, 0, len(xy), best, "no_overlap", None, component)
-    if len(xy) < LEAST:
+    found = absolute_pose(lens, unit, xy, xyz, refine) if len(xy) >= LEAST else None
+    if found is None:
         return nothing
-    c: object = colmap
-    scaled = lens.moved(0.5 / unit, 1 / unit)
-    camera = c.Camera(  # type: ignore[attr-defined]
-        model=lens.model, width=round(lens.width / unit), height=round(lens.height / unit), params=scaled.params
-    )
-    options = c.AbsolutePoseEstimationOptions()  # type: ignore[attr-defined]
-    options.ransac.max_error = ERROR
-    options.ransac.random_seed = 0
-    refining = c.AbsolutePoseRefinementOptions()  # type: ignore[attr-defined]
-    refining.refine_focal_length = refine
-    answer = c.estimate_and_refine_absolute_pose(  # type: ignore[attr-defined]
-        (xy + 0.5) / unit, xyz, camera, options, refining, True
-    )
-    if answer is None:
-        return nothing
-    count = int(answer["num_inliers"])
-    if count < LEAST or count < 0.25 * len(xy):
-        return Located(None, None, count, len(xy), best, "no_overlap", None, component)
-    pose = np.eye(4)
-    pose[:3] = answer["cam_from_world"].matrix()
-    back = Lens(lens.model, lens.width, lens.height, tuple(map(float, camera.params))).moved(-0.5, unit)
-    covariance = answer.get("covariance", None)
+    if found.inliers < LEAST or found.inliers < LEAST_SHARE * len(xy):
+        return replace(nothing, inliers=found.inliers)
     return Located(
-        np.linalg.inv(pose), back.matrix(), count, len(xy), best, "",
-        None if covariance is None else np.asarray(covariance), component,
+        np.asarray(np.linalg.inv(found.pose)), found.lens.matrix(), found.inliers, len(xy), best, "",
+        found.covariance, component,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from .._engine import Engine
+from .._engine.engine import Engine
 from ..errors import ArgumentError
 from .evidence import CACHE_BYTES, DEPTHS
 

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Union, runtime_checkable
 
-from .. import images as pictures
-from ..errors import ArgumentError
-from ..images import ImageLike
-from ..results import GPUInferenceResult, InferenceResult, MatchResult
-from .page import Camera, Cloud, Matches, Page, write
-from .sources import pair_page, points_page
+from . import images as pictures
+from ._viewer.page import Camera, Cloud, Matches, Page, write
+from ._viewer.sources import pair_page, points_page
+from .errors import ArgumentError
+from .images import ImageLike
+from .results import GPUInferenceResult, InferenceResult, MatchResult
 
 __all__ = ["Camera", "Cloud", "Matches", "Page", "Viewable", "pair_page", "points_page", "write_html"]
 

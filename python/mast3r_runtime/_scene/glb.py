@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..export import _replacing
+from .._files import replacing
 from ..images import U8
 from .dense import F32
 from .scene import Picture
@@ -23,7 +23,9 @@ def write(path: Path, points: F32, colours: U8, pictures: Sequence[Picture]) -> 
     import trimesh
 
     scene = trimesh.Scene()
-    scene.add_geometry(trimesh.PointCloud(points @ _UPRIGHT[:3, :3].T, colors=colours), geom_name="points")
+    upright = points @ _UPRIGHT[:3, :3].T
+    cloud = trimesh.PointCloud(upright, colors=colours)  # type: ignore[no-untyped-call]
+    scene.add_geometry(cloud, geom_name="points")
     reach = 0.04 * float(np.linalg.norm(np.percentile(points, 95, axis=0) - np.percentile(points, 5, axis=0)))
     for p in pictures:
         if p.pose is None or p.lens is None:
@@ -33,6 +35,6 @@ def write(path: Path, points: F32, colours: U8, pictures: Sequence[Picture]) -> 
         order = [0, 1, 2, 0, 3, 4, 0, 2, 3, 0, 4, 1]
         line = (corners[order] @ p.pose[:3, :3].T + p.pose[:3, 3]) @ _UPRIGHT[:3, :3].T
         scene.add_geometry(trimesh.load_path(line), geom_name=p.name)
-    with _replacing(path) as temporary:
-        scene.export(str(temporary))
+    with replacing(path) as temporary:
+        scene.export(str(temporary))  # type: ignore[no-untyped-call]
     return path

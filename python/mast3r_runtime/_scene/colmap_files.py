@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .._files import replacing
 from ..errors import FileError
-from ..export import _replacing
 from .model import CAMERA_MODELS, F64, Lens, Model
 
 __all__ = ["quaternion", "read", "rotation", "write_binary", "write_text"]
@@ -42,7 +42,7 @@ def quaternion(matrix: F64) -> F64:
     return np.asarray(q if q[0] >= 0 else -q)
 
 
-def rotation(q: Sequence[float]) -> F64:
+def rotation(q: Sequence[float] | F64) -> F64:
     """The rotation matrix of (w, x, y, z)."""
     w, x, y, z = np.asarray(q, np.float64) / np.linalg.norm(q)
     return np.array(
@@ -86,7 +86,7 @@ def write_text(folder: Path, names: Sequence[str], model: Model) -> None:
     table = _Table(names, model)
     texts = (_cameras_text, _images_text, _points3D_text, _rigs_text, _frames_text)
     for file, lines in zip(FILES, texts, strict=True):
-        with _replacing(folder / f"{file}.txt") as temporary:
+        with replacing(folder / f"{file}.txt") as temporary:
             temporary.write_text("".join(f"{line}\n" for line in lines(table)), encoding="utf-8")
 
 
@@ -133,7 +133,7 @@ def write_binary(folder: Path, names: Sequence[str], model: Model) -> None:
     table = _Table(names, model)
     pieces = (_cameras_binary, _images_binary, _points3D_binary, _rigs_binary, _frames_binary)
     for file, parts in zip(FILES, pieces, strict=True):
-        with _replacing(folder / f"{file}.bin") as temporary:
+        with replacing(folder / f"{file}.bin") as temporary:
             temporary.write_bytes(b"".join(parts(table)))
 
 
@@ -218,7 +218,9 @@ def _model(cameras: dict[int, Lens], images: list[_Image], points: _Points) -> t
 
 def _lens(name: str, width: int, height: int, params: Sequence[float]) -> Lens:
     if name not in CAMERA_MODELS or len(params) != len(CAMERA_MODELS[name][1]):
-        raise ValueError(f"camera model {name} with {len(params)} parameters, want {', '.join(CAMERA_MODELS)}")
+        raise ValueError(
+            f"camera model {name} with {len(params)} parameters, want {', '.join(CAMERA_MODELS)}"
+        )
     return Lens(name, width, height, tuple(map(float, params)))
 
 
@@ -241,7 +243,8 @@ def _read_text(folder: Path) -> tuple[dict[int, Lens], list[_Image], _Points]:
         ids = np.array(tail[2::3], np.int64)
         images.append((" ".join(head[9:]), pose, int(head[8]), numbers[:, :2], ids))
     points = {
-        int(w[0]): (np.array(w[1:4], np.float64), tuple(map(int, w[4:7]))) for w in _rows(folder / "points3D.txt")
+        int(w[0]): (np.array(w[1:4], np.float64), tuple(map(int, w[4:7])))
+        for w in _rows(folder / "points3D.txt")
     }
     return read_cameras_text(folder / "cameras.txt"), images, points
 

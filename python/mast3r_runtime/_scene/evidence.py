@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._engine import Engine
-from .._features import Features
-from .._tensor import GPUTensor
+from .._engine.engine import Engine
+from .._engine.features import Features
+from .._library.memory import GPUTensor
 from .._version import __version__
+from .._viewer.focal import focal_of_points
 from ..images import U8, read_image
 from ..results import InferenceResult, Transform
 from ..store import Arrays, Store, file_hash, key_of
-from .focal import focal_of_points
 from .photos import Photo
 
 __all__ = ["Evidence", "PairMatches", "gather"]
@@ -87,8 +87,7 @@ def gather(
             if np.isfinite(focal):
                 evidence.focals.setdefault(picture, []).append(focal * t.scale[0])
             if f"depth_{which}" in found:
-                taken = (found[f"depth_{which}"].astype(np.float32), found[f"conf_{which}"].astype(np.float32))
-                maps.setdefault(picture, []).append(taken)
+                maps.setdefault(picture, []).append((found[f"depth_{which}"], found[f"conf_{which}"]))
         tick()
     for picture, several in maps.items():
         evidence.depth[picture] = np.median(np.stack([d for d, _ in several]), axis=0)
@@ -112,7 +111,7 @@ class _Worker:
     def __init__(self, engine: Engine, photos: Sequence[Photo], store: Store, stride: int) -> None:
         self.engine, self.photos, self.store, self.stride = engine, photos, store, stride
         info = engine.info()
-        model = model_hash(engine._path)
+        model = model_hash(engine.path)
         # What changes the numbers: the model, the sizes, the arithmetic. Not the threads.
         self.network = [__version__, model, info["resolution"], info["precision"]]
         self.kept: OrderedDict[int, Features] = OrderedDict()
@@ -126,7 +125,8 @@ class _Worker:
         key = key_of("features", self.photos[i].sha256, self.network)
         arrays = self.store.read_arrays("features", key)
         if arrays is not None:
-            features = Features(GPUTensor.from_numpy(arrays["tokens"]), Transform(*map(int, arrays["transform"])))
+            tokens = GPUTensor.from_numpy(arrays["tokens"])
+            features = Features(tokens, Transform(*map(int, arrays["transform"])))
         else:
             features = self.engine.encode(self.picture(i))
             self.encoded += 1

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._viewer import page as pages
 from ..errors import SceneError
 from ..images import U8, ImageLike
-from ..viewer import page as pages
 from .dense import DepthMap
 from .gauge import Scale
 from .model import F64, Lens, Model
 
 if TYPE_CHECKING:
-    from .._engine import Engine
+    from .._engine.engine import Engine
     from .localize import Located
 
 __all__ = ["Component", "Picture", "Points", "Scene"]
@@ -89,7 +89,8 @@ class Points:
         """Which pictures saw a point, and at which pixel (x, y)."""
         own = np.flatnonzero(self._model.seen == point)
         at = self._model.seen_at[own]
-        return [(self._names[int(self._model.seen_by[k])], (float(x), float(y))) for k, (x, y) in zip(own, at)]
+        names = [self._names[int(self._model.seen_by[k])] for k in own]
+        return [(name, (float(x), float(y))) for name, (x, y) in zip(names, at)]
 
 
 @dataclass(frozen=True)
@@ -138,11 +139,13 @@ class Scene:
                 continue
             points, confidence = picture.dense()
             keep = picture.depth.keep
-            parts.append((points[keep], picture.depth.rgb[keep], confidence[keep], np.full(keep.sum(), number)))
+            own = np.full(keep.sum(), number)
+            parts.append((points[keep], picture.depth.rgb[keep], confidence[keep], own))
         if not parts:
             empty = np.zeros((0, 3))
             parts = [(empty, empty.astype(np.uint8), np.zeros(0), np.zeros(0, np.int64))]
-        cloud = pages.Cloud("dense", *(np.concatenate(column) for column in zip(*parts)))
+        points, rgb, confidence, numbers = (np.concatenate(column) for column in zip(*parts))
+        cloud = pages.Cloud("dense", points, rgb, confidence, numbers)
         return cloud if limit is None else pages.thin(cloud, limit)
 
     def page(self, title: str | None = None) -> pages.Page:
@@ -151,7 +154,8 @@ class Scene:
         sparse = [self._sparse_cloud(c) for c in range(len(self.components))]
         if sparse:
             columns = zip(*((c.points, c.colours, c.confidence, c.picture) for c in sparse))
-            clouds.append(pages.Cloud("solved", *(np.concatenate(c) for c in columns), quantity="pictures"))
+            points, rgb, lengths, numbers = (np.concatenate(c) for c in columns)
+            clouds.append(pages.Cloud("solved", points, rgb, lengths, numbers, "pictures"))
         cameras = [
             pages.Camera(
                 p.name, (p.width, p.height), p.pose, p.intrinsics, p.status, p.reason, max(p.component, 0),

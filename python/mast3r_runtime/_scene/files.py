@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files import replacing
+from .._viewer.page import write as write_page
 from ..errors import ArgumentError, FileError
-from ..export import _replacing, write_points
+from ..export import write_points
 from ..results import Transform
-from ..viewer.page import write as write_page
 from . import colmap_files, glb
 from .dense import DepthMap
 from .gauge import Scale
@@ -48,7 +49,7 @@ def write(scene: Scene, folder: Path, formats: Sequence[str] | None = None) -> l
 
 
 def _json(path: Path, values: object) -> Path:
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         temporary.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     return path
 
@@ -187,7 +188,7 @@ def _write_npz(scene: Scene, folder: Path) -> list[Path]:
 
 def _npz(path: Path, arrays: dict[str, npt.ArrayLike]) -> Path:
     # numpy gives every member of the archive the same date: equal arrays are equal bytes.
-    with _replacing(path) as temporary, open(temporary, "wb") as file:
+    with replacing(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     return path
 
@@ -267,7 +268,9 @@ def _scene(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any])
         )
     components = tuple(_component(k, a, pictures) for k in range(int(a["components"])))
     value, spread, count = a["scale"]
-    return Scene(pictures, components, Scale(float(value), str(a["scale_source"]), float(spread), int(count)), report)
+    return Scene(
+        pictures, components, Scale(float(value), str(a["scale_source"]), float(spread), int(count)), report
+    )
 
 
 def _lens(model: str, size: npt.NDArray[Any], params: npt.NDArray[Any]) -> Lens:

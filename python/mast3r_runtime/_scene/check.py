@@ -25,7 +25,9 @@ LEAST_ANGLE = 1.0  # degrees between rays: below it there is no depth
 MOST_ERROR = 2.0  # median reprojection error in network pixels
 
 
-def faults(model: Model, first_focal: Mapping[int, float], network_pixel: Mapping[int, float]) -> dict[int, str]:
+def faults(
+    model: Model, first_focal: Mapping[int, float], network_pixel: Mapping[int, float]
+) -> dict[int, str]:
     """The pictures of a model that do not hold, each with its reason.
 
     Parameters

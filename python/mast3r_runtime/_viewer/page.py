@@ -16,15 +16,16 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from .. import drawing
+from .._files import replacing
 from .._version import __version__
 from ..errors import ArgumentError, ShapeError
-from ..export import _replacing
 from ..images import U8
 
 __all__ = ["Camera", "Cloud", "Matches", "Page", "html", "write"]
@@ -52,7 +53,7 @@ class Cloud:
     name: str
     points: npt.NDArray[np.floating]
     colours: U8
-    confidence: npt.NDArray[np.floating]
+    confidence: npt.NDArray[Any]
     picture: npt.NDArray[np.integer]
     quantity: str = "confidence"
 
@@ -166,14 +167,14 @@ def html(page: Page, *, max_points: int = 1_000_000, thumb: int = 160) -> Iterat
 def write(path: Path, page: Page, *, max_points: int = 1_000_000, thumb: int = 160) -> Path:
     """Write the page beside its name and rename it."""
     pieces = html(page, max_points=max_points, thumb=thumb)
-    with _replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(pieces)
     return path
 
 
 def _filled(text: str, parts: dict[str, str]) -> str:
     """Replace the marks in one pass: what is put in is not searched for marks."""
-    out = []
+    out: list[str] = []
     for piece in text.split("{{"):
         name, _, rest = piece.partition("}}")
         out.append(parts[name] + rest if out and name in parts else ("{{" if out else "") + piece)

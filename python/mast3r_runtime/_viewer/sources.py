@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from .. import export
 from ..errors import ArgumentError
 from ..images import U8
 from ..results import InferenceResult, MatchResult
-from ..scene.focal import focal_of_points
+from .focal import focal_of_points
 from .page import Camera, Cloud, Matches, Page
 
 __all__ = ["pair_page", "points_page"]
@@ -38,7 +39,9 @@ def pair_page(
         Camera("picture 1", sizes[0], np.eye(4), _intrinsics(result), image=image_1),
         Camera("picture 2", sizes[1], status="no pose", image=image_2),
     ]
-    lines = [Matches(0, 1, np.hstack([matches.original_1, matches.original_2]))] if matches is not None else []
+    lines = []
+    if matches is not None:
+        lines.append(Matches(0, 1, np.hstack([matches.original_1, matches.original_2])))
     return Page(title, [cloud], cameras, lines, "m", "Lengths are the network's guess.")
 
 
@@ -56,8 +59,8 @@ def points_page(path: Path, title: str | None = None) -> Page:
     import trimesh
 
     try:
-        loaded = trimesh.load(str(path))
-        cloud = loaded.to_geometry() if isinstance(loaded, trimesh.Scene) else loaded
+        loaded: Any = trimesh.load(str(path))
+        cloud: Any = loaded.to_geometry() if isinstance(loaded, trimesh.Scene) else loaded
         points = np.asarray(cloud.vertices, np.float32)
         colours = np.asarray(cloud.visual.vertex_colors if hasattr(cloud, "faces") else cloud.colors)
     except FileNotFoundError:

@@ -96,7 +96,9 @@ def neighbours(model: Model) -> dict[int, list[int]]:
     return out
 
 
-def agreement(model: Model, maps: Mapping[int, DepthMap], picture: int, others: list[int]) -> npt.NDArray[np.bool_]:
+def agreement(
+    model: Model, maps: Mapping[int, DepthMap], picture: int, others: list[int]
+) -> npt.NDArray[np.bool_]:
     """Where at least one of ``others`` has the same depth for a picture's points within 3 %."""
     own = maps[picture]
     k = model.row(picture)
