@@ -20,8 +20,9 @@ from ._scene.files import FORMATS
 from ._scene.gauge import Scale
 from ._scene.localize import Located
 from ._scene.model import Lens, Model
+from ._scene.parts import Component, Picture, Points
 from ._scene.reconstruct import Options, reconstruct
-from ._scene.scene import Component, Picture, Points, Scene
+from ._scene.scene import Scene
 
 __all__ = [
     "FORMATS",

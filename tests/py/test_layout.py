@@ -20,8 +20,8 @@ ARROWS = {
     "__main__": {"cli"},
     "cli": {"_commands", "_version", "errors"},
     "_commands": {
-        "_checkpoints", "_engine", "_library", "_scene", "_version", "collection", "demo", "drawing", "errors",
-        "export", "images", "results", "retrieval", "scene", "viewer",
+        "_checkpoints", "_engine", "_library", "_scene", "_version", "collection", "demo", "drawing",
+        "errors", "export", "images", "results", "retrieval", "scene", "viewer",
     },
     "scene": {"_scene"},
     "viewer": {"_viewer", "errors", "images", "results"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,10 @@ from . import colmap_files, glb
 from .dense import DepthMap
 from .gauge import Scale
 from .model import CAMERA_MODELS, F64, Lens, Model
-from .scene import Component, Picture, Scene
+from .parts import Component, Picture
+
+if TYPE_CHECKING:
+    from .scene import Scene
 
 __all__ = ["FORMATS", "load", "opengl", "write"]
 
@@ -230,22 +233,25 @@ FORMATS = {
 }
 
 
-def load(folder: Path) -> Scene:
-    """The scene of a folder. See :meth:`.Scene.load`."""
+Parts = tuple[dict[str, Picture], tuple[Component, ...], Scale, dict[str, Any]]
+
+
+def load(folder: Path) -> Parts:
+    """The fields of the scene of a folder. See :meth:`.Scene.load`."""
     try:
         with np.load(folder / "scene.npz", allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         if int(arrays["schema"]) != SCHEMA:
             raise ValueError(f"schema {arrays['schema']}, want {SCHEMA}")
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        return _scene(folder, arrays, report)
+        return _parts(folder, arrays, report)
     except FileNotFoundError as error:
         raise FileError(f"scene {str(folder)!r}: no {Path(error.filename).name} in it") from error
     except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
         raise FileError(f"scene {str(folder)!r}: {error!r}") from error
 
 
-def _scene(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any]) -> Scene:
+def _parts(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any]) -> Parts:
     pictures = {}
     for row, name in enumerate(map(str, a["names"])):
         model, size = str(a["camera_model"][row]), a["sizes"][row]
@@ -268,9 +274,8 @@ def _scene(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any])
         )
     components = tuple(_component(k, a, pictures) for k in range(int(a["components"])))
     value, spread, count = a["scale"]
-    return Scene(
-        pictures, components, Scale(float(value), str(a["scale_source"]), float(spread), int(count)), report
-    )
+    scale = Scale(float(value), str(a["scale_source"]), float(spread), int(count))
+    return pictures, components, scale, report
 
 
 def _lens(model: str, size: npt.NDArray[Any], params: npt.NDArray[Any]) -> Lens:

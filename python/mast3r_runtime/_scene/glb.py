@@ -11,7 +11,7 @@ import numpy as np
 from .._files import replacing
 from ..images import U8
 from .dense import F32
-from .scene import Picture
+from .parts import Picture
 
 __all__ = ["write"]
 

@@ -21,7 +21,8 @@ from .model import F64, Lens
 from .solver import LEAST_SHARE, absolute_pose, pycolmap
 
 if TYPE_CHECKING:
-    from .scene import Picture, Scene
+    from .parts import Picture
+    from .scene import Scene
 
 __all__ = ["Located", "localize"]
 

@@ -27,8 +27,9 @@ from .budget import estimate
 from .dense import DepthMap
 from .evidence import Evidence, gather
 from .model import F64, Lens, Model
+from .parts import Component, Picture
 from .photos import Photo
-from .scene import Component, Picture, Scene
+from .scene import Scene
 from .tracks import key_points
 
 __all__ = ["Options", "reconstruct"]

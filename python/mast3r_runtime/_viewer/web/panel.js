@@ -17,6 +17,11 @@ const panel = {
   rows: [],
   size: () => Number($("size").value),
   mode: () => Math.max($("colour").selectedIndex, 0),
+  /** Pixels that the list takes at the left and the tools at the bottom. */
+  free() {
+    const list = $("panel"), wide = innerWidth > 640 && !list.hidden;
+    return { left: wide ? list.offsetWidth + 8 : 0, bottom: $("tools").offsetHeight + 8 };
+  },
   opacity: () => Number($("opacity").value) / 100,
 
   build() {
@@ -153,6 +158,7 @@ const panel = {
     $("panel").hidden = !open;
     $("menu").setAttribute("aria-expanded", String(open));
     $("tools").classList.toggle("wide", !open);
+    if (world) world.resize();
   },
 };
 
@@ -278,13 +284,13 @@ function start() {
   panel.theme(matchMedia("(prefers-color-scheme: light)").matches);
   panel.menu(innerWidth > 640);
   listen();
-  if (world) world.resize();
   goToPlace();
   if (world) world.draw();
   Object.assign(window.scene, {
     ready: !world, // else with the first picture
     webgl: Boolean(world),
     drawn: () => (world && clouds.length ? world.points[state.cloud].geometry.drawRange.count : 0),
+    frame: () => world && world.frame,
     state,
   });
   if (location.hash.includes("test")) document.title = `ready ${window.scene.points} ${window.scene.pictures}`;

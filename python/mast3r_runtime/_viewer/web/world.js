@@ -69,6 +69,7 @@ class World {
   makeMask() {
     const width = 256, height = Math.max(Math.ceil(head.pictures.length / width), 1);
     this.mask = new THREE.DataTexture(new Uint8Array(width * height), width, height, THREE.RedFormat, THREE.UnsignedByteType);
+    this.mask.image.data.fill(255); // files of points name no pictures
     this.mask.minFilter = this.mask.magFilter = THREE.NearestFilter;
     this.mask.unpackAlignment = 1;
   }
@@ -171,11 +172,16 @@ class World {
 
   freeLens() {
     const { clientWidth: w, clientHeight: h } = this.place;
-    this.camera.clearViewOffset();
     this.camera.fov = 55;
     this.camera.aspect = w / Math.max(h, 1);
     this.depths();
-    this.camera.updateProjectionMatrix();
+    this.shift(w, h, 0, 0);
+  }
+
+  /** Move the middle of the view by (x, y) pixels, and into what the panels leave free. */
+  shift(w, h, x, y) {
+    const free = panel.free();
+    this.camera.setViewOffset(w, h, -x - free.left / 2, -y + free.bottom / 2, w, h);
   }
 
   depths() {
@@ -185,12 +191,14 @@ class World {
 
   /** The picture's own field of view, with the whole picture in the window. */
   lens(p) {
-    const { clientWidth: w, clientHeight: h } = this.place, [fx, fy, cx, cy] = p.k;
-    const scale = Math.min(w / p.width, h / p.height);
+    const { clientWidth: w, clientHeight: h } = this.place, [fx, fy, cx, cy] = p.k, free = panel.free();
+    const scale = Math.min((w - free.left) / p.width, (h - free.bottom) / p.height);
     this.camera.fov = (2 * Math.atan(h / scale / 2 / fy) * 180) / Math.PI;
     this.camera.aspect = w / fx / (h / fy);
     this.depths();
-    this.camera.setViewOffset(w, h, -(cx - (p.width - 1) / 2) * scale, -(cy - (p.height - 1) / 2) * scale, w, h);
+    this.shift(w, h, (cx - (p.width - 1) / 2) * scale, (cy - (p.height - 1) / 2) * scale);
+    const middle = [(w + free.left) / 2, (h - free.bottom) / 2];
+    this.frame = [middle[0] - (p.width * scale) / 2, middle[1] - (p.height * scale) / 2, scale]; // where the picture is
   }
 
   fit() {
