@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // reduce folds the given axes, or all when there are none. Long folds are done in
@@ -56,6 +57,20 @@ func (c *Context) argAll(x *Tensor, least bool) (*Tensor, error) {
 	}, x)
 }
 
+// CumSum are the sums along axis up to and with each element.
+func (c *Context) CumSum(x *Tensor, axis int) (*Tensor, error) { return c.cumSum(x, axis, false) }
+
+// CumSumBackward is the gradient of CumSum, for that of its result.
+func (c *Context) CumSumBackward(gy *Tensor, axis int) (*Tensor, error) {
+	return c.cumSum(gy, axis, true)
+}
+
+func (c *Context) cumSum(x *Tensor, axis int, reverse bool) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("cumsum%d%v", axis, reverse), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.CumSum{Axis: axis, Reverse: reverse}, in[0])
+	}, x)
+}
+
 // TopK are the k largest elements of the last dimension, descending, and their
 // int32 positions.
 func (c *Context) TopK(x *Tensor, k int) (values, index *Tensor, err error) {
@@ -76,7 +91,7 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 	if err := ready("confusion matrix", preds, targets, cm); err != nil {
 		return err
 	}
-	if n := len(targets.shape); n != 1 && n != 2 || n == 2 && targets.dtype == I32 {
+	if n := len(targets.shape); n != 1 && n != 2 || n == 2 && targets.dtype == dt.I32 {
 		return fmt.Errorf("%w: confusion matrix with targets %v%v, want i32[N] or scores [N,K]", ErrShape, targets.dtype, targets.shape)
 	}
 	if len(preds.shape) != 2 || len(cm.shape) != 2 || cm.shape[0] != preds.shape[1] || cm.shape[1] != preds.shape[1] {
@@ -86,13 +101,13 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 	return cm.become(c.move("confusion", func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		hot := func(n *graph.Node) *graph.Node {
 			if len(n.Shape) == 2 {
-				n = g.Add(graph.ArgReduce{Axis: 1}, g.Cast(n, F32))
+				n = g.Add(graph.ArgReduce{Axis: 1}, g.Cast(n, dt.F32))
 			}
 			return g.Add(graph.OneHot{Depth: k}, n)
 		}
 		truth, guess := hot(in[1]), hot(in[0])
 		counts := g.Add(graph.MatMul{}, g.Transpose(truth, 1, 0), guess)
-		return g.Cast(g.AddTo(g.Cast(in[2], F32), counts), in[2].DType)
+		return g.Cast(g.AddTo(g.Cast(in[2], dt.F32), counts), in[2].DType)
 	}, preds, targets, cm))
 }
 
@@ -110,6 +125,12 @@ var reduceOps = []row{
 	{"argmax_all(x)", "Position of the largest element of the flattened tensor.", "", map1((*Context).ArgMaxAll)},
 	{"argmin_all(x)", "Position of the smallest element of the flattened tensor.", "", map1((*Context).ArgMinAll)},
 	{"topk(x; k int) -> values, index", "The k largest of the last dimension, descending; also their positions.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) { return two(c.TopK(in[0], a.int("k"))) }},
+	{"cumsum(x; axis int)", "Sums along an axis up to and with each element.", "cumsum_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.CumSum(in[0], a.int("axis")))
+	}},
+	{"cumsum_backward(gy; axis int)", "Gradient of cumsum: sums along an axis from each element on.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.CumSumBackward(in[0], a.int("axis")))
+	}},
 	{"update_confusion_matrix(preds, targets, cm!) -> ", "Count (target, argmax of preds) into cm [K,K].", "", func(c *Context, in []*Tensor, _ arguments) ([]*Tensor, error) {
 		return nil, c.UpdateConfusionMatrix(in[0], in[1], in[2])
 	}},

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -94,7 +96,9 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 			p.dropWeights()
 		}
 	}()
-	if err := p.lower(ctx, simple, opt); err != nil {
+	defer recovered(g, &err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if err := b.pool.With(ctx, func(pool *par.Pool) error { return p.lower(ctx, pool, simple, opt) }); err != nil {
 		return nil, fmt.Errorf("cpu: graph %q: %w", g.Name, err)
 	}
 	if b.weights.disk != nil {
@@ -104,6 +108,14 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 		return nil, err
 	}
 	return p, nil
+}
+
+// recovered turns a panic into an error: a bug of ours must not end the user's
+// process, and a page of a mapped file that is gone is none.
+func recovered(g *graph.Graph, err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("cpu: graph %q: %w", g.Name, fault.Recovered(v))
+	}
 }
 
 // open reports a backend that was closed.

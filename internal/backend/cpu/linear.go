@@ -59,7 +59,7 @@ type factor struct {
 func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int, opt lowerOptions) (factor, error) {
 	if p, ok := w.Op.(graph.Param); ok {
 		src.Data, src.Type = p.Data[offset*p.DType.Size():], p.DType
-		pw, err := l.b.weights.get(l.b.pool, p, src, n, k, opt.stored(p.DType), offset)
+		pw, err := l.b.weights.get(l.pool, p, src, n, k, opt.stored(p.DType), offset)
 		if err != nil {
 			return factor{}, err
 		}
