@@ -45,11 +45,16 @@ func tensorHandle(t *gomps.Tensor) C.mast3r_tensor {
 	}))
 }
 
-func sliceHandle[T int64 | float32](data []T, shape ...int) C.mast3r_tensor {
+func sliceHandle[T int32 | int64 | float32 | float64](data []T, shape ...int) C.mast3r_tensor {
 	var zero T
 	dtype := C.int32_t(C.MAST3R_F32)
-	if _, ok := any(zero).(int64); ok {
+	switch any(zero).(type) {
+	case int32:
+		dtype = C.MAST3R_I32
+	case int64:
 		dtype = C.MAST3R_I64
+	case float64:
+		dtype = C.MAST3R_F64
 	}
 	return C.mast3r_tensor(handles.add(kindTensor, &tensor{
 		shape: shape,
