@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: ``mast3r VERB``. Only it and ``_commands`` print.
 
-Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood.
+Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood, or a
+package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from ._commands import collection, files, machine, pair, profile
+from ._commands import collection, files, machine, pair, profile, scene
 from ._version import __version__
-from .errors import Mast3rError
+from .errors import DependencyError, Mast3rError
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
 
@@ -41,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read has enough, as `| head -1` has. Nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
+    except DependencyError as error:
+        return _failed(str(error), 2)
     except OSError as error:
         if isinstance(error, Mast3rError) or not error.strerror:
             return _failed(str(error))
@@ -69,9 +72,9 @@ def download_main() -> int:
     return main(["download", *sys.argv[1:]])
 
 
-def _failed(text: str) -> int:
+def _failed(text: str, status: int = 1) -> int:
     print(f"mast3r: {text}", file=sys.stderr)
-    return 1
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,6 +89,6 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(verb=run)
         return sub
 
-    for family in (pair, machine, files, collection, profile):
+    for family in (pair, scene, machine, files, collection, profile):
         family.add(verb)
     return parser

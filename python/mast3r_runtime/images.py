@@ -27,6 +27,7 @@ where that is already right.
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import os
@@ -56,7 +57,6 @@ FORMATS = (
     "TGA", "PCX", "SGI", "QOI", "DDS", "PSD", "ICO",
 )  # fmt: skip
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
-_HEIF_SUFFIXES = (".heic", ".heif", ".hif")
 _opening = threading.Lock()  # warnings are caught for the whole process
 
 U8: TypeAlias = npt.NDArray[np.uint8]
@@ -131,6 +131,7 @@ def formats() -> list[str]:
     return [name for name in FORMATS if name in Image.OPEN]
 
 
+@functools.cache
 def suffixes() -> set[str]:
     """The suffixes, in small letters, of the files that are read here."""
     from PIL import Image

@@ -240,10 +240,19 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         scheme = newurl.partition(":")[0].lower()
         if scheme not in ("http", "https") or (req.type == "https" and scheme != "https"):
-            if fp is not None:
-                fp.close()
             raise DownloadError(f"{req.full_url}: redirected to {newurl!r}, which is not followed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except urllib.error.HTTPError:
+            raise  # holds it
+        except BaseException:
+            fp.close()  # urllib leaves it open
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 _opener = urllib.request.build_opener(_Redirects)
