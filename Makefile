@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
+.PHONY: viewer viewer-test demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -39,6 +39,13 @@ wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
 	mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
 
 check: lint test ## lint, then test
+
+viewer-test: $(VENV)/.test ## the page in a real browser (Debian: apt-get install chromium)
+	$(PY) -m pytest tests/py/test_viewer.py
+
+viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and npm
+	sh viewer/build.sh python/mast3r_runtime/_viewer/web/three.js
+	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
 	$(PY) docs/reference.py >docs/api.md
@@ -103,7 +110,7 @@ $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' && touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,test]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' && touch $@
