@@ -41,13 +41,29 @@ var starting struct {
 	runs map[uintptr]func()
 }
 
-func enter(arg uintptr) uintptr {
-	starting.Lock()
-	run := starting.runs[arg]
-	delete(starting.runs, arg)
-	starting.Unlock()
-	run()
+func enter(key uintptr) uintptr {
+	taken(key)()
 	return 0
+}
+
+// expect keeps what a thread is to run and returns its key, taken takes it.
+func expect(f func()) uintptr {
+	starting.Lock()
+	defer starting.Unlock()
+	if starting.runs == nil {
+		starting.runs = map[uintptr]func(){}
+	}
+	starting.next++
+	starting.runs[starting.next] = f
+	return starting.next
+}
+
+func taken(key uintptr) func() {
+	starting.Lock()
+	defer starting.Unlock()
+	f := starting.runs[key]
+	delete(starting.runs, key)
+	return f
 }
 
 func bindThreads() {
@@ -92,18 +108,9 @@ func StartThread(stack int, f func()) error {
 	if rc := pthreads.setDetached(attr, createDetached); rc != 0 {
 		return fmt.Errorf("objc: a detached thread: error %d", rc)
 	}
-	starting.Lock()
-	if starting.runs == nil {
-		starting.runs = map[uintptr]func(){}
-	}
-	starting.next++
-	key := starting.next
-	starting.runs[key] = f
-	starting.Unlock()
+	key := expect(f)
 	if rc := pthreads.create(new(uintptr), attr, pthreads.entry, key); rc != 0 {
-		starting.Lock()
-		delete(starting.runs, key)
-		starting.Unlock()
+		taken(key)
 		return fmt.Errorf("objc: pthread_create: error %d", rc)
 	}
 	return nil
