@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ShapeError
-from . import calls
+from . import calls, header
 from . import structs as S
 
 __all__ = ["Array", "GPUTensor"]
@@ -22,7 +22,7 @@ DType = np.dtype[Any]
 
 FLOAT32: DType = np.dtype(np.float32)
 INT64: DType = np.dtype(np.int64)
-_DTYPES: dict[int, DType] = {1: FLOAT32, 2: INT64}
+_DTYPES: dict[int, DType] = {header.F32: FLOAT32, header.I64: INT64}
 
 
 def _describe(handle: int) -> S.TensorDesc:

@@ -1,3 +1,4 @@
+# Code generated from capi/mast3r.h by go test ./tools/bindings -update. DO NOT EDIT.
 # SPDX-License-Identifier: Apache-2.0
 """The structs of ``capi/mast3r.h``, as ctypes lays them out.
 
@@ -16,11 +17,18 @@ Int64 = C.c_int64
 UInt64 = C.c_uint64
 Size = C.c_size_t
 Pointer = C.c_void_p
-_MAX_DIMS = 8
 
 
 class _Sized(C.Structure):
     """A struct whose first field is its own size."""
+
+
+SizedT = TypeVar("SizedT", bound=_Sized)
+
+
+def struct(kind: type[SizedT], **fields: Any) -> SizedT:
+    """Return a struct with its size filled in."""
+    return kind(size=C.sizeof(kind), **fields)
 
 
 class Stats(_Sized):
@@ -134,7 +142,7 @@ class MatchOptions(_Sized):
     ]
 
 
-class TransformC(C.Structure):
+class Transform(C.Structure):
     _fields_ = [
         ("original_height", C.c_int32),
         ("original_width", C.c_int32),
@@ -153,7 +161,7 @@ class View(C.Structure):
         ("conf", Handle),
         ("desc", Handle),
         ("desc_conf", Handle),
-        ("transform", TransformC),
+        ("transform", Transform),
     ]
 
 
@@ -224,7 +232,7 @@ class Encoded(_Sized):
         ("size", C.c_uint32),
         ("reserved", C.c_int32),
         ("tokens", Handle),
-        ("transform", TransformC),
+        ("transform", Transform),
     ]
 
 
@@ -234,7 +242,7 @@ class Features(_Sized):
         ("reserved", C.c_int32),
         ("tokens", C.c_void_p),
         ("count", C.c_uint64),
-        ("transform", TransformC),
+        ("transform", Transform),
     ]
 
 
@@ -298,7 +306,7 @@ class TensorDesc(_Sized):
         ("dtype", C.c_int32),
         ("ndim", C.c_int32),
         ("valid", C.c_int32),
-        ("shape", C.c_int64 * _MAX_DIMS),
+        ("shape", C.c_int64 * 8),
         ("numel", C.c_uint64),
         ("nbytes", C.c_uint64),
     ]
@@ -330,11 +338,3 @@ class TensorStats(_Sized):
         ("device", C.c_char * 128),
         ("fallback_reason", C.c_char * 256),
     ]
-
-
-SizedT = TypeVar("SizedT", bound=_Sized)
-
-
-def struct(kind: type[SizedT], **fields: Any) -> SizedT:
-    """Return a struct with its size filled in."""
-    return kind(size=C.sizeof(kind), **fields)
