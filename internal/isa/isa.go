@@ -17,10 +17,11 @@ const (
 	AVX2                  // AVX2, FMA and F16C
 	AVX512                // AVX-512 F, BW, DQ, VL
 	AVX512BF16            // AVX512 and native bfloat16 products
+	AVX512AMX             // AVX512BF16 and matrix tiles with bfloat16 products
 	Count
 )
 
-var names = [Count]string{"portable", "neon", "avx2", "avx512", "avx512bf16"}
+var names = [Count]string{"portable", "neon", "avx2", "avx512", "avx512bf16", "avx512amx"}
 
 // String is the lower-case name.
 func (s Set) String() string {
@@ -50,10 +51,15 @@ func Usable() []Set {
 // Pick is the set that a package with kernels for those in have, ascending,
 // should use: the best of them that is not better than the set that Env names, or
 // than the best that this machine runs.
+//
+// VDPBF16PS counts only where it pays, unless Env asks for it.
 func Pick(have []Set) Set { return pick(have, Usable(), os.Getenv(Env)) }
 
 func pick(have, usable []Set, name string) Set {
 	wanted := usable[len(usable)-1]
+	if wanted == AVX512BF16 && !VectorBF16Pays() {
+		wanted = AVX512
+	}
 	for _, s := range usable {
 		if s.String() == name {
 			wanted = s

@@ -20,6 +20,8 @@ func (s Set) Usable() bool {
 		return avx512
 	case AVX512BF16:
 		return avx512 && x.HasAVX512BF16
+	case AVX512AMX:
+		return avx512 && x.HasAVX512BF16 && (tilesModelled || x.HasAMXTile && x.HasAMXBF16 && tilesKnown())
 	}
 	return false
 }

@@ -9,3 +9,12 @@ func (s Set) Usable() bool { return s == Portable }
 
 // ByteProducts reports whether there are instructions that multiply bytes.
 func ByteProducts() bool { return false }
+
+// Tiles reports whether the system lets this process use matrix tiles.
+func Tiles() bool { return false }
+
+// ModelTiles is for processors that have AVX512AMX.
+func ModelTiles() {}
+
+// VectorBF16Pays is about AVX512BF16.
+func VectorBF16Pays() bool { return false }

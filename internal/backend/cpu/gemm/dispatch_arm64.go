@@ -34,5 +34,7 @@ func scores(*impl, int, *qargs) bool { return false }
 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
 
-// pairBF16 is never called: no instruction set here has bfloat16 products.
-func pairBF16(*pargs) { panic("gemm: no bfloat16 products") }
+// Never called: no instruction set here has bfloat16 products.
+func pairBF16(*pargs)          { panic("gemm: no bfloat16 products") }
+func spreadBF16(*spargs)       { panic("gemm: no bfloat16 products") }
+func tileProduct(*tkargs, int) { panic("gemm: no tiles") }

@@ -20,6 +20,7 @@ const (
 	AVX2       = isa.AVX2
 	AVX512     = isa.AVX512
 	AVX512BF16 = isa.AVX512BF16
+	AVX512AMX  = isa.AVX512AMX
 	numISA     = isa.Count
 )
 
@@ -39,6 +40,8 @@ type impl struct {
 	// rows. 0 means the type is not supported.
 	kern [3]kernelID
 	rows rowPlan
+	// tiles says that bfloat16 products may run on matrix tiles.
+	tiles bool
 	// half, if there is one, is an implementation whose kernels are half as wide and
 	// give the same bits: for a last panel with few columns.
 	half *impl
@@ -102,12 +105,42 @@ func Force(i ISA) error {
 	return fmt.Errorf("gemm: instruction set %v: not available here, have %v", i, ISAs())
 }
 
-// Supports reports whether products with weights stored as d have kernels in the
-// active instruction set. F32 and F16 always do; BF16 only natively.
+// Supports reports whether there are products with weights stored as d.
 func Supports(d tensor.DType) bool {
-	k, ok := kindOf(d)
-	return ok && active.Load().kern[k] != 0
+	_, ok := kindOf(d)
+	return ok
 }
+
+// way is how products with bfloat16 weights run.
+type way uint8
+
+const (
+	// wayWide widens a panel to float32 and multiplies in that: half the memory at the
+	// speed of float32, and the first operand keeps its precision.
+	wayWide   way = iota
+	wayVector     // kernels with bfloat16 products
+	wayTiles
+)
+
+// bf16 is the way for k values of a row. It depends on nothing else, so that rows of
+// one product have the same bits wherever they are multiplied.
+func (im *impl) bf16(k int) way {
+	switch {
+	case im.tiles && k%tileK == 0 && isa.Tiles():
+		return wayTiles
+	case im.kern[kBF16] != 0:
+		return wayVector
+	}
+	return wayWide
+}
+
+// RoundsBF16 reports whether a product of rows of k values with bfloat16 weights
+// rounds the rows too. Where it does not, it runs in float32.
+func RoundsBF16(k int) bool { return active.Load().bf16(k) != wayWide }
+
+// Tiles reports whether such a product runs on matrix tiles. The first call of this
+// or RoundsBF16 asks the system for them.
+func Tiles(k int) bool { return active.Load().bf16(k) == wayTiles }
 
 // rowPlan splits a number of rows into microkernel calls. Results do not depend
 // on the split (see the package comment), only speed does.
