@@ -23,6 +23,8 @@ type Map struct {
 	// Points [Height,Width,3] and Weight [Height,Width], a confidence per pixel,
 	// may be nil.
 	Points, Weight []float32
+	// Mask [Height,Width], where not nil, leaves out the pixels that are 0.
+	Mask []uint8
 }
 
 // MapOf is the map of a view, with its points and descriptor confidences. It
@@ -58,8 +60,6 @@ type MatchOptions struct {
 	MinWeight float32
 	// Weighted multiplies the confidence by the geometric mean of the two Weights.
 	Weighted bool
-	// Mask1 and Mask2, where not nil, say which pixels may match.
-	Mask1, Mask2 []bool
 	// Border drops matches this close to an edge, in pixels.
 	Border int
 }
@@ -96,14 +96,16 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Ma
 	}
 	defer e.matching.give()
 	for i, m := range []Map{m1, m2} {
+		what := fmt.Sprintf("gomps: the memory of map %d", i+1)
 		for _, mem := range [][]float32{m.Desc, m.Points, m.Weight} {
-			defer fault.Watch(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), 4*len(mem)), fmt.Sprintf("gomps: the memory of map %d", i+1))()
+			defer fault.Watch(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), 4*len(mem)), what)()
 		}
+		defer fault.Watch(m.Mask, what)()
 	}
 	defer fault.Guard(&err)()
 	var r *match.Result
 	err = e.pool.With(ctx, func(pool *par.Pool) (err error) {
-		r, err = e.matcher.On(pool).Match(m1.view(opt.Mask1), m2.view(opt.Mask2), match.Options{
+		r, err = e.matcher.On(pool).Match(m1.view(), m2.view(), match.Options{
 			OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: opt.TopK, Border: opt.Border,
 			MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
 		})
@@ -134,13 +136,10 @@ func (m Map) check(number int) error {
 	return nil
 }
 
-func (m Map) view(mask []bool) match.View {
-	v := match.View{Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, DescConf: m.Weight}
-	if mask != nil {
-		// A bool is one byte, 0 or 1.
-		v.Mask = unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(mask))), len(mask))
+func (m Map) view() match.View {
+	return match.View{
+		Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, DescConf: m.Weight, Mask: m.Mask,
 	}
-	return v
 }
 
 // at gives the coordinates and the points of pixels.

@@ -35,7 +35,7 @@ ARROWS = {
     "runtime": {"_checkpoints", "_engine", "_library", "config", "errors", "export", "images", "results"},
     "backends": {"_engine", "_library", "errors", "results", "retrieval"},
     "_engine": {"_checkpoints", "_files", "_library", "errors", "images", "results", "retrieval"},
-    "config": {"_checkpoints", "errors"},
+    "config": {"_checkpoints", "_library", "errors"},
     "export": {"_files", "drawing", "errors", "results"},
     "_checkpoints": {"_library", "_version", "errors"},
     "tensor": {"_library", "errors"},

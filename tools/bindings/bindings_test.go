@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	eager "github.com/mast3r-runtime/mast3r-runtime/gomps/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 var update = flag.Bool("update", false, "write the files instead of comparing them")
@@ -136,6 +139,16 @@ func TestEveryCallIsExported(t *testing.T) {
 	for _, name := range exported {
 		if !slices.Contains(declared, name) {
 			t.Errorf("capi exports what mast3r.h does not declare: %s", name)
+		}
+	}
+}
+
+// The limits of the header are those of the Go code.
+func TestLimits(t *testing.T) {
+	want := map[string]int{"MAST3R_MAX_THREADS": par.MaxThreads, "MAST3R_MAX_DIMS": eager.MaxDims}
+	for _, c := range header(t).Defines {
+		if strings.HasPrefix(c.Name, "MAST3R_MAX_") && want[c.Name] != c.Value {
+			t.Errorf("mast3r.h: %s is %d, in Go it is %d", c.Name, c.Value, want[c.Name])
 		}
 	}
 }

@@ -11,6 +11,7 @@ from . import structs as S
 
 ABI_VERSION = 1
 MAX_DIMS = 8
+MAX_THREADS = 1024
 OK = 0
 PENDING = 1
 E_ARGUMENT = 2
