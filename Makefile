@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test
+.PHONY: help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -52,6 +52,13 @@ generate: ## write every generated file again: after a change of mast3r.h, a tab
 	$(GO) generate ./internal/...
 	$(GO) run ./tests/metalsim/gen
 	$(MAKE) reference
+
+viewer-test: $(VENV)/.test ## the page in a real browser (Debian: apt-get install chromium)
+	$(PY) -m pytest tests/py/test_viewer.py
+
+viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and npm
+	sh viewer/build.sh python/mast3r_runtime/_viewer/web/three.js
+	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
 	$(PY) docs/reference.py >docs/api.md
@@ -116,7 +123,7 @@ $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' && touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,test]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' && touch $@

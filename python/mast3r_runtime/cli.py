@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: ``mast3r VERB``. Only it and ``_commands`` print.
 
-Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood.
+Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood, or a
+package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from ._commands import collection, files, machine, pair, profile
+from ._commands import collection, files, machine, pair, profile, scene
 from ._version import __version__
-from .errors import Mast3rError
+from .errors import DependencyError, Mast3rError
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
 
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb: Callable[[argparse.Namespace], int] = arguments.verb
     try:
         return verb(arguments)
+    except DependencyError as error:
+        return _failed(str(error), 2)
     except (Mast3rError, OSError, ValueError) as error:
         return _failed(str(error))
     except KeyboardInterrupt:
@@ -52,9 +55,9 @@ def download_main() -> int:
     return main(["download", *sys.argv[1:]])
 
 
-def _failed(text: str) -> int:
+def _failed(text: str, status: int = 1) -> int:
     print(f"mast3r: {text}", file=sys.stderr)
-    return 1
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,6 +72,6 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(verb=run)
         return sub
 
-    for family in (pair, machine, files, collection, profile):
+    for family in (pair, scene, machine, files, collection, profile):
         family.add(verb)
     return parser

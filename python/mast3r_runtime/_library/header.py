@@ -36,6 +36,7 @@ F32 = 1
 I64 = 2
 F16 = 3
 I32 = 4
+F64 = 5
 
 SIGNATURES: dict[str, list[Any]] = {
     "mast3r_live": [C.POINTER(S.Stats)],
@@ -75,6 +76,14 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.Map),
         C.POINTER(S.Map),
         C.POINTER(S.MatchOptions),
+        C.POINTER(S.Handle),
+    ],
+    "mast3r_submit_refine": [
+        S.Handle,
+        C.POINTER(S.Image),
+        C.POINTER(S.Image),
+        C.POINTER(S.Places),
+        C.POINTER(S.RefineOptions),
         C.POINTER(S.Handle),
     ],
     "mast3r_submit_encode": [
@@ -122,6 +131,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_job_results": [S.Handle, C.POINTER(C.c_size_t)],
     "mast3r_job_take_result": [S.Handle, C.c_size_t, C.POINTER(S.Result)],
     "mast3r_job_take_matches": [S.Handle, C.POINTER(S.Matches)],
+    "mast3r_job_take_refined": [S.Handle, C.POINTER(S.Refined)],
     "mast3r_job_take_encoded": [S.Handle, C.c_size_t, C.POINTER(S.Encoded)],
     "mast3r_job_take_retrieval": [S.Handle, C.c_size_t, C.POINTER(S.Retrieval)],
     "mast3r_job_take_index": [S.Handle, C.POINTER(S.Handle)],

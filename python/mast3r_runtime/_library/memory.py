@@ -22,7 +22,14 @@ DType = np.dtype[Any]
 
 FLOAT32: DType = np.dtype(np.float32)
 INT64: DType = np.dtype(np.int64)
-_DTYPES: dict[int, DType] = {header.F32: FLOAT32, header.I64: INT64}
+INT32: DType = np.dtype(np.int32)
+FLOAT64: DType = np.dtype(np.float64)
+_DTYPES: dict[int, DType] = {
+    header.F32: FLOAT32,
+    header.I64: INT64,
+    header.I32: INT32,
+    header.F64: FLOAT64,
+}
 
 
 def _describe(handle: int) -> S.TensorDesc:
