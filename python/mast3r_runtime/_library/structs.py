@@ -17,6 +17,7 @@ Int64 = C.c_int64
 UInt64 = C.c_uint64
 Size = C.c_size_t
 Pointer = C.c_void_p
+address = C.addressof
 
 
 class _Sized(C.Structure):
