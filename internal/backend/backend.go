@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
@@ -122,6 +123,9 @@ const (
 // ErrIndex is in the chain of the error of a Run whose indices, which are data, lie
 // outside their axis.
 var ErrIndex = errors.New("index out of range")
+
+// ErrReleased is in the chain of the error of a Run with a buffer that was released.
+var ErrReleased = bufpool.ErrReleased
 
 // Buffer is device memory, packed row-major elements.
 type Buffer interface {
