@@ -178,7 +178,7 @@ func m3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size
 	})
 }
 
-// mapOf checks a C map and returns it as the engine's, over the same memory.
+// mapOf checks a C map and returns it as the engine's over the same memory.
 func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, error) {
 	if in == nil {
 		return gomps.Map{}, null(call, what)
@@ -199,7 +199,7 @@ func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, error) {
 	m.Points = floats(in.points, pixels*3)
 	m.Weight = floats(in.weight, pixels)
 	if in.mask != nil {
-		m.Mask = unsafe.Slice((*uint8)(unsafe.Pointer(in.mask)), pixels)
+		m.Mask = unsafe.Slice((*byte)(unsafe.Pointer(in.mask)), pixels)
 	}
 	return m, nil
 }

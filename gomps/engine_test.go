@@ -395,19 +395,11 @@ func TestMatch(t *testing.T) {
 	if !slices.Equal(top.Idx1, got.Idx1[:3]) || !math.IsNaN(float64(top.Points1[0])) || math.IsNaN(float64(top.Points2[0])) {
 		t.Errorf("top 3 are %v, want %v; points %v", top.Idx1, got.Idx1[:3], top.Points1)
 	}
-	m1.Mask = make([]uint8, m1.Height*m1.Width)
-	for i := range m1.Mask {
-		m1.Mask[i] = uint8(2 * (i % 2)) // whatever is not 0 may match
-	}
-	odd, err := e.Match(context.Background(), m1, m2, gomps.MatchOptions{MinConfidence: -1})
-	if err != nil || len(odd.Idx1) != len(m1.Mask)/2 || slices.ContainsFunc(odd.Idx1, func(i int64) bool { return i%2 == 0 }) {
-		t.Errorf("a mask of every other pixel: %d matches of %d pixels, %v", len(odd.Idx1), len(m1.Mask), err)
-	}
-	m1.Mask = m1.Mask[:3]
-	if _, err := e.Match(context.Background(), m1, m2, gomps.MatchOptions{}); !is[*gomps.ShapeError](err) {
+	masked := m1
+	masked.Mask = make([]uint8, 3)
+	if _, err := e.Match(context.Background(), masked, m2, gomps.MatchOptions{}); !is[*gomps.ShapeError](err) {
 		t.Errorf("mask of 3: %v", err)
 	}
-	m1.Mask = nil
 	m2.Dim = 7
 	if _, err := e.Match(context.Background(), m1, m2, gomps.MatchOptions{}); !is[*gomps.ShapeError](err) {
 		t.Errorf("descriptors of two lengths: %v", err)

@@ -23,7 +23,7 @@ type Map struct {
 	// Points [Height,Width,3] and Weight [Height,Width], a confidence per pixel,
 	// may be nil.
 	Points, Weight []float32
-	// Mask [Height,Width], where not nil, leaves out the pixels that are 0.
+	// Mask [Height,Width], where not nil, has 0 for pixels that may not match.
 	Mask []uint8
 }
 
@@ -173,8 +173,8 @@ func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	var r *match.Result
 	err := e.pool.With(ctx, func(pool *par.Pool) (err error) {
 		r, err = e.matcher.On(pool).Match(m1.view(), m2.view(), match.Options{
-			OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
-			MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
+			Reciprocal: opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
+			MinConfidence: opt.MinConfidence, MinWeight: opt.MinWeight, Weighted: opt.Weighted,
 			BothWays: opt.BothWays, Spread: opt.Spread, Subpixel: opt.Subpixel,
 		})
 		return err
@@ -222,9 +222,7 @@ func (m Map) check(number int) error {
 }
 
 func (m Map) view() match.View {
-	return match.View{
-		Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, DescConf: m.Weight, Mask: m.Mask,
-	}
+	return match.View{Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, Weight: m.Weight, Mask: m.Mask}
 }
 
 // at gives the coordinates and the points of pixels.

@@ -20,8 +20,8 @@ ARROWS = {
     "__main__": {"cli"},
     "cli": {"_commands", "_version", "errors"},
     "_commands": {
-        "_checkpoints", "_engine", "_library", "_scene", "_version", "collection", "demo", "drawing",
-        "errors", "export", "images", "results", "retrieval", "scene", "viewer",
+        "_checkpoints", "_engine", "_files", "_library", "_scene", "_version", "collection", "demo",
+        "drawing", "errors", "export", "images", "results", "retrieval", "scene", "viewer",
     },
     "scene": {"_scene"},
     "viewer": {"_viewer", "errors", "images", "results"},
@@ -48,12 +48,12 @@ ARROWS = {
     "_checkpoints": {"_library", "_version", "errors"},
     "tensor": {"_library", "errors"},
     "retrieval": {"_library", "errors", "images"},
-    "results": {"_library", "errors"},
+    "results": {"_library", "errors", "images"},
     "_library": {"errors", "images"},
     "drawing": {"errors"},
     "images": {"errors"},
     "errors": set(),
-    "_files": set(),
+    "_files": {"errors"},
     "_version": set(),
 }  # fmt: skip
 
