@@ -54,6 +54,11 @@ type Device struct {
 	WorkingSet, MaxBuffer uint64
 	UnifiedMemory         bool
 	OS                    string
+	// Build is the operating system's, SDK the one that the main program was linked
+	// with, Family Apple's of the GPU (7 is the M1) and Stack that of the thread which
+	// compiles, in bytes; empty and 0 on a CPU.
+	Build, SDK    string
+	Family, Stack int
 	// Allocated is what the device's driver has allocated for this process, 0 where
 	// nobody counts.
 	Allocated uint64
