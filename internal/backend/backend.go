@@ -21,8 +21,12 @@ const (
 	FP32 Precision = iota
 	// FP16 rounds weights to float16, on a GPU activations too.
 	FP16
-	// BF16 rounds weights and the factors of products to bfloat16.
+	// BF16 rounds weights and the factors of products to bfloat16, on a GPU of
+	// NVIDIA activations too.
 	BF16
+	// TF32 keeps weights in float32 and rounds the factors of products to ten
+	// bits, for the matrix units of NVIDIA's GPUs; others refuse it.
+	TF32
 )
 
 func (p Precision) String() string {
@@ -33,6 +37,8 @@ func (p Precision) String() string {
 		return "fp16"
 	case BF16:
 		return "bf16"
+	case TF32:
+		return "tf32"
 	}
 	return fmt.Sprintf("precision(%d)", uint8(p))
 }
