@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
+	"github.com/mast3r-runtime/mast3r-runtime/tests/go/modeltest"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
 )
 
@@ -37,4 +39,14 @@ func TestGolden(t *testing.T) {
 
 func TestRandom(t *testing.T) {
 	optest.Random(t, optest.Backend(open(t, Config{}), backend.Options{}), 1, 2e-6)
+}
+
+func model(t *testing.T, p backend.Precision) optest.Runner {
+	return optest.Backend(open(t, Config{}), backend.Options{Precision: p})
+}
+
+func TestMicro(t *testing.T) {
+	run := model(t, backend.FP32)
+	modeltest.Micro(t, run, "mast3r_micro", golden.FP32)
+	modeltest.Micro(t, run, "dune_micro", golden.FP32)
 }
