@@ -31,7 +31,7 @@ def calls(repeats: int) -> dict[str, dict[str, float]]:
     """Microseconds of calls that have next to nothing to compute: Python to Go and back."""
     import numpy as np
 
-    from mast3r_runtime import _synthetic
+    from mast3r_runtime._commands import synthetic
     from mast3r_runtime.backends._cpu import CPUEngine
 
     one, grey = np.ones((1, 1, 24), np.float32), np.full((32, 32, 3), 128, np.uint8)
@@ -41,7 +41,7 @@ def calls(repeats: int) -> dict[str, dict[str, float]]:
         CPUEngine("auto", num_threads=1) as nothing,
         CPUEngine("auto", num_threads=1) as bundled,
     ):
-        _synthetic.write(Path(folder) / "unified.safetensors", replace(_synthetic.MICRO, **few))
+        synthetic.write(Path(folder) / "unified.safetensors", replace(synthetic.MICRO, **few))
         nothing.load(folder)
         bundled.load(TINY)
 

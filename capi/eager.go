@@ -18,7 +18,7 @@ import (
 
 // eagerStatus gives the errors of gomps/tensor their statuses.
 func eagerStatus(call string, err error) error {
-	// What no case names came from the device: no memory, no such GPU.
+	// An error without a case came from the device: no memory, no such GPU.
 	code := status(C.MAST3R_E_DEVICE)
 	switch {
 	case err == nil:

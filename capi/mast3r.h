@@ -355,16 +355,17 @@ mast3r_status mast3r_submit_match(mast3r_engine engine, const mast3r_map *map1, 
 /* The encoder alone: an encoded picture can be kept, saved, and decoded against any other. */
 mast3r_status mast3r_submit_encode(mast3r_engine engine, const mast3r_image *images, size_t count,
                                    const mast3r_infer_options *options, mast3r_job *out);
-/* The pair of two encoded pictures, as infer gives it; of the options, only counts. */
+/* Decodes two encoded pictures into the same result as infer. Of the options, only the field
+ * only is used. */
 mast3r_status mast3r_submit_decode(mast3r_engine engine, const mast3r_features *picture1,
                                    const mast3r_features *picture2, const mast3r_infer_options *options,
                                    mast3r_job *out);
 
-/* A retrieval head. model NULL: for the loaded model, whose encoder it shares; else a
- * model of its own for the encoder alone. */
+/* Loads a retrieval head. model NULL: the head shares the encoder of the loaded model;
+ * otherwise the encoder is read from model. */
 mast3r_status mast3r_submit_load_retrieval(mast3r_engine engine, const char *model, const char *retrieval,
                                            mast3r_job *out);
-/* Either pointer may be NULL. standalone: with an encoder of its own. */
+/* Whether a retrieval head is loaded, and whether it has its own encoder. Either pointer may be NULL. */
 mast3r_status mast3r_engine_retrieval(mast3r_engine engine, int32_t *ready, int32_t *standalone);
 mast3r_status mast3r_submit_retrieval(mast3r_engine engine, const mast3r_image *images, size_t count,
                                       const mast3r_infer_options *options, mast3r_job *out);
@@ -379,22 +380,24 @@ mast3r_status mast3r_submit_export(mast3r_engine engine, const char *path, const
  * precision: "fp32", "fp16", "bf16", NULL or "keep". Needs no engine. */
 mast3r_status mast3r_submit_convert(const char *in, const char *out, const char *precision, mast3r_job *job);
 
-/* Reports, read with mast3r_job_report. Of this machine's Metal against the CPU; of the
- * time of a pair, by stage and operation (wait: every stage is waited for, which gives each
- * its own time on a GPU); of a pair's work, counted from shapes without running anything. */
+/* Compares this machine's GPU with the CPU. Read the result with mast3r_job_report. */
 mast3r_status mast3r_submit_selfcheck(mast3r_job *out);
+/* Times a pair by stage and operation. wait: the device is waited for after every stage, which
+ * gives each stage its own time on a GPU. Read the result with mast3r_job_report. */
 mast3r_status mast3r_submit_profile(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
                                     const mast3r_infer_options *options, int32_t iterations, int32_t wait,
                                     mast3r_job *out);
+/* Counts the work of a pair from its shapes; runs nothing. Read the result with
+ * mast3r_job_report. */
 mast3r_status mast3r_submit_cost(const mast3r_cost_options *options, mast3r_job *out);
 /* The report of a finished job as a JSON object; see mast3r_engine_metadata. */
 mast3r_status mast3r_job_report(mast3r_job job, char *buffer, size_t capacity, size_t *needed);
 
-/* How far a job is; of a job that does not count, total stays 0. */
+/* Progress in bytes. total is 0 for jobs that do not report progress. */
 mast3r_status mast3r_job_progress(mast3r_job job, mast3r_progress *out);
 /* The files that a finished job wrote, as a JSON array of paths; see mast3r_engine_metadata. */
 mast3r_status mast3r_job_files(mast3r_job job, char *buffer, size_t capacity, size_t *needed);
-/* Waits at most so many milliseconds (negative: for ever): MAST3R_PENDING, or how the job ended. */
+/* Waits at most so many milliseconds (negative: for ever): MAST3R_PENDING, or the status of the finished job. */
 mast3r_status mast3r_job_wait(mast3r_job job, int32_t milliseconds);
 mast3r_status mast3r_job_cancel(mast3r_job job);
 /* Cancels and waits if need be, and frees what was not taken from the job. */

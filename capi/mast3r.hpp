@@ -87,7 +87,7 @@ inline mast3r_status check(mast3r_status status) {
 
 namespace detail {
 
-/* A handle and the call that gives it back. Failing to give it back is nobody's news. */
+/* A handle and the call that frees it. An error while freeing is ignored. */
 class Handle {
  public:
   using Release = mast3r_status (*)(uint64_t);

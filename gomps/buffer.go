@@ -21,15 +21,12 @@ func (e *Engine) Acquire(n int) (*Buffer, error) {
 	if n < 1 {
 		return nil, &ShapeError{"buffer", fmt.Sprintf("%d bytes", n), "at least 1"}
 	}
-	e.state.RLock()
-	closed := e.closed
-	e.state.RUnlock()
-	if closed {
+	if e.isClosed() {
 		return nil, ErrClosed
 	}
 	buf, err := e.dev.Alloc(n)
 	if err != nil {
-		return nil, &DeviceError{fmt.Sprintf("allocate %d bytes", n), err}
+		return nil, deviceError(fmt.Sprintf("allocate %d bytes", n), err)
 	}
 	b := &Buffer{length: n, mem: &tensorMemory{}}
 	b.mem.buf.Store(&buf)
@@ -37,8 +34,14 @@ func (e *Engine) Acquire(n int) (*Buffer, error) {
 	return b, nil
 }
 
+func (e *Engine) isClosed() bool {
+	e.state.RLock()
+	defer e.state.RUnlock()
+	return e.closed
+}
+
 // WarmPool puts buffers of these sizes into the pool, so that the first calls
-// that need such need not wait for the system.
+// that need buffers of these sizes do not wait for the system.
 func (e *Engine) WarmPool(sizes ...int) error {
 	var held []*Buffer
 	// All at once: one buffer taken and given back again and again would be the

@@ -9,7 +9,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
-// Infer reconstructs a pair (model.md 9, asymmetric): both views in camera 1's
+// Infer reconstructs a pair (network.md 9, asymmetric): both views in camera 1's
 // frame. The pictures may be of different sizes.
 func (e *Engine) Infer(ctx context.Context, img1, img2 Image, opt InferOptions) (*Result, error) {
 	l, err := e.lock(ctx)

@@ -21,7 +21,7 @@ type Image struct {
 // InferOptions steer one inference.
 type InferOptions struct {
 	// Raw takes the pictures as they are: their sides must be multiples of the
-	// patch size. Otherwise they are resized and cropped (model.md 3).
+	// patch size. Otherwise they are resized and cropped (network.md 3).
 	Raw bool
 	// Rectangle43 cuts square pictures to 4:3, as the reference loader does.
 	Rectangle43 bool
@@ -117,8 +117,9 @@ type Info struct {
 	LiveBuffers           int
 	// FallbackReason says why the CPU runs what Metal was wanted for.
 	FallbackReason string
-	// Of a GPU: bytes of weights used where the file is mapped and bytes that had
-	// to be copied, of what is compiled now; command buffers committed so far.
+	// GPU only. WeightsMapped and WeightsCopied are the bytes of the compiled
+	// programs' weights that are used in place and copied; CommandBuffers were
+	// committed since Open.
 	WeightsMapped, WeightsCopied, CommandBuffers int
 
 	Variant, Precision           string

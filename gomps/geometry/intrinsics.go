@@ -63,7 +63,7 @@ func checkMap(pts, conf []float32, w, h int) error {
 
 // Focal estimates the focal length, in pixels, of a camera from its own point
 // map, for a given principal point (cx, cy), by Weiszfeld's iteration as the
-// reference does (spec section 15): the f that minimises the sum of distances
+// reference does (network.md 15): the f that minimises the sum of distances
 // |(u, v) - (cx, cy) - f (X, Y)/Z|, ten iterations from the least-squares
 // answer, clamped to the fields of view of ordinary lenses. The reference's
 // principal point is (w/2, h/2).

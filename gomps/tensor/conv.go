@@ -184,3 +184,32 @@ func (c *Context) Col2Im(cols *Tensor, channels, h, w, kernel, stride, pad int) 
 		return g.Add(graph.Slice{Begin: []int{0, 0, pad, pad}, End: []int{b, channels, pad + h, pad + w}, Step: []int{1, 1, 1, 1}}, y)
 	}, cols)
 }
+
+// convAttributes are those of the convolution and its gradient, which must agree.
+const convAttributes = "stride int = 1, padding int = 0, dilation int = 1, groups int = 1"
+
+var mapOps = []row{
+	{"conv2d(x, w, b?; " + convAttributes + ", activation string = none)", "Convolution of maps [B,C,H,W] with w [O,C/groups,kh,kw].", "conv2d_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		o := a.convolution()
+		o.Activation = a.activation()
+		return one(c.Conv2D(in[0], in[1], in[2], o))
+	}},
+	{"conv2d_backward(gy, x, w; " + convAttributes + ") -> gx, gw, gb", "Gradients of conv2d: input, weight, bias (a sum, not a mean).", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return three(c.Conv2DBackward(in[0], in[1], in[2], a.convolution()))
+	}},
+	{"max_pool2d(x; kernel int, stride int) -> y, argmax", "Max pooling of maps [B,C,H,W]; also the positions of the maxima.", "max_pool2d_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return two(c.MaxPool2D(in[0], a.int("kernel"), a.int("stride")))
+	}},
+	{"max_pool2d_backward(gy, x; kernel int, stride int)", "Gradient of max_pool2d; overlapping windows add up.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.MaxPool2DBackward(in[0], in[1], a.int("kernel"), a.int("stride")))
+	}},
+	{"avg_pool2d(x; kernel int, stride int)", "Average pooling of maps [B,C,H,W].", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.AvgPool2D(in[0], a.int("kernel"), a.int("stride")))
+	}},
+	{"im2col(x; kernel int, stride int = 1, padding int = 0)", "Patches of maps [B,C,H,W] as columns [B,C*kernel*kernel,positions].", "col2im", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Im2Col(in[0], a.int("kernel"), a.int("stride"), a.int("padding")))
+	}},
+	{"col2im(cols; channels int, height int, width int, kernel int, stride int = 1, padding int = 0)", "Add columns back into maps: the gradient of im2col.", "im2col", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Col2Im(in[0], a.int("channels"), a.int("height"), a.int("width"), a.int("kernel"), a.int("stride"), a.int("padding")))
+	}},
+}

@@ -58,15 +58,22 @@ func (c *Context) unary(fn graph.UnaryFn, x *Tensor) (*Tensor, error) {
 	return c.compute(fn.String(), func(g *graph.Graph, in []*graph.Node) *graph.Node { return g.Unary(fn, in[0]) }, x)
 }
 
-// Exp, Log, Sqrt, Sin, Cos, Tan, Neg and Abs apply a function to every element.
-func (c *Context) Exp(x *Tensor) (*Tensor, error)  { return c.unary(graph.Exp, x) }
-func (c *Context) Log(x *Tensor) (*Tensor, error)  { return c.unary(graph.Log, x) }
-func (c *Context) Sqrt(x *Tensor) (*Tensor, error) { return c.unary(graph.Sqrt, x) }
-func (c *Context) Sin(x *Tensor) (*Tensor, error)  { return c.unary(graph.Sin, x) }
-func (c *Context) Cos(x *Tensor) (*Tensor, error)  { return c.unary(graph.Cos, x) }
-func (c *Context) Tan(x *Tensor) (*Tensor, error)  { return c.unary(graph.Tan, x) }
-func (c *Context) Neg(x *Tensor) (*Tensor, error)  { return c.unary(graph.Neg, x) }
-func (c *Context) Abs(x *Tensor) (*Tensor, error)  { return c.unary(graph.Abs, x) }
+// Exp and the functions after it apply to every element; docs/tensor-ops.md says
+// what each is.
+func (c *Context) Exp(x *Tensor) (*Tensor, error)        { return c.unary(graph.Exp, x) }
+func (c *Context) Log(x *Tensor) (*Tensor, error)        { return c.unary(graph.Log, x) }
+func (c *Context) Sqrt(x *Tensor) (*Tensor, error)       { return c.unary(graph.Sqrt, x) }
+func (c *Context) Sin(x *Tensor) (*Tensor, error)        { return c.unary(graph.Sin, x) }
+func (c *Context) Cos(x *Tensor) (*Tensor, error)        { return c.unary(graph.Cos, x) }
+func (c *Context) Tan(x *Tensor) (*Tensor, error)        { return c.unary(graph.Tan, x) }
+func (c *Context) Neg(x *Tensor) (*Tensor, error)        { return c.unary(graph.Neg, x) }
+func (c *Context) Abs(x *Tensor) (*Tensor, error)        { return c.unary(graph.Abs, x) }
+func (c *Context) Erf(x *Tensor) (*Tensor, error)        { return c.unary(graph.Erf, x) }
+func (c *Context) Expm1(x *Tensor) (*Tensor, error)      { return c.unary(graph.Expm1, x) }
+func (c *Context) Reciprocal(x *Tensor) (*Tensor, error) { return c.unary(graph.Reciprocal, x) }
+func (c *Context) Rsqrt(x *Tensor) (*Tensor, error)      { return c.unary(graph.Rsqrt, x) }
+func (c *Context) Square(x *Tensor) (*Tensor, error)     { return c.unary(graph.Square, x) }
+func (c *Context) Step(x *Tensor) (*Tensor, error)       { return c.unary(graph.Step, x) }
 
 // Relu, Gelu (the erf form), GeluTanh, Sigmoid and Tanh are the activations.
 func (c *Context) Relu(x *Tensor) (*Tensor, error)     { return c.unary(graph.Relu, x) }
@@ -198,4 +205,53 @@ func (t *Tensor) Zero() error {
 		return err
 	}
 	return t.become(t.c.Zeros(t.dtype, t.shape...))
+}
+
+// unaryOps are the functions of one number, all that the graph has.
+func unaryOps() (rows []row) {
+	gradients := map[graph.UnaryFn]string{graph.Abs: "", graph.Step: ""}
+	for _, f := range []graph.UnaryFn{graph.Relu, graph.Gelu, graph.GeluTanh, graph.Sigmoid, graph.Tanh} {
+		gradients[f] = "activation_backward"
+	}
+	for _, f := range graph.UnaryFns() {
+		gradient, ok := gradients[f]
+		if !ok {
+			gradient = elementary
+		}
+		run := map1(func(c *Context, x *Tensor) (*Tensor, error) { return c.unary(f, x) })
+		rows = append(rows, row{f.String() + "(x)", f.Doc(), gradient, run})
+	}
+	return rows
+}
+
+// binaryOps are the functions of two numbers, all that the graph has.
+func binaryOps() (rows []row) {
+	for _, f := range graph.BinaryFns() {
+		gradient := elementary
+		if f == graph.Maximum || f == graph.Minimum {
+			gradient = ""
+		}
+		run := map2(func(c *Context, a, b *Tensor) (*Tensor, error) { return c.binary(f, false, a, b) })
+		rows = append(rows, row{f.String() + "(a, b)", f.Doc(), gradient, run})
+	}
+	return rows
+}
+
+var elementwiseOps = []row{
+	{"add_bias(x, bias)", "Add a vector to every row.", elementary, map2((*Context).AddBias)},
+	{"add_scalar(x; value float)", "x + value.", elementary, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.AddScalar(in[0], a.float("value")))
+	}},
+	{"mul_scalar(x; value float)", "x * value.", elementary, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.MulScalar(in[0], a.float("value")))
+	}},
+	{"pow_scalar(x; value float)", "x to the power of value.", elementary, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.PowScalar(in[0], a.float("value")))
+	}},
+	{"add_(t!, u) -> ", "t += u.", "", inPlace((*Tensor).AddInPlace)},
+	{"sub_(t!, u) -> ", "t -= u.", "", inPlace((*Tensor).SubInPlace)},
+	{"mul_(t!, u) -> ", "t *= u.", "", inPlace((*Tensor).MulInPlace)},
+	{"div_(t!, u) -> ", "t /= u.", "", inPlace((*Tensor).DivInPlace)},
+	{"relu_(t!) -> ", "t = max(t, 0).", "", func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return nil, in[0].ReluInPlace() }},
+	{"zero_(t!) -> ", "t = 0.", "", func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return nil, in[0].Zero() }},
 }

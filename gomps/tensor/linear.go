@@ -269,3 +269,20 @@ func (c *Context) ActivationBackward(act Activation, gy, x *Tensor) (*Tensor, er
 		return g.Binary(graph.Mul, gy, derivative(g, act, x))
 	}, gy, x)
 }
+
+var linearOps = []row{
+	{"matmul(a, b)", "a b; leading dimensions broadcast.", "matmul, matmul_transposed", map2((*Context).MatMul)},
+	{"matmul_transposed(a, b)", "a b^T.", "matmul", map2((*Context).MatMulTransposed)},
+	{"einsum(x...; spec string)", "Einstein's summation, as einsum(\"ij,jk->ik\", a, b).", "einsum", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Einsum(a.text("spec"), in...))
+	}},
+	{"linear(x, w, b?; activation string = none)", "activation(x w^T + b), w [out,in].", "linear_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Linear(in[0], in[1], in[2], a.activation()))
+	}},
+	{"linear_backward(gy, y, x, w, gw!, gb!; activation string = none) -> gx", "Add the gradients of linear to gw and gb; return the input's. y is the output.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.LinearBackward(in[0], in[1], in[2], in[3], in[4], in[5], a.activation()))
+	}},
+	{"activation_backward(gy, x; activation string)", "gy times the derivative of the named activation at its input x.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.ActivationBackward(a.activation(), in[0], in[1]))
+	}},
+}

@@ -46,6 +46,8 @@ type Operation struct {
 	// may be left out, ... a list, ! one that is changed in place; an attribute has
 	// its type (int, float, string, ints) and, unless it must be given, its value.
 	Signature string
+	// Doc is one sentence that says what it does.
+	Doc string
 	// Gradient says how the gradient is computed; "" where there is none.
 	Gradient string
 }
@@ -54,7 +56,7 @@ type Operation struct {
 func Operations() []Operation {
 	list := make([]Operation, 0, len(named))
 	for name, op := range named {
-		list = append(list, Operation{name, op.sig.text, op.gradient})
+		list = append(list, Operation{name, op.sig.text, op.doc, op.gradient})
 	}
 	slices.SortFunc(list, func(a, b Operation) int { return strings.Compare(a.Name, b.Name) })
 	return list
@@ -62,9 +64,9 @@ func Operations() []Operation {
 
 // operation is one entry of named.
 type operation struct {
-	sig      signature
-	gradient string
-	run      func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error)
+	sig           signature
+	doc, gradient string
+	run           runner
 }
 
 // signature is a parsed Operation.Signature.
@@ -83,6 +85,7 @@ type operand struct {
 // attribute has no value when it must be given.
 type attribute struct {
 	name, kind string
+	text       string // of the value
 	value      any
 }
 
@@ -109,6 +112,7 @@ func parseSignature(text string) signature {
 		w := strings.Fields(f) // name kind [= value]
 		a := attribute{name: w[0], kind: w[1]}
 		if len(w) == 4 {
+			a.text = w[3]
 			var err error
 			if a.value, err = defaultValue(a.kind, w[3]); err != nil {
 				panic(fmt.Sprintf("tensor: signature %s: %v", text, err))

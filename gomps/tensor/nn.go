@@ -196,3 +196,33 @@ func (c *Context) AttentionScores(q, k *Tensor, scale float32) (*Tensor, error) 
 		return g.Add(graph.Softmax{Axis: -1}, s)
 	}, q, k)
 }
+
+var layerOps = []row{
+	{"softmax(x; axis int = -1)", "exp(x - max) / sum along an axis.", "softmax_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Softmax(in[0], a.int("axis")))
+	}},
+	{"softmax_backward(gy, x; axis int = -1)", "Gradient of softmax at its input x.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.SoftmaxBackward(in[0], in[1], a.int("axis")))
+	}},
+	{"layer_norm(x, gamma, beta; eps float = 1e-5)", "Normalise the last dimension.", "layer_norm_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.LayerNorm(in[0], in[1], in[2], a.float("eps")))
+	}},
+	{"layer_norm_backward(gy, x, gamma; eps float = 1e-5) -> gx, ggamma, gbeta", "Gradients of layer_norm: input, gamma, beta.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return three(c.LayerNormBackward(in[0], in[1], in[2], a.float("eps")))
+	}},
+	{"rms_norm(x, gamma; eps float = 1e-5)", "x / sqrt(mean(x^2) + eps) gamma over the last dimension.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.RMSNorm(in[0], in[1], a.float("eps")))
+	}},
+	{"batch_norm(x, gamma, beta, mean, variance; eps float = 1e-5)", "Normalise channels (NCHW), or features of rows, with running statistics.", elementary, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.BatchNorm(in[0], in[1], in[2], in[3], in[4], a.float("eps")))
+	}},
+	{"dropout(x; p float, seed int) -> y, mask", "Zero elements with probability p, scale the rest by 1/(1-p); also the mask.", "mul with the mask", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return two(c.Dropout(in[0], a.float("p"), uint64(a.int("seed"))))
+	}},
+	{"rope(x; heads int, rows int, cols int, base float = 100)", "Rotary position embedding of x [B,rows*cols,heads*d] on a grid.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.RoPE(in[0], a.int("heads"), a.int("rows"), a.int("cols"), a.float("base")))
+	}},
+	{"attention(q, k, v, mask?; scale float)", "softmax(scale q k^T + mask) v for q, k, v [B,H,N,d]; the mask is added.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Attention(in[0], in[1], in[2], in[3], a.float("scale")))
+	}},
+}

@@ -268,3 +268,51 @@ func floats(g *graph.Graph, v []float32, shape ...int) *graph.Node {
 	copy(view[float32](data), v)
 	return g.Add(graph.Param{Shape: shape, DType: F32, Data: data})
 }
+
+var shapeOps = []row{
+	{"copy(x)", "A new tensor with the same elements.", "", func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return one(in[0].Copy()) }},
+	{"cast(x; to string)", "Convert to f32, f16 or i32.", "cast", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		d, err := parseDType(a.text("to"))
+		if err != nil {
+			return nil, err
+		}
+		return one(c.Cast(in[0], d))
+	}},
+	{"reshape(x; shape ints)", "Other dimensions, the same order of elements; one may be -1.", "reshape", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Reshape(in[0], a.ints("shape")...))
+	}},
+	{"transpose(x)", "Exchange the last two dimensions.", "transpose", map1((*Context).Transpose)},
+	{"permute(x; perm ints)", "Reorder the dimensions.", "permute", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Permute(in[0], a.ints("perm")...))
+	}},
+	{"nhwc_to_nchw(x)", "Channels from last to second.", "nchw_to_nhwc", map1((*Context).NHWCToNCHW)},
+	{"nchw_to_nhwc(x)", "Channels from second to last.", "nhwc_to_nchw", map1((*Context).NCHWToNHWC)},
+	{"concat(x...; axis int)", "Join along an axis.", "split", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Concat(a.int("axis"), in...))
+	}},
+	{"split(x; axis int, sizes ints) -> parts...", "Cut into parts of the given sizes.", "concat", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return c.Split(in[0], a.int("axis"), a.ints("sizes")...)
+	}},
+	{"chunk(x; axis int, n int) -> parts...", "Cut into n equal parts.", "concat", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return c.Chunk(in[0], a.int("axis"), a.int("n"))
+	}},
+	{"slice(x; begin ints, end ints, step ints)", "begin, begin+step, ... up to end, on every axis; steps may be negative.", "pad", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Slice(in[0], a.ints("begin"), a.ints("end"), a.ints("step")))
+	}},
+	{"broadcast(x; shape ints)", "Repeat dimensions of size 1, and missing leading ones.", "sum", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Broadcast(in[0], a.ints("shape")...))
+	}},
+	{"pad(x; before ints, after ints, value float = 0)", "Surround with a value.", "slice", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Pad(in[0], a.ints("before"), a.ints("after"), a.float("value")))
+	}},
+	{"gather(x, index; axis int)", "Entries along an axis by index.", "scatter_add", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Gather(in[0], in[1], a.int("axis")))
+	}},
+	{"embedding(table, index)", "Rows of a table by index.", "scatter_add", map2((*Context).Embedding)},
+	{"scatter(x, index, src)", "x with the rows at index replaced by those of src.", "gather", func(c *Context, in []*Tensor, _ arguments) ([]*Tensor, error) {
+		return one(c.Scatter(in[0], in[1], in[2]))
+	}},
+	{"scatter_add(x, index; rows int)", "Add rows at their indices to zeros: the gradient of embedding.", "gather", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.ScatterAdd(in[0], in[1], a.int("rows")))
+	}},
+}

@@ -102,3 +102,13 @@ func adamGraph(g *graph.Graph, in []*graph.Node, a Adam) []*graph.Node {
 	w = g.Binary(graph.Sub, mul(w, k(2)), g.Binary(graph.Div, mul(m, k(0)), root))
 	return []*graph.Node{g.Cast(w, in[0].DType), g.Cast(m, in[2].DType), g.Cast(v, in[3].DType)}
 }
+
+var trainOps = []row{
+	{"mse_grad(p, t; scale float)", "scale (p - t).", own, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.MSEGrad(in[0], in[1], a.float("scale")))
+	}},
+	{"adam_step(w!, g, m!, v!; lr float, step int, beta1 float = 0.9, beta2 float = 0.999, eps float = 1e-8, weight_decay float = 0) -> ", "One step of Adam with decoupled weight decay, for step = 1, 2, ...", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		o := Adam{LearningRate: a.float("lr"), Beta1: a.float("beta1"), Beta2: a.float("beta2"), Eps: a.float("eps"), WeightDecay: a.float("weight_decay")}
+		return nil, c.AdamStep(in[0], in[1], in[2], in[3], o, a.int("step"))
+	}},
+}

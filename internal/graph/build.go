@@ -70,7 +70,7 @@ func (g *Graph) SliceAxis(x *Node, axis, begin, end int) *Node {
 		axis += r
 	}
 	if axis < 0 || axis >= r {
-		// Slice's own rule words the error; give it something it refuses.
+		// Pass an invalid Slice, so that its own check reports the error.
 		return g.Add(Slice{}, x)
 	}
 	o := Slice{Begin: make([]int, r), End: x.Shape.Clone(), Step: make([]int, r)}

@@ -14,7 +14,7 @@ import (
 type Node struct {
 	// ID is the position in Graph.Nodes; inputs have smaller ones.
 	ID int
-	// Op says how the value is made; its concrete type is one of those in ops.go.
+	// Op says how the value is made; its concrete type is one of those in op_*.go.
 	Op Op
 	// In are the operands, in the order the Op documents.
 	In []*Node

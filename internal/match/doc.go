@@ -2,7 +2,7 @@
 
 // Package match finds reciprocal nearest neighbours between two descriptor
 // maps: pixels i and j such that j is the best match of i in map 2 and i the
-// best match of j in map 1 (spec/model.md section 12).
+// best match of j in map 1 (network.md 12).
 //
 // # Exactness
 //

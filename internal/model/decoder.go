@@ -10,7 +10,7 @@ import (
 )
 
 // Decoder builds the graph of the two decoders for batch pairs, view 1 on grid
-// g1 and view 2 on grid g2, which may differ (model.md 6).
+// g1 and view 2 on grid g2, which may differ (network.md 6).
 //
 // Inputs: feat1 f32 [batch,N1,EncDim], feat2. Outputs: for each view the three
 // hooked decoder depths, view1.hook1, view1.hook2, view1.hook3, then view 2's,
@@ -27,7 +27,7 @@ func (m *Model) Decoder(batch int, g1, g2 Grid) (*graph.Graph, error) {
 	}
 	p := m.names().decoder
 	if !m.set.Has(p + "dec_blocks2.0.norm1.weight") {
-		// Checkpoints from before the decoders were trained apart (model.md 2.1).
+		// Checkpoints from before the decoders were trained apart (network.md 2.1).
 		views[1].blocks = "dec_blocks"
 	}
 	for i, v := range views {

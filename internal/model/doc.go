@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package model writes the networks down as graphs: MASt3R and DUNE-MASt3R of
-// any dimensions (model.md sections 4 to 10).
+// any dimensions (network.md 4 to 10).
 //
 // Open reads the dimensions off the tensors' shapes; what shapes cannot tell
 // (numbers of heads, hooks, output modes) comes from the file's metadata, else

@@ -10,7 +10,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// scaleOf is hd^-1/2 (model.md 4).
+// scaleOf is hd^-1/2 (network.md 4).
 func scaleOf(headDim int) float32 { return float32(1 / math.Sqrt(float64(headDim))) }
 
 // Encoder builds the graph that encodes images pictures of one size at once.
@@ -56,7 +56,7 @@ func (m *Model) encoder(images, height, width int, pixel tensor.DType) (*graph.G
 	eps := m.NormEps
 	if m.Arch == DUNE {
 		// The norm between DUNE and the decoder is the decoder file's own, with
-		// torch's default epsilon (model.md 10.5).
+		// torch's default epsilon (network.md 10.5).
 		eps = m.OuterNormEps
 	}
 	for i := range in {
@@ -70,9 +70,9 @@ func (m *Model) encoder(images, height, width int, pixel tensor.DType) (*graph.G
 }
 
 // pixels is the network's number for each byte: v = (byte/255 - 0.5)/0.5 in
-// float32 (model.md 3). A division by 255 is not a product with 1/255 in
+// float32 (network.md 3). A division by 255 is not a product with 1/255 in
 // float32, so it stays a division; DUNE then undoes the second step and applies
-// the ImageNet statistics (model.md 10.1).
+// the ImageNet statistics (network.md 10.1).
 func (b *builder) pixels(f *graph.Node) *graph.Node {
 	if f.DType == tensor.U8 {
 		f = b.Binary(graph.Div, b.Cast(f, tensor.F32), b.Scalar(255))
@@ -125,7 +125,7 @@ func (b *builder) matrix(name string, shape ...int) *graph.Node {
 	return b.Param(p)
 }
 
-// mast3rBlocks is the CroCo encoder without its last norm (model.md 5).
+// mast3rBlocks is the CroCo encoder without its last norm (network.md 5).
 func (b *builder) mast3rBlocks(x *graph.Node, g Grid) *graph.Node {
 	rope := &graph.Rope{Rows: g.Rows, Cols: g.Cols, Base: b.m.RopeBase}
 	for i := range b.m.EncDepth {
@@ -144,7 +144,7 @@ func (b *builder) mast3rBlocks(x *graph.Node, g Grid) *graph.Node {
 }
 
 // duneBlocks is the DINOv2-style encoder: class and register tokens, a learned
-// position table, layer scale, no rope, no last norm (model.md 10.2 to 10.4).
+// position table, layer scale, no rope, no last norm (network.md 10.2 to 10.4).
 // What comes out are the patch tokens alone.
 func (b *builder) duneBlocks(x *graph.Node, g Grid) *graph.Node {
 	m := b.m
@@ -168,7 +168,7 @@ func (b *builder) duneBlocks(x *graph.Node, g Grid) *graph.Node {
 }
 
 // duneTokens puts class and register tokens before the patches. Positions are
-// added to class and patches; registers have none (model.md 10.2).
+// added to class and patches; registers have none (network.md 10.2).
 func (b *builder) duneTokens(x *graph.Node, g Grid) *graph.Node {
 	m := b.m
 	d, batch := m.EncDim, x.Shape[0]
@@ -187,7 +187,7 @@ func (b *builder) duneTokens(x *graph.Node, g Grid) *graph.Node {
 
 // duneTable is the position table for a grid: the file's own where it fits a
 // square picture exactly, else resampled with the scale M/(n+0.1), which is
-// deliberate in the reference and moves the sample positions (model.md 10.3).
+// deliberate in the reference and moves the sample positions (network.md 10.3).
 func (b *builder) duneTable(pos *graph.Node, g Grid) *graph.Node {
 	m, d := b.m.PosGrid, b.m.EncDim
 	grid := b.SliceAxis(pos, 1, 1, m*m+1)

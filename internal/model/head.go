@@ -24,7 +24,7 @@ const (
 )
 
 // Head builds the head of view 1 or 2 for batch pictures of height x width
-// (model.md 7 and 8).
+// (network.md 7 and 8).
 //
 // Inputs: feat f32 [batch,N,EncDim], hook1, hook2, hook3 f32 [batch,N,DecDim].
 // Outputs, those that want names, in this order: points [batch,H,W,3],
@@ -128,7 +128,7 @@ func (b *builder) rescale(x *graph.Node, i int, name string) *graph.Node {
 
 // refine is one fusion step. The reference upsamples, then applies the 1x1
 // out_conv; bilinear weights sum to one, so the two commute, and a quarter of
-// the products is enough (model.md 7.1).
+// the products is enough (network.md 7.1).
 func (b *builder) refine(x, skip *graph.Node, name string) *graph.Node {
 	if skip != nil {
 		x = b.AddTo(x, b.residualUnit(skip, name+".resConfUnit1"))

@@ -20,7 +20,7 @@ type Model struct {
 	Parameters int64
 	set        *weights.Set
 	// Tap, when set, is shown the intermediate values of the graphs by the names
-	// of golden/README.md; tests make outputs of them.
+	// of golden.md; tests make outputs of them.
 	Tap func(g *graph.Graph, name string, n *graph.Node)
 }
 

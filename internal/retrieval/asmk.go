@@ -42,7 +42,7 @@ func (c *Codebook) check() error {
 type Quantizer func(features []float32, n, k int) ([]int32, error)
 
 // The numbers of words per feature: one for pictures in the index, five for a
-// picture that is looked up (model.md 11.2).
+// picture that is looked up (network.md 11.2).
 const (
 	IndexAssignments = 1
 	QueryAssignments = 5

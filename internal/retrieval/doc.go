@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package retrieval finds which pictures of a collection are worth pairing
-// (model.md sections 11 and 14).
+// (network.md 11 and 14).
 //
 // A Head turns encoder features into whitened local features with an attention
 // each. An Index quantises the strongest of them with a codebook, aggregates

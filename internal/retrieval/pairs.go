@@ -26,7 +26,7 @@ type PairOptions struct {
 	Symmetrize bool
 }
 
-// Pairs lists the pairs of n pictures that a scene graph wants (model.md 14):
+// Pairs lists the pairs of n pictures that a scene graph wants (network.md 14):
 //
 //	complete               all
 //	swin[-w][-noncyclic]   each with the w after it (w = 3)

@@ -15,14 +15,14 @@ Importing this package loads no native code; the first engine does.
 from __future__ import annotations
 
 from . import errors
-from ._convert import convert
-from ._download import FileStatus, ModelStatus, download, status
-from ._engine import Engine
-from ._features import Features
-from ._models import get_checkpoint_paths, get_checkpoint_urls, get_total_checkpoint_size_mb
-from ._reports import check_metal, estimate_cost, profile
-from ._specs import MODEL_SPECS, CheckpointFile, ModelSpec
-from ._tensor import GPUTensor
+from ._checkpoints.convert import convert
+from ._checkpoints.download import FileStatus, ModelStatus, download, status
+from ._checkpoints.places import get_checkpoint_paths, get_checkpoint_urls, get_total_checkpoint_size_mb
+from ._checkpoints.specs import MODEL_SPECS, CheckpointFile, ModelSpec
+from ._engine.engine import Engine
+from ._engine.features import Features
+from ._engine.reports import check_metal, estimate_cost, profile
+from ._library.memory import GPUTensor
 from ._version import __version__
 from .config import (
     PRESET_DESKTOP_PRECISION,
@@ -107,6 +107,32 @@ __all__ = [
     "status",
 ]
 
+import importlib as _importlib
 import logging as _logging
+import sys as _sys
+from types import ModuleType as _ModuleType
 
 _logging.getLogger("mast3r_runtime").addHandler(_logging.NullHandler())
+
+
+class _Moved(_ModuleType):
+    """The former name of a module: pickles written by 0.1.0 look their classes up there."""
+
+    def __init__(self, name: str, now: str) -> None:
+        super().__init__(f"{__name__}.{name}", f"Moved to {now}.")
+        self._now = f"{__name__}.{now}"
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_importlib.import_module(self._now), name)
+
+
+for _name, _now in {
+    "_download": "_checkpoints.download",
+    "_eager": "tensor._context",
+    "_features": "_engine.features",
+    "_specs": "_checkpoints.specs",
+    "_tensor": "_library.memory",
+}.items():
+    _sys.modules[f"{__name__}.{_name}"] = _Moved(_name, _now)

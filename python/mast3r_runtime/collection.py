@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from . import _models, drawing, export
-from ._engine import Engine
-from ._features import Features
-from ._pictures import Only
-from ._specs import MODEL_SPECS
+from . import drawing, export
+from ._checkpoints import places
+from ._checkpoints.specs import MODEL_SPECS
+from ._engine.engine import Engine
+from ._engine.features import Features
+from ._files import replacing
+from ._library.options import Only
 from .errors import ArgumentError, ImageNotFoundError, ModelNotFoundError
 from .images import ImageLike, read_image
 from .results import GPUInferenceResult
@@ -60,10 +62,10 @@ def find_beside(model: str | os.PathLike[str] | None, role: str) -> Path | None:
     if model is not None:
         folders.append(Path(model) if Path(model).is_dir() else Path(model).parent)
     names = [f"{role}.safetensors", *(Path(name).name for name in official)]
-    places = [folder / name for folder in folders for name in names]
-    if model is None or Path(model) != _models.bundled_model():
-        places += [_models.checkpoint_dir() / name for name in official]
-    return next((place for place in places if place.is_file()), None)
+    candidates = [folder / name for folder in folders for name in names]
+    if model is None or Path(model) != places.bundled_model():
+        candidates += [places.checkpoint_dir() / name for name in official]
+    return next((place for place in candidates if place.is_file()), None)
 
 
 def default_graph(n: int) -> str:
@@ -87,9 +89,9 @@ class Retrieved:
         text = "".join(f"{a} {b} {score:.6f}\n" for a, b, score in rows)
         listed = [{"first": a, "second": b, "score": score} for a, b, score in rows]
         files = [folder / "pairs.txt", folder / "pairs.json", folder / "similarity.png"]
-        with export._replacing(files[0]) as temporary:
+        with replacing(files[0]) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        with export._replacing(files[1]) as temporary:
+        with replacing(files[1]) as temporary:
             content = {"method": self.method, "images": list(names), "pairs": listed}
             temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         export.write_png(files[2], similarity_picture(self.scores, names))

@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import _models
+from ._checkpoints import places
 from .errors import ArgumentError, FileError
 
 __all__ = [
@@ -56,7 +56,7 @@ class ModelVariant(_Text):
 
     @classmethod
     def _missing_(cls, value: object) -> ModelVariant | None:
-        name = _models.ALIASES.get(str(value))
+        name = places.ALIASES.get(str(value))
         return cls(name) if name else None
 
     @property
@@ -89,7 +89,7 @@ def _check_enum(owner: object, name: str, kind: type[_EnumT]) -> None:
     try:
         object.__setattr__(owner, name, kind(value))
     except ValueError:
-        aliases = list(_models.ALIASES) if kind is ModelVariant else []
+        aliases = list(places.ALIASES) if kind is ModelVariant else []
         valid = ", ".join([*map(str, kind), *aliases])
         raise ArgumentError(f"{name}={value!r}, want one of {valid}") from None
 
@@ -254,10 +254,10 @@ class MASt3RRuntimeConfig:
 
     def directories(self) -> dict[str, Path]:
         """Return the three folders with their defaults filled in; the environment is read now."""
-        cache = self.cache_dir or _models.cache_dir()
+        cache = self.cache_dir or places.cache_dir()
         return {
             "cache_dir": cache,
-            "checkpoint_dir": self.checkpoint_dir or _models.checkpoint_dir(cache),
+            "checkpoint_dir": self.checkpoint_dir or places.checkpoint_dir(cache),
             "export_dir": self.export_dir or cache / "exports",
         }
 
@@ -300,7 +300,7 @@ class MASt3RRuntimeConfig:
         Raises
         ------
         ArgumentError
-            The file is no YAML, a key is unknown, or a value out of range. The text has the
+            The file is not valid YAML, a key is unknown, or a value out of range. The text has the
             file and the key.
         FileError
             The file cannot be read.
@@ -313,7 +313,7 @@ class MASt3RRuntimeConfig:
         except OSError as error:
             raise FileError(f"{name}: {error.strerror or error}") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ArgumentError(f"{name}: no YAML: {error}") from error
+            raise ArgumentError(f"{name}: not valid YAML: {error}") from error
         try:
             return cls.from_dict({} if values is None else values)
         except ArgumentError as error:

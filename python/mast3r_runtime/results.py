@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _native
-from ._tensor import INT64, Array, GPUTensor
+from ._library import structs as S
+from ._library.memory import INT64, Array, GPUTensor
 from .errors import ShapeError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Transform:
     width: int
 
     @classmethod
-    def _of(cls, transform: _native.TransformC) -> Transform:
+    def _of(cls, transform: S.TransformC) -> Transform:
         return cls(
             transform.original_height,
             transform.original_width,
@@ -68,8 +68,8 @@ class Transform:
             transform.width,
         )
 
-    def _struct(self) -> _native.TransformC:
-        return _native.TransformC(*(getattr(self, name) for name in self.__slots__))
+    def _struct(self) -> S.TransformC:
+        return S.TransformC(*(getattr(self, name) for name in self.__slots__))
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -176,7 +176,7 @@ class ViewResult:
     transform: Transform
 
     @classmethod
-    def _take(cls, result: _native.Result) -> list[ViewResult]:
+    def _take(cls, result: S.Result) -> list[ViewResult]:
         """The views of a result."""
         views = [result.view[i] for i in range(result.views)]
         # The sizes are known but for one, which is asked for once and not for every tensor.
@@ -184,7 +184,7 @@ class ViewResult:
         return [cls._of(view, dim) for view in views]
 
     @classmethod
-    def _of(cls, view: _native.View, dim: int) -> ViewResult:
+    def _of(cls, view: S.View, dim: int) -> ViewResult:
         transform = Transform._of(view.transform)
         h, w = transform.height, transform.width
         return cls(
@@ -196,7 +196,7 @@ class ViewResult:
         )
 
 
-def _timing(timing: _native.Timing) -> dict[str, float]:
+def _timing(timing: S.Timing) -> dict[str, float]:
     return {
         "preprocess_ms": timing.preprocess_ms,
         "encoder_ms": timing.encoder_ms,
@@ -225,7 +225,7 @@ class GPUInferenceResult:
     timing: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def _take(cls, result: _native.Result) -> GPUInferenceResult:
+    def _take(cls, result: S.Result) -> GPUInferenceResult:
         one, two = ViewResult._take(result)
         return cls(
             one.pts3d,
@@ -279,7 +279,7 @@ class SymmetricResult:
     timing: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def _take(cls, result: _native.Result) -> SymmetricResult:
+    def _take(cls, result: S.Result) -> SymmetricResult:
         v11, v21, v22, v12 = ViewResult._take(result)
         return cls(v11, v21, v22, v12, _timing(result.timing))
 
@@ -357,9 +357,7 @@ class MatchResult:
     transform_2: Transform | None = None
 
     @classmethod
-    def _take(
-        cls, matches: _native.Matches, transforms: tuple[Transform | None, Transform | None]
-    ) -> MatchResult:
+    def _take(cls, matches: S.Matches, transforms: tuple[Transform | None, Transform | None]) -> MatchResult:
         n = matches.count
         one, pair, triple = (n,), (n, 2), (n, 3)
         i1, i2, p1, p2, q1, q2, confidence = GPUTensor._arrays(

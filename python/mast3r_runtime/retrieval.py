@@ -9,7 +9,6 @@ visual words (ASMK); without a codebook :func:`similarity` compares one vector p
 
 from __future__ import annotations
 
-import ctypes as C
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import _native
-from ._pictures import image_array, infer_options
-from ._tensor import Array, GPUTensor
+from ._library import calls
+from ._library import structs as S
+from ._library.memory import Array, GPUTensor
+from ._library.options import image_array, infer_options
 from .errors import ClosedError, ShapeError
 from .images import ImageLike
 
@@ -108,7 +108,7 @@ class RetrievalResult:
         return self.features.numpy()[order], order
 
     @classmethod
-    def _take(cls, taken: _native.Retrieval) -> RetrievalResult:
+    def _take(cls, taken: S.Retrieval) -> RetrievalResult:
         return cls(
             _host(GPUTensor(taken.features)),
             _host(GPUTensor(taken.attention)),
@@ -161,11 +161,11 @@ def scene_pairs(
     anchor : int
         The first anchor of a retrieval graph.
     """
-    options = _native.struct(
-        _native.SceneOptions,
+    options = S.struct(
+        S.SceneOptions,
         symmetrize=int(bool(symmetrize)),
-        prefilter=_native.text("prefilter", prefilter),
-        anchor=_native.int32("anchor", anchor),
+        prefilter=calls.text("prefilter", prefilter),
+        anchor=calls.int32("anchor", anchor),
     )
     scores = None
     if similarity is not None:
@@ -173,9 +173,9 @@ def scene_pairs(
         if scores.shape != (n, n):
             raise ShapeError(f"scene_pairs: similarity of shape {scores.shape}, want ({n}, {n})")
         options.similarity = scores.ctypes.data
-    out = _native.Handle()
-    name = _native.text("graph", graph)
-    _native.call("mast3r_scene_pairs", _native.int32("n", n), name, C.byref(options), C.byref(out))
+    out = S.Handle()
+    name = calls.text("graph", graph)
+    calls.call("mast3r_scene_pairs", calls.int32("n", n), name, options, out)
     del scores  # was read, and must not go before
     return [Pair(int(a), int(b)) for a, b in GPUTensor(out.value).numpy()]
 
@@ -185,12 +185,12 @@ class Index:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._finalizer = weakref.finalize(self, _native.release, "mast3r_index_close", handle)
+        self._finalizer = weakref.finalize(self, calls.release, "mast3r_index_close", handle)
 
     def add(self, pictures: RetrievalResult | Sequence[RetrievalResult]) -> None:
         """Put pictures into the index, in order."""
         structs, count, keep = _local_features(pictures)
-        with _native.Job("mast3r_submit_index_add", self._live(), structs, count, keep=keep) as job:
+        with calls.Job("mast3r_submit_index_add", self._live(), structs, count, keep=keep) as job:
             job.wait()
 
     def score(self, pictures: RetrievalResult | Sequence[RetrievalResult]) -> F32:
@@ -202,22 +202,22 @@ class Index:
         structs, count, keep = _local_features(pictures)
         if not count:
             return np.empty((0, len(self)), np.float32)
-        with _native.Job("mast3r_submit_index_score", self._live(), structs, count, keep=keep) as job:
+        with calls.Job("mast3r_submit_index_score", self._live(), structs, count, keep=keep) as job:
             job.wait()
             return GPUTensor(job.take_handle("mast3r_job_take_scores")).numpy()
 
     def __len__(self) -> int:
-        count = C.c_uint64()
-        _native.call("mast3r_index_length", self._live(), C.byref(count))
+        count = S.UInt64()
+        calls.call("mast3r_index_length", self._live(), count)
         return int(count.value)
 
     def close(self) -> None:
         """Free the codebook. May be called twice; closing the engine ends the index as well."""
         if self._finalizer.detach() is not None:
-            _native.call("mast3r_index_close", self._handle)
+            calls.call("mast3r_index_close", self._handle)
 
     def _live(self) -> int:
-        _native.check_fork()
+        calls.check_fork()
         if not self._finalizer.alive:
             raise ClosedError("index: closed")
         return self._handle
@@ -234,7 +234,7 @@ def _local_features(pictures: RetrievalResult | Sequence[RetrievalResult]) -> tu
     results = [pictures] if isinstance(pictures, RetrievalResult) else list(pictures)
     keep: list[Array] = []
 
-    def structs() -> Iterator[_native.LocalFeatures]:
+    def structs() -> Iterator[S.LocalFeatures]:
         for result in results:
             features = np.ascontiguousarray(result.features, np.float32)
             attention = np.ascontiguousarray(result.attention, np.float32)
@@ -243,15 +243,15 @@ def _local_features(pictures: RetrievalResult | Sequence[RetrievalResult]) -> tu
                     f"index: features {features.shape} and attention {attention.shape}, want [N, D] and [N]"
                 )
             keep.extend((features, attention))
-            yield _native.struct(
-                _native.LocalFeatures,
+            yield S.struct(
+                S.LocalFeatures,
                 n=features.shape[0],
                 dim=features.shape[1],
                 features=features.ctypes.data,
                 attention=attention.ctypes.data,
             )
 
-    array = (_native.LocalFeatures * len(results))(*structs())
+    array = (S.LocalFeatures * len(results))(*structs())
     return array, len(results), (array, keep)
 
 
@@ -277,9 +277,9 @@ class RetrievalMethods:
         self._load_retrieval(model_path, retrieval_path)
 
     def _load_retrieval(self, model: Any, retrieval: str | os.PathLike[str]) -> None:
-        own = None if model is None else _native.text("model_path", model)
-        head = _native.text("path", retrieval)
-        with _native.Job("mast3r_submit_load_retrieval", self._live(), own, head) as job:
+        own = None if model is None else calls.text("model_path", model)
+        head = calls.text("path", retrieval)
+        with calls.Job("mast3r_submit_load_retrieval", self._live(), own, head) as job:
             job.wait()
 
     def is_retrieval_ready(self) -> bool:
@@ -291,12 +291,12 @@ class RetrievalMethods:
         return self._retrieval_state()[1]
 
     def _retrieval_state(self) -> tuple[bool, bool]:
-        ready, standalone = C.c_int32(), C.c_int32()
+        ready, standalone = S.Int32(), S.Int32()
         try:
             engine = self._live()
         except ClosedError:
             return False, False
-        _native.call("mast3r_engine_retrieval", engine, C.byref(ready), C.byref(standalone))
+        calls.call("mast3r_engine_retrieval", engine, ready, standalone)
         return bool(ready.value), bool(standalone.value)
 
     def encode_retrieval(
@@ -326,12 +326,12 @@ class RetrievalMethods:
             return []
         options = infer_options(preprocess, square_ok, resolution)
         structs, pictures = image_array(images)
-        arguments = (structs, len(pictures), C.byref(options))
+        arguments = (structs, len(pictures), options)
         keep = (structs, pictures, options)
-        with _native.Job("mast3r_submit_retrieval", engine, *arguments, keep=keep) as job:
+        with calls.Job("mast3r_submit_retrieval", engine, *arguments, keep=keep) as job:
             job.wait()
             name = "mast3r_job_take_retrieval"
-            return [RetrievalResult._take(job.take(_native.Retrieval, name, i)) for i in range(job.results())]
+            return [RetrievalResult._take(job.take(S.Retrieval, name, i)) for i in range(job.results())]
 
     def open_index(self, codebook: str | os.PathLike[str], nfeat: float = 300) -> Index:
         """Start an empty index over a codebook.
@@ -344,7 +344,7 @@ class RetrievalMethods:
             Of each picture so many features of greatest attention count; the published head
             was made for 300. A negative number is a share of them: -1 is all.
         """
-        path = _native.text("codebook", codebook)
-        with _native.Job("mast3r_submit_index_open", self._live(), path, float(nfeat)) as job:
+        path = calls.text("codebook", codebook)
+        with calls.Job("mast3r_submit_index_open", self._live(), path, float(nfeat)) as job:
             job.wait()
             return Index(job.take_handle("mast3r_job_take_index"))

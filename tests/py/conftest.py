@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mast3r_runtime import _synthetic
+from mast3r_runtime._commands import synthetic
 from mast3r_runtime.backends._cpu import CPUEngine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ FIELDS = [f"{name}_{view}" for view in (1, 2) for name in ("pts3d", "conf", "des
 def micro(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A MASt3R-shaped model of 1.5 M synthetic weights."""
     path = tmp_path_factory.mktemp("micro") / "unified.safetensors"
-    _synthetic.write(path)
+    synthetic.write(path)
     return path
 
 

@@ -7,14 +7,15 @@ import ctypes as C
 
 import pytest
 
-from mast3r_runtime import _native, _structs, errors
+from mast3r_runtime import errors
+from mast3r_runtime._library import calls, structs
 
-CALLS = sorted(_native._SIGNATURES)
+CALLS = sorted(calls._SIGNATURES)
 HANDLES = (1, 0xDEADBEEF, 2**64 - 1, 1 << 32)
 
 
 def status(name: str, *arguments: object) -> int:
-    return int(getattr(_native.library(), name)(*arguments))
+    return int(getattr(calls.library(), name)(*arguments))
 
 
 def nothing(kind: type) -> object:
@@ -26,22 +27,22 @@ def test_null_and_zero(name: str) -> None:
     """Every pointer NULL and every number 0: a status and a text, never a crash."""
     if name in ("mast3r_log_level",):  # one number, of which 0 is a good one
         return
-    got = status(name, *map(nothing, _native._SIGNATURES[name]))
-    assert got in _native._ERRORS, name
-    assert _native.library().mast3r_last_error(), name
+    got = status(name, *map(nothing, calls._SIGNATURES[name]))
+    assert got in calls._ERRORS, name
+    assert calls.library().mast3r_last_error(), name
 
 
-@pytest.mark.parametrize("name", [n for n in CALLS if _native._SIGNATURES[n][0] is _native.Handle])
+@pytest.mark.parametrize("name", [n for n in CALLS if calls._SIGNATURES[n][0] is structs.Handle])
 def test_handles_that_are_none(name: str) -> None:
     """With room for every answer, a made-up handle is the only thing wrong."""
-    kinds = _native._SIGNATURES[name]
+    kinds = calls._SIGNATURES[name]
     for handle in HANDLES:
         keep: list[object] = []
-        arguments: list[object] = [_native.Handle(handle)]
+        arguments: list[object] = [structs.Handle(handle)]
         for kind in kinds[1:]:
             if issubclass(kind, C._Pointer):
                 target = kind._type_
-                value = _native.struct(target) if issubclass(target, _structs._Sized) else target()
+                value = structs.struct(target) if issubclass(target, structs._Sized) else target()
                 keep.append(value)
                 arguments.append(C.byref(value))
             elif issubclass(kind, C.c_char_p):
@@ -52,45 +53,45 @@ def test_handles_that_are_none(name: str) -> None:
             else:
                 arguments.append(kind(1))
         # Some arguments are looked at before the handle: those errors are as good.
-        assert status(name, *arguments) in _native._ERRORS, name
+        assert status(name, *arguments) in calls._ERRORS, name
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_structs_of_another_size(name: str) -> None:
     """A struct whose size field is wrong is refused, whatever else is there."""
-    kinds = _native._SIGNATURES[name]
+    kinds = calls._SIGNATURES[name]
     pointers = [i for i, kind in enumerate(kinds) if issubclass(kind, C._Pointer)]
     for wrong in pointers:
-        if not issubclass(kinds[wrong]._type_, _structs._Sized):
+        if not issubclass(kinds[wrong]._type_, structs._Sized):
             continue
         arguments = [nothing(kind) for kind in kinds]
         value = kinds[wrong]._type_(size=3)
         arguments[wrong] = C.byref(value)
-        assert status(name, *arguments) in _native._ERRORS, name
+        assert status(name, *arguments) in calls._ERRORS, name
 
 
 def test_sizes_beyond_reason() -> None:
     """Counts and lengths that would overflow are refused before anything is allocated."""
     with pytest.raises(errors.ArgumentError):
-        out = _native.Handle()
-        _native.call("mast3r_scene_pairs", 2**31 - 1, b"complete", None, C.byref(out))
-    engine = _native.Handle()
-    config = _native.struct(_native.Config, threads=1, backend=b"cpu")
-    _native.call("mast3r_engine_create", C.byref(config), C.byref(engine))
+        out = structs.Handle()
+        calls.call("mast3r_scene_pairs", 2**31 - 1, b"complete", None, C.byref(out))
+    engine = structs.Handle()
+    config = structs.struct(structs.Config, threads=1, backend=b"cpu")
+    calls.call("mast3r_engine_create", C.byref(config), C.byref(engine))
     try:
-        image = _native.struct(_native.Image, height=2**30, width=2**30, pixels=1)
-        job = _native.Handle()
+        image = structs.struct(structs.Image, height=2**30, width=2**30, pixels=1)
+        job = structs.Handle()
         for call in ("mast3r_submit_encode", "mast3r_submit_retrieval", "mast3r_submit_sequence"):
             for count in (1, 2**40):
                 with pytest.raises(errors.Mast3rError):
-                    _native.call(call, engine, C.byref(image), count, None, C.byref(job))
+                    calls.call(call, engine, C.byref(image), count, None, C.byref(job))
         for size in (2**63, 2**41):
             with pytest.raises(errors.ArgumentError, match="bytes"):
-                _native.call("mast3r_buffer_acquire", engine, size, C.byref(job))
-        features = _native.struct(_native.Features, tokens=1, count=2**60)
+                calls.call("mast3r_buffer_acquire", engine, size, C.byref(job))
+        features = structs.struct(structs.Features, tokens=1, count=2**60)
         with pytest.raises(errors.ShapeError, match="numbers"):
-            _native.call(
+            calls.call(
                 "mast3r_submit_decode", engine, C.byref(features), C.byref(features), None, C.byref(job)
             )
     finally:
-        _native.call("mast3r_engine_close", engine)
+        calls.call("mast3r_engine_close", engine)

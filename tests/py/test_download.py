@@ -22,7 +22,9 @@ from file_server import Served, Server, serving
 from test_models import MICRO_ARGS, tensors_of
 
 import mast3r_runtime as m3r
-from mast3r_runtime import _convert, _download, _models, _specs, cli, errors
+from mast3r_runtime import cli, errors
+from mast3r_runtime._checkpoints import convert, download, places, specs
+from mast3r_runtime._commands import files as file_verbs
 from mast3r_runtime.backends._cpu import CPUEngine
 
 LARGE = "mast3r_vit_large"
@@ -52,9 +54,9 @@ def served(micro: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyP
         name: dataclasses.replace(
             spec, files=tuple(dataclasses.replace(file, size_mb=6) for file in spec.files)
         )
-        for name, spec in _specs.MODEL_SPECS.items()
+        for name, spec in specs.MODEL_SPECS.items()
     }
-    for module in (_models, _download, _convert, cli):
+    for module in (places, download, convert, file_verbs):
         monkeypatch.setattr(module, "MODEL_SPECS", small)
     files = {
         f"/{file.path}": Served(contents.get(file.role, b"").ljust(6 << 20, b"\0"))
@@ -95,12 +97,12 @@ def test_specs() -> None:
 
 
 def test_unknown_variant(cache: Path) -> None:
-    for call in (m3r.download, m3r.get_checkpoint_paths, m3r.get_checkpoint_urls, _models.find):
+    for call in (m3r.download, m3r.get_checkpoint_paths, m3r.get_checkpoint_urls, places.find):
         with pytest.raises(ValueError, match="'mast3r_huge'.*mast3r_vit_large.*dune_vit_base_14"):
             call("mast3r_huge")
     with pytest.raises(ValueError, match="source 'ftp', want one of auto, naver, hf"):
         m3r.download(LARGE, source="ftp")
-    assert m3r.download("mast3r_tiny") == _models.bundled_model()
+    assert m3r.download("mast3r_tiny") == places.bundled_model()
     with pytest.raises(ValueError, match="in the wheel"):
         m3r.get_checkpoint_urls("mast3r_tiny")
 
@@ -108,10 +110,10 @@ def test_unknown_variant(cache: Path) -> None:
 def test_download_load_run(served: Server, cache: Path, rng: np.random.Generator) -> None:
     calls: list[tuple[str, int, int | None]] = []
     with pytest.raises(errors.ModelNotFoundError, match=f"mast3r download {LARGE}"):
-        _models.find(LARGE)
+        places.find(LARGE)
     path = m3r.download(LARGE, progress=lambda *a: calls.append(a))
     paths = m3r.get_checkpoint_paths(LARGE)
-    assert path == paths["unified"] == _models.find(LARGE) and all(p.is_file() for p in paths.values())
+    assert path == paths["unified"] == places.find(LARGE) and all(p.is_file() for p in paths.values())
     assert {name for name, *_ in calls} == {p.name for p in paths.values()}
     with CPUEngine("auto", 64, "fp32", 2) as engine:
         engine.load(path)
@@ -149,7 +151,7 @@ def test_offline(served: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_wrong_file_is_not_taken(served: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error page with status 200, as some proxies send it."""
-    monkeypatch.setattr(_download, "BASE_URL", "http://127.0.0.1:9/")
+    monkeypatch.setattr(download, "BASE_URL", "http://127.0.0.1:9/")
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     for served_file in served.files.values():
         served_file.data = b"<html>please log in</html>"
@@ -186,7 +188,7 @@ def hub(micro: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHub:
 
 def test_hub(cache: Path, hub: FakeHub) -> None:
     path = m3r.download("dune_vit_small_14", source="hf")
-    assert path == cache / "safetensors" / "dune_vit_small_448" == _models.find("dune_vit_small_448")
+    assert path == cache / "safetensors" / "dune_vit_small_448" == places.find("dune_vit_small_448")
     repo = "Aedelon/dunemast3r-models-fp16"
     assert hub.calls == [(repo, f"dune_vit_small_448/{r}.safetensors", False) for r in ("encoder", "decoder")]
     m3r.download("dune_vit_small_448", source="hf")
@@ -208,7 +210,7 @@ def test_auto_falls_back_to_the_hub(
     served: Server, cache: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.files.clear()
-    monkeypatch.setattr(_download, "BASE_URL", served.url + "/official/")
+    monkeypatch.setattr(download, "BASE_URL", served.url + "/official/")
     assert m3r.download(LARGE, progress=False) == cache / "safetensors" / LARGE
     with pytest.raises(errors.DownloadError, match="no address works.*404.*404"):
         m3r.download(LARGE, source="naver", force=True, progress=False)
@@ -255,10 +257,10 @@ def test_found_in_the_hubs_own_cache(cache: Path, tmp_path: Path) -> None:
     (folder / "refs").mkdir(parents=True)
     (folder / "refs" / "main").write_text("abc")
     with pytest.raises(errors.ModelNotFoundError):
-        _models.find(LARGE)
+        places.find(LARGE)
     (folder / "snapshots" / "abc").mkdir(parents=True)
     (folder / "snapshots" / "abc" / "model.safetensors").touch()
-    assert _models.find(LARGE) == folder
+    assert places.find(LARGE) == folder
 
 
 def test_half_a_model_is_not_found(cache: Path) -> None:
@@ -266,12 +268,12 @@ def test_half_a_model_is_not_found(cache: Path) -> None:
     paths["encoder"].parent.mkdir(parents=True)
     paths["encoder"].touch()
     with pytest.raises(errors.ModelNotFoundError, match="dunemast3r_cvpr25_vitbase.pth"):
-        _models.find("dune_vit_base_448")
+        places.find("dune_vit_base_448")
     paths["decoder"].touch()
-    assert _models.find("dune_vit_base_448") == paths["encoder"]
+    assert places.find("dune_vit_base_448") == paths["encoder"]
     elsewhere = cache / "elsewhere"
     with pytest.raises(errors.ModelNotFoundError, match="elsewhere"):
-        _models.find("dune_vit_base_448", None, elsewhere)
+        places.find("dune_vit_base_448", None, elsewhere)
 
 
 # ---- command line --------------------------------------------------------
@@ -304,7 +306,7 @@ def test_download_all(
 ) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(
-        _download, "download", lambda variant, **kw: seen.append((variant, kw)) or Path(variant)
+        download, "download", lambda variant, **kw: seen.append((variant, kw)) or Path(variant)
     )
     assert cli.main(["download", "all", "--source", "hf", "--force", "--no-retrieval"]) == 0
     assert [variant for variant, _ in seen] == list(m3r.MODEL_SPECS)

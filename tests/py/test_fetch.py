@@ -18,8 +18,8 @@ import pytest
 from conftest import child_environment
 from file_server import Served, Server, serving
 
-from mast3r_runtime import _fetch, errors
-from mast3r_runtime._fetch import Expected, fetch
+from mast3r_runtime import errors
+from mast3r_runtime._checkpoints.fetch import Expected, fetch, sha256_of
 
 DATA = bytes(range(256)) * 3000 + b"the end"
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -232,7 +232,7 @@ def test_two_processes_at_once(served: Server, tmp_path: Path) -> None:
     """The second waits for the first and takes its file: one request, one file."""
     served.files[PATH].delay = 0.05
     code = (
-        "import logging, sys; from pathlib import Path; from mast3r_runtime._fetch import fetch\n"
+        "import logging, sys; from pathlib import Path; from mast3r_runtime._checkpoints.fetch import fetch\n"
         "logging.basicConfig(level=logging.INFO)\n"
         "fetch([sys.argv[1]], Path(sys.argv[2]))\n"
     )
@@ -254,4 +254,4 @@ def test_other_contents_than_before(served: Server, tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING, "mast3r_runtime"):
         fetch([served.url + PATH], target, force=True)
     assert "other contents" in caplog.text
-    assert _fetch.sha256_of(target) in target.with_name("model.pth.sha256").read_text()
+    assert sha256_of(target) in target.with_name("model.pth.sha256").read_text()

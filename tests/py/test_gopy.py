@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mast3r_runtime import _native
+from mast3r_runtime._library import calls
 from mast3r_runtime.backends._cpu import CPUEngine
 
 if os.environ.get("MAST3R_NATIVE") != "gopy":
@@ -55,7 +55,7 @@ def test_errors_are_exceptions(micro: Path) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mappings are read from /proc")
 def test_one_go_runtime() -> None:
     """The process has the extension and not the library beside it."""
-    _native.library()
+    calls.library()
     maps = Path("/proc/self/maps").read_text()
     assert "_mast3r.cpython" in maps and "libmast3r_runtime" not in maps
-    assert _native.library_path().name.startswith("_mast3r.")
+    assert calls.library_path().name.startswith("_mast3r.")

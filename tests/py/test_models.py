@@ -18,7 +18,8 @@ import torch_file
 from conftest import assert_same, noise
 
 import mast3r_runtime as m3r
-from mast3r_runtime import _native, cli, errors
+from mast3r_runtime import cli, errors
+from mast3r_runtime._library import calls, structs
 from mast3r_runtime.backends._cpu import CPUEngine
 
 MICRO_ARGS = torch_file.ARGS.replace("two_confs", "enc_num_heads=2, dec_num_heads=3, two_confs")
@@ -313,6 +314,6 @@ def test_command_line(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_handles_are_given_back() -> None:
-    stats = _native.struct(_native.Stats)
-    _native.call("mast3r_live", _native.C.byref(stats))
+    stats = structs.struct(structs.Stats)
+    calls.call("mast3r_live", stats)
     assert stats.jobs == 0

@@ -16,7 +16,8 @@ import pytest
 from conftest import ROOT
 
 import mast3r_runtime
-from mast3r_runtime import _native, demo
+from mast3r_runtime import demo
+from mast3r_runtime._library import calls, structs
 from mast3r_runtime.backends._cpu import CPUEngine
 
 SYSTEM = "macosx" if sys.platform == "darwin" else "linux"
@@ -160,7 +161,7 @@ def test_struct_sizes_are_the_header_s(tmp_path: Path) -> None:
     }  # fmt: skip
     lines = []
     for c_name, name in pairs.items():
-        fields = [field for field, *_ in getattr(_native, name)._fields_]
+        fields = [field for field, *_ in getattr(structs, name)._fields_]
         lines.append(f'printf("{name} %zu\\n", sizeof(mast3r_{c_name}));')
         lines += [f'printf("{name}.{f} %zu\\n", __builtin_offsetof(mast3r_{c_name}, {f}));' for f in fields]
     source, program = tmp_path / "sizes.c", tmp_path / "sizes"
@@ -174,14 +175,14 @@ def test_struct_sizes_are_the_header_s(tmp_path: Path) -> None:
     ).stdout.splitlines():
         name, size = line.split()
         kind, _, field = name.partition(".")
-        struct = getattr(_native, kind)
+        struct = getattr(structs, kind)
         got = getattr(struct, field).offset if field else ctypes.sizeof(struct)
         assert got == int(size), name
 
 
 def test_every_call_of_the_header_is_declared() -> None:
     header = (ROOT / "capi" / "mast3r.h").read_text()
-    calls = set(re.findall(r"\b(mast3r_\w+)\(", header))
+    declared = set(re.findall(r"\b(mast3r_\w+)\(", header))
     plain = {
         "mast3r_abi_version",
         "mast3r_version",
@@ -189,4 +190,4 @@ def test_every_call_of_the_header_is_declared() -> None:
         "mast3r_status_name",
         "mast3r_in_forked_child",
     }
-    assert set(_native._SIGNATURES) == calls - plain
+    assert set(calls._SIGNATURES) == declared - plain

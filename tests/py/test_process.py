@@ -267,9 +267,10 @@ def test_library_of_another_version(tmp_path: Path) -> None:
 def test_choice_of_the_native_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """MAST3R_NATIVE: ctypes, gopy, or an error that says so; a missing extension says how to build it."""
     code = """
-        from mast3r_runtime import _native, errors
+        from mast3r_runtime._library import calls
+        from mast3r_runtime import errors
         try:
-            print(_native.library_path().name.partition(".")[0])
+            print(calls.library_path().name.partition(".")[0])
         except errors.Mast3rError as error:
             print(type(error).__name__, "make gopy" in str(error), "abacus" in str(error))
     """

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import tensor_functions
 
 import mast3r_runtime.tensor as mt
-from mast3r_runtime import _native, errors
+from mast3r_runtime import errors
+from mast3r_runtime._library import calls, structs
+from mast3r_runtime.tensor import _operations
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def context() -> Iterator[mt.Context]:
 
 
 def test_functions_are_those_of_the_library() -> None:
-    assert tensor_functions.PATH.read_text() == tensor_functions.render(mt.operations())
+    assert set(_operations.__all__) == {signature.split("(")[0] for signature in mt.operations()}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
@@ -140,8 +141,8 @@ def test_digits_confusion(context: mt.Context) -> None:
 
 def test_memory() -> None:
     def counts() -> tuple[int, int]:
-        out = _native.struct(_native.Stats)
-        _native.call("mast3r_live", ctypes.byref(out))
+        out = structs.struct(structs.Stats)
+        calls.call("mast3r_live", ctypes.byref(out))
         return int(out.tensors), int(out.engines)
 
     gc.collect()
@@ -223,6 +224,6 @@ def test_errors(context: mt.Context) -> None:
         mt.embedding(x, mt.tensor([7]))
     with pytest.raises(errors.ArgumentError, match="mast3r_tensor_copy"):
         pointer = ctypes.c_void_p()
-        _native.call("mast3r_tensor_data", x._handle, ctypes.byref(pointer))
+        calls.call("mast3r_tensor_data", x._handle, ctypes.byref(pointer))
     with pytest.raises(errors.ShapeError, match="one element"):
         x.item()

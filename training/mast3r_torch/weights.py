@@ -21,7 +21,7 @@ PART_BYTES = 15 << 20  # a part stays under 16 MiB with its header
 _UNUSED = re.compile(r"mask_token|downstream_head[12]\.dpt\.scratch\.refinenet4\.resConfUnit1\..*")
 _ALIAS = re.compile(r"(downstream_head[12]\.dpt\.scratch\.)layer_rn\.(\d)\.(.*)")
 
-# What the network is apart from its dimensions (see golden/README.md).
+# What the network is apart from its dimensions (see golden.md).
 _FIXED_METADATA = {
     "format": "pt",
     "arch": "mast3r",

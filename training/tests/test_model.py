@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from mast3r_torch import weights
 from mast3r_torch.model import Dims, Mast3r, init_weights, upsample
 
-TOLERANCE = 1e-5  # golden/README.md: what a float32 implementation stays below
+TOLERANCE = 1e-5  # golden.md: what a float32 implementation stays below
 
 
 def rel(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -61,7 +61,7 @@ def test_mini_with_real_head_dimensions(shared, tmp_path):
 
 
 def spec_weights(net: Mast3r) -> dict[str, torch.Tensor]:
-    """The weight formula of the specification's section 21, vectorised."""
+    """The weight formula of network.md 21, vectorised."""
     import numpy as np
 
     def draw(name: str, count: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bufpool keeps released buffers for reuse (ops.md section 5).
+// Package bufpool keeps released buffers for reuse.
 //
 // Sizes are rounded up to powers of two from 64 bytes to 512 MiB, so that a
 // class is found by counting bits and a buffer serves every request of its

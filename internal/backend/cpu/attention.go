@@ -26,7 +26,7 @@ type ropeCache struct {
 }
 
 // get computes cos and sin of position * base^(-j/q), q = headDim/4, in float64
-// and rounds once: angles in less than float32 cost accuracy (model.md 4.1).
+// and rounds once: angles in less than float32 cost accuracy (network.md 4.1).
 func (c *ropeCache) get(r graph.Rope, headDim int) *gemm.Rope {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cpu is the backend for machines without a GPU of ours: it runs graphs
-// on the processor's vector units.
+// Package cpu is the backend for machines without a supported GPU: it runs graphs
+// on the vector units of the processor.
 //
 // Compile lowers a simplified graph to a list of steps, one per operation that
 // moves or computes anything. Three decisions carry the speed:
@@ -14,7 +14,7 @@
 //     arena whose offsets come from their lifetimes, results are written straight
 //     into the caller's buffers, and scratch is one region that the steps, which
 //     run one after the other, share. First touches of fresh memory cost more on
-//     virtual machines than the arithmetic on it (spec/cpu.md 1).
+//     virtual machines than the arithmetic on it (kernels.md 1).
 //   - Weights are packed once per Backend, whatever the number of programs that
 //     use them, and the pages of the file are given back.
 //

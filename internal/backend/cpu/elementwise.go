@@ -11,28 +11,19 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// unaryFns are the functions on rows. Those without a vector kernel go through
-// float64.
+// unaryFns are the functions with kernels on rows. The others go through float64,
+// as the graph's table has them.
 var unaryFns = map[graph.UnaryFn]func(dst, src []float32){
-	graph.Neg:        func(dst, src []float32) { vec.Scale(dst, src, -1) },
-	graph.Abs:        each(math.Abs),
-	graph.Exp:        vec.Exp,
-	graph.Expm1:      vec.Expm1,
-	graph.Log:        each(math.Log),
-	graph.Sqrt:       each(math.Sqrt),
-	graph.Rsqrt:      each(func(x float64) float64 { return 1 / math.Sqrt(x) }),
-	graph.Reciprocal: each(func(x float64) float64 { return 1 / x }),
-	graph.Square:     func(dst, src []float32) { vec.Mul(dst, src, src) },
-	graph.Sin:        each(math.Sin),
-	graph.Cos:        each(math.Cos),
-	graph.Tan:        each(math.Tan),
-	graph.Tanh:       vec.Tanh,
-	graph.Sigmoid:    vec.Sigmoid,
-	graph.Erf:        vec.Erf,
-	graph.Relu:       vec.ReLU,
-	graph.Gelu:       vec.GELU,
-	graph.GeluTanh:   each(geluTanh),
-	graph.Step:       step01,
+	graph.Neg:     func(dst, src []float32) { vec.Scale(dst, src, -1) },
+	graph.Exp:     vec.Exp,
+	graph.Expm1:   vec.Expm1,
+	graph.Square:  func(dst, src []float32) { vec.Mul(dst, src, src) },
+	graph.Tanh:    vec.Tanh,
+	graph.Sigmoid: vec.Sigmoid,
+	graph.Erf:     vec.Erf,
+	graph.Relu:    vec.ReLU,
+	graph.Gelu:    vec.GELU,
+	graph.Step:    step01,
 }
 
 // each lifts a function of one number to rows.
@@ -52,12 +43,6 @@ func step01(dst, src []float32) {
 			dst[i] = 1
 		}
 	}
-}
-
-// geluTanh is the approximation some networks were trained with. It is up to
-// 4.7e-4 away from the exact form and never stands in for it (model.md 4).
-func geluTanh(x float64) float64 {
-	return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 }
 
 // mapStep applies f to the elements of one value.
@@ -86,12 +71,28 @@ func (l *lowering) mapRows(n *graph.Node, f func(dst, src []float32)) (step, err
 	return s, nil
 }
 
+// elementwise makes the steps of functions of one and two numbers.
+func (l *lowering) elementwise(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.Unary:
+		return l.unary(n, o)
+	case graph.Binary:
+		return l.binary(n, o)
+	case graph.Affine:
+		return l.affine(n, o)
+	}
+	return nil, nil
+}
+
 func (l *lowering) unary(n *graph.Node, o graph.Unary) (step, error) {
-	f := unaryFns[o.Fn]
+	if f := unaryFns[o.Fn]; f != nil {
+		return l.mapRows(n, f)
+	}
+	f := o.Fn.Of()
 	if f == nil {
 		return nil, fmt.Errorf("function %v: %w", o.Fn, ErrUnsupported)
 	}
-	return l.mapRows(n, f)
+	return l.mapRows(n, each(f))
 }
 
 // affine makes a closure over the two numbers, once, at compile time.

@@ -10,9 +10,6 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// bf16Products reports whether this processor multiplies bfloat16 natively.
-func bf16Products() bool { return gemm.Supports(tensor.BF16) }
-
 // activations are the ones that gemm knows: all that graph has.
 var activations = map[graph.Activation]gemm.Act{
 	graph.ActNone: gemm.None, graph.ActRelu: gemm.ReLU, graph.ActGelu: gemm.GELU,
@@ -62,7 +59,7 @@ type factor struct {
 func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int, opt lowerOptions) (factor, error) {
 	if p, ok := w.Op.(graph.Param); ok {
 		src.Data, src.Type = p.Data[offset*p.DType.Size():], p.DType
-		pw, err := l.b.weights.get(l.b.pool, p, src, n, k, opt.stored(p.DType), offset)
+		pw, err := l.b.weights.get(l.pool, p, src, n, k, opt.stored(p.DType), offset)
 		if err != nil {
 			return factor{}, err
 		}
@@ -145,8 +142,23 @@ func (l *lowering) finish(s *productStep) {
 	l.needScratch(s.mm.ScratchBytes(l.b.pool.Threads()))
 }
 
-// linear is y = gamma * act(x W^T + b) + residual in one pass over y. A layer
-// without inputs is a sum of nothing, which gemm has no word for.
+// products makes the steps of products and attention.
+func (l *lowering) products(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.MatMul:
+		return l.matMul(n, o)
+	case graph.Linear:
+		return l.linear(n, o)
+	case graph.RoPE:
+		return l.rope(n, o)
+	case graph.Attention:
+		return l.attention(n, o)
+	}
+	return nil, nil
+}
+
+// linear is y = gamma * act(x W^T + b) + residual in one pass over y. gemm
+// cannot express a layer with no inputs, so the reference runs it.
 func (l *lowering) linear(n *graph.Node, o graph.Linear) (step, error) {
 	x, w := n.In[0], n.In[1]
 	out, in := w.Shape[0], w.Shape[1]

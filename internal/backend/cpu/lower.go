@@ -9,67 +9,24 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// step makes the step of one node.
+// step makes the step of one node: each family is asked in turn, and returns
+// neither a step nor an error for an operation that is none of its own.
 //
 // Operations that only move elements work on any element type. Those that
 // compute do so in float32; another type, which a whitening matrix in float64
 // may bring, goes to the reference interpreter rather than being rounded behind
-// the graph's back. The order of the cases is that of graph/ops.go.
+// the graph's back.
 func (l *lowering) step(n *graph.Node) (step, error) {
-	switch o := n.Op.(type) {
-	case graph.Cast:
-		return l.cast(n)
-	case graph.Reshape, graph.Transpose, graph.Slice, graph.Concat, graph.Pad, graph.Broadcast:
-		return l.move(n)
-	case graph.Gather:
-		return l.gather(n, o)
-	case graph.ScatterAdd, graph.OneHot, graph.PoolIndex, graph.PoolGrad, graph.ConvGradInput, graph.ConvGradWeight:
-		return l.train(n)
+	families := []func(*graph.Node) (step, error){l.moves, l.gradients}
+	if l.allF32(n) {
+		families = append(families, l.elementwise, l.products, l.norms, l.maps, l.reductions)
+	} else {
+		families = append(families, l.reference)
 	}
-	if !l.allF32(n) {
-		return l.reference(n)
-	}
-	switch o := n.Op.(type) {
-	case graph.Unary:
-		return l.unary(n, o)
-	case graph.Binary:
-		return l.binary(n, o)
-	case graph.Affine:
-		return l.affine(n, o)
-	case graph.MatMul:
-		return l.matMul(n, o)
-	case graph.Linear:
-		return l.linear(n, o)
-	case graph.RoPE:
-		return l.rope(n, o)
-	case graph.Attention:
-		return l.attention(n, o)
-	case graph.LayerNorm:
-		return l.layerNorm(n, o)
-	case graph.RMSNorm:
-		return l.rmsNorm(n, o)
-	case graph.Softmax:
-		return l.softmax(n, o)
-	case graph.L2Normalize:
-		return l.l2Normalize(n)
-	case graph.Conv2D:
-		return l.conv2d(n, o)
-	case graph.ConvTranspose2D:
-		return l.convTranspose2d(n, o)
-	case graph.Pool2D:
-		return l.pool2d(n, o)
-	case graph.Resize2D:
-		return l.resize2d(n, o)
-	case graph.PixelShuffle:
-		return l.pixelShuffle(n, o)
-	case graph.ExpPoints:
-		return l.expPoints(n)
-	case graph.Reduce:
-		return l.reduce(n, o)
-	case graph.ArgReduce:
-		return l.argReduce(n, o)
-	case graph.TopK:
-		return l.topK(n, o)
+	for _, family := range families {
+		if s, err := family(n); s != nil || err != nil {
+			return s, err
+		}
 	}
 	return nil, fmt.Errorf("operation %T: %w", n.Op, ErrUnsupported)
 }

@@ -156,6 +156,19 @@ func alignedCopy(b []byte) []byte {
 }
 
 // move makes the boxes of one operation.
+// moves makes the steps of the operations that only place elements.
+func (l *lowering) moves(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.Cast:
+		return l.cast(n)
+	case graph.Reshape, graph.Transpose, graph.Slice, graph.Concat, graph.Pad, graph.Broadcast:
+		return l.move(n)
+	case graph.Gather:
+		return l.gather(n, o)
+	}
+	return nil, nil
+}
+
 func (l *lowering) move(n *graph.Node) (step, error) {
 	s := &moveStep{size: n.DType.Size()}
 	s.fn = s.tile

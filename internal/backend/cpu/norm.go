@@ -46,6 +46,23 @@ func (s *rowStep) tile(_, t int) {
 	}
 }
 
+// norms makes the steps of the operations on vectors.
+func (l *lowering) norms(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.LayerNorm:
+		return l.layerNorm(n, o)
+	case graph.RMSNorm:
+		return l.rmsNorm(n, o)
+	case graph.Softmax:
+		return l.softmax(n, o)
+	case graph.L2Normalize:
+		return l.l2Normalize(n)
+	case graph.ExpPoints:
+		return l.expPoints(n)
+	}
+	return nil, nil
+}
+
 func (l *lowering) layerNorm(n *graph.Node, o graph.LayerNorm) (step, error) {
 	return l.rowsWith(n, func(dst, src []float32, w [][]float32) { vec.LayerNorm(dst, src, w[0], w[1], o.Eps) })
 }
@@ -54,7 +71,7 @@ func (l *lowering) rmsNorm(n *graph.Node, o graph.RMSNorm) (step, error) {
 	return l.rowsWith(n, func(dst, src []float32, w [][]float32) { vec.RMSNorm(dst, src, w[0], o.Eps) })
 }
 
-// l2Normalize has no epsilon: a zero vector becomes NaN (model.md 8).
+// l2Normalize has no epsilon: a zero vector becomes NaN (network.md 8).
 func (l *lowering) l2Normalize(n *graph.Node) (step, error) {
 	return l.rowsWith(n, func(dst, src []float32, _ [][]float32) { vec.L2Normalize(dst, src, 0) })
 }
@@ -106,7 +123,7 @@ func (s *columnSoftmax) column(_, t int) {
 const pointStrip = 256
 
 // pointsStep is graph.ExpPoints. expm1 and not exp-1: for points close to the
-// camera the difference would be all rounding (model.md 18).
+// camera the difference would be all rounding (network.md 18).
 type pointsStep struct {
 	overTiles
 	t tiling
@@ -120,7 +137,7 @@ func (l *lowering) expPoints(n *graph.Node) (step, error) {
 	return s, nil
 }
 
-// tile writes p/max(d, 1e-8) * (e^d - 1) with d = |p| (model.md 8). The
+// tile writes p/max(d, 1e-8) * (e^d - 1) with d = |p| (network.md 8). The
 // exponential is taken of a strip of lengths at once.
 func (s *pointsStep) tile(w, t int) {
 	from, to := s.t.span(t)

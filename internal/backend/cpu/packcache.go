@@ -242,8 +242,8 @@ func (c *packCache) make(pool *par.Pool, n packName, fill func(mem []byte) error
 // packTemp are the names of unfinished files.
 const packTemp = ".*.tmp"
 
-// sweep removes what writers left that were killed; who holds the lock knows that
-// no other one is at work.
+// sweep removes temporary files of writers that were killed. Holding the lock means
+// that no writer is running.
 func (c *packCache) sweep(dir string) {
 	if c.seen[dir] {
 		return

@@ -29,6 +29,21 @@ type reduceStep struct {
 // partTerms is about how many terms make a part: as many as a tile has elements.
 const partTerms = grain
 
+// reductions makes the steps of the operations along axes.
+func (l *lowering) reductions(n *graph.Node) (step, error) {
+	switch o := n.Op.(type) {
+	case graph.Reduce:
+		return l.reduce(n, o)
+	case graph.ArgReduce:
+		return l.argReduce(n, o)
+	case graph.TopK:
+		return l.topK(n, o)
+	case graph.CumSum:
+		return l.cumSum(n, o)
+	}
+	return nil, nil
+}
+
 func (l *lowering) reduce(n *graph.Node, o graph.Reduce) (step, error) {
 	if o.Fn > graph.ReduceMin {
 		return nil, fmt.Errorf("reduction %v: %w", o.Fn, ErrUnsupported)
@@ -149,7 +164,8 @@ func (s *reduceStep) line(v float64, at, stride, n int) float64 {
 }
 
 // argStep is the index of the largest or smallest element along an axis. Only a
-// strictly better element replaces the first, so that ties go to the lowest index.
+// strictly better element replaces the first, so that ties go to the lowest index,
+// and the first NaN beats all.
 type argStep struct {
 	min         bool
 	src, dst    view
@@ -194,7 +210,7 @@ func (s *argStep) tile(_, t int) {
 		best := 0
 		for j := 1; j < s.n; j++ {
 			v, top := s.x[at+j*s.stride], s.x[at+best*s.stride]
-			if !s.min && v > top || s.min && v < top {
+			if !s.min && v > top || s.min && v < top || v != v && top == top {
 				best = j
 			}
 		}
@@ -249,6 +265,52 @@ func (s *topStep) row(w, r int) {
 			viewAs[int32](s.out)[r*s.dst.ld+i] = int32(b)
 		} else {
 			floats(s.out)[r*s.dst.ld+i] = x[b]
+		}
+	}
+}
+
+// scanStep sums along an axis; one line along it is a tile's job of its own, in
+// float64.
+type scanStep struct {
+	overTiles
+	reverse  bool
+	n        int
+	shape    []int // sizes of the other axes,
+	from, to []int // and their strides in the operand and the result
+	by, dst1 int   // strides along the axis
+	t        tiling
+}
+
+func (l *lowering) cumSum(n *graph.Node, o graph.CumSum) (step, error) {
+	axis := o.Axis
+	if axis < 0 {
+		axis += len(n.Shape)
+	}
+	s := &scanStep{overTiles: l.from(n), reverse: o.Reverse, n: n.Shape[axis]}
+	from, to := s.src.strides(), s.dst.strides()
+	s.by, s.dst1 = from[axis], to[axis]
+	s.shape = slices.Delete(slices.Clone([]int(n.Shape)), axis, axis+1)
+	s.from, s.to = slices.Delete(from, axis, axis+1), slices.Delete(to, axis, axis+1)
+	s.t = newTiling(n.Numel()/s.n, s.n)
+	s.tiles, s.fn = s.t.tiles, s.tile
+	return s, nil
+}
+
+func (s *scanStep) tile(_, t int) {
+	first, end := s.t.span(t)
+	for line := first; line < end; line++ {
+		from, to, r := 0, 0, line
+		for d := len(s.shape) - 1; d >= 0; d-- {
+			i := r % s.shape[d]
+			from, to, r = from+i*s.from[d], to+i*s.to[d], r/s.shape[d]
+		}
+		sum := 0.0
+		for j := range s.n {
+			if s.reverse {
+				j = s.n - 1 - j
+			}
+			sum += float64(s.x[from+j*s.by])
+			s.y[to+j*s.dst1] = float32(sum)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/mpsgraph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // Errors of this package are or wrap these, or those of package device.
@@ -22,9 +23,9 @@ var (
 
 // Config are the settings of a Backend.
 type Config struct {
-	// ManualAttention replaces the native attention of macOS 15 by products and a
-	// float32 softmax: slower, exact in half precision, and a way to compare.
-	ManualAttention bool
+	// Attention chooses between MPSGraph's own and one of products and a softmax in
+	// float32.
+	Attention Attention
 	// PoolLimit bounds the buffers kept for reuse and in use, in bytes; 0 takes
 	// half of what the device recommends, the rest is for weights and MPSGraph.
 	PoolLimit uint64
@@ -34,6 +35,29 @@ type Config struct {
 	ExecutableCache string
 	// Logger is told what is wrong with the cache; nil discards.
 	Logger *slog.Logger
+}
+
+// Attention says how attention is computed.
+type Attention uint8
+
+// The ways. By hand is slower, and exact in half precision. By default the native
+// one is used, but not in float32 on macOS 15, where it leaks memory in every run
+// (PyTorch issue 152344).
+const (
+	AttentionDefault Attention = iota
+	AttentionNative
+	AttentionByHand
+)
+
+// attentionByHand decides for products of type d.
+func (b *Backend) attentionByHand(d tensor.DType) bool {
+	switch b.cfg.Attention {
+	case AttentionNative:
+		return false
+	case AttentionByHand:
+		return true
+	}
+	return d == tensor.F32 && b.dev.Info().System.Major == 15
 }
 
 // Backend is the GPU as a backend.Backend.
@@ -135,21 +159,29 @@ func (b *Backend) free() error {
 
 // Device are the facts for the user.
 func (b *Backend) Device() backend.Device {
-	i, s := b.dev.Info(), b.pool.Stats()
+	i, s, count := b.dev.Info(), b.pool.Stats(), b.Stats()
 	return backend.Device{
 		Backend: "metal", Name: i.Name, WorkingSet: i.WorkingSet, MaxBuffer: i.MaxBuffer, UnifiedMemory: true,
 		OS:          fmt.Sprintf("macOS %d.%d.%d", i.System.Major, i.System.Minor, i.System.Patch),
+		Allocated:   b.dev.Allocated(),
 		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
+		WeightsMapped: count.MappedBytes, WeightsCopied: count.CopiedBytes, CommandBuffers: count.CommandBuffers,
 	}
 }
 
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
-	b.mu.Lock()
-	s := b.stats
-	b.mu.Unlock()
+	s := b.count(func(*Stats) {})
 	s.MappedBytes, s.CopiedBytes, s.TableBytes = b.weights.inUse(inPlace), b.weights.inUse(copied), b.weights.inUse(computed)
 	return s
+}
+
+// count changes the counters and returns them.
+func (b *Backend) count(change func(*Stats)) Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.stats)
+	return b.stats
 }
 
 // Pool is the memory of Alloc.
@@ -171,15 +203,20 @@ func (b *Backend) open() error {
 // Close waits for the device and frees what the backend holds. Programs must be
 // closed before; buffers handed out stay readable until they are released.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
+	if !b.closing() {
 		return nil
 	}
-	b.closed = true
-	b.mu.Unlock()
 	b.pending.Wait()
 	return b.free()
+}
+
+// closing lets nothing more begin, and says whether this call is the first.
+func (b *Backend) closing() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	already := b.closed
+	b.closed = true
+	return !already
 }
 
 // buffer is device memory on loan from the pool.

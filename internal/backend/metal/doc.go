@@ -13,17 +13,18 @@
 // # Weights
 //
 // Weights are fed at every run from buffers laid over the mapped model file:
-// loading copies no matrix, and the memory is the page cache's (weights.go). What
-// the file has in another type than its reader's is converted once, not in every
-// run; vectors always, so that half precision copies the norms'.
+// loading copies no matrix, and the memory is the page cache's (weights.go). A
+// weight stored in another type than its operation reads is converted once, at
+// load. Vectors are always converted, so in half precision the weights of
+// normalisations are copies.
 //
 // # Precision
 //
 // In half precision the factors of products and what lies between them are
 // float16. Islands stay float32: normalisation statistics, rotary embedding,
 // the residual stream, erf, exp and everything after the last product of a
-// head, including a convolution that produces it (model.md section 18). Softmax
-// inside the native attention is Apple's; Config.ManualAttention computes it in
+// head, including a convolution that produces it (network.md 18). Softmax
+// inside the native attention is Apple's; Config.Attention computes it in
 // float32 from separate products. BF16 rounds the factors of products and
 // computes in float32.
 //

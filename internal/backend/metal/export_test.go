@@ -6,6 +6,13 @@ package metal
 
 import "testing"
 
+// SetCutFLOPs changes where the parts of a network are cut for one test.
+func SetCutFLOPs(t *testing.T, v float64) {
+	old := cutFLOPs
+	cutFLOPs = v
+	t.Cleanup(func() { cutFLOPs = old })
+}
+
 // SetMaxFLOPs changes the length of command buffers for one test.
 func SetMaxFLOPs(t *testing.T, v float64) {
 	old := maxFLOPs

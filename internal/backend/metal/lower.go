@@ -88,8 +88,8 @@ func isProduct(n *graph.Node) bool {
 	return false
 }
 
-// run translates all nodes and returns the results. The inputs come first, for
-// Program.encode counts on it; weights become feeds where they are first read.
+// run translates all nodes and returns the results. Inputs must come
+// first: Program.encode relies on it. A weight becomes a feed at its first use.
 func (l *lowering) run(ctx context.Context) ([]*mpsgraph.Tensor, error) {
 	for _, n := range l.src.Inputs {
 		t := l.out.Placeholder(shapeOf(n.Shape), n.DType, "")
@@ -195,12 +195,9 @@ func (l *lowering) op(n *graph.Node) (*mpsgraph.Tensor, error) {
 		return l.l2Normalize(n), nil
 	case graph.ExpPoints:
 		return l.expPoints(n), nil
-	case graph.Reduce:
-		return l.reduce(n, o), nil
-	case graph.ArgReduce:
-		return l.argReduce(n, o), nil
-	case graph.TopK:
-		return l.topK(n, o), nil
+	}
+	if t, ok := l.reductions(n); ok {
+		return t, nil
 	}
 	if t, ok := l.move(n); ok {
 		return t, nil

@@ -40,7 +40,7 @@ func (l *lowering) featureMap(n *graph.Node) (*mpsgraph.Tensor, error) {
 
 // conv2D computes in the product type, but in float32 where its result is the
 // raw output of a head: rounding a log depth of 4.6 to half precision is 0.2 %
-// of the depth (model.md 18).
+// of the depth (network.md 18).
 func (l *lowering) conv2D(n *graph.Node, o graph.Conv2D) *mpsgraph.Tensor {
 	g, d := l.out, l.product()
 	if l.tail[n.ID] {
@@ -105,7 +105,7 @@ func (l *lowering) resize2D(n *graph.Node, o graph.Resize2D) *mpsgraph.Tensor {
 		return l.out.Bilinear(l.in(n, 0, carried), o.H, o.W, o.AlignCorners)
 	}
 	// Bicubic, which MPSGraph lacks, and scales that are not the ratio of the sizes;
-	// DUNE's position table has both (model.md 10.3).
+	// DUNE's position table has both (network.md 10.3).
 	g, s := l.out, n.In[0].Shape
 	x := l.in(n, 0, tensor.F32)
 	b, h, w, c := s[0], s[1], s[2], s[3]

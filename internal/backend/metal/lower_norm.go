@@ -58,13 +58,28 @@ func (l *lowering) l2Normalize(n *graph.Node) *mpsgraph.Tensor {
 	return l.out.Div(x, l.norm(x))
 }
 
-// expPoints is p/max(d,1e-8)*expm1(d), d = |p| (model.md 8). exp(d)-1 would lose
+// expPoints is p/max(d,1e-8)*expm1(d), d = |p| (network.md 8). exp(d)-1 would lose
 // near points: at d = 1e-3 float32 has four digits left.
 func (l *lowering) expPoints(n *graph.Node) *mpsgraph.Tensor {
 	g := l.out
 	p := l.in(n, 0, tensor.F32)
 	d := l.norm(p)
 	return g.Mul(g.Div(p, g.Maximum(d, g.Scalar(1e-8, tensor.F32))), l.expm1(d))
+}
+
+// reductions lowers the operations along axes.
+func (l *lowering) reductions(n *graph.Node) (*mpsgraph.Tensor, bool) {
+	switch o := n.Op.(type) {
+	case graph.Reduce:
+		return l.reduce(n, o), true
+	case graph.ArgReduce:
+		return l.argReduce(n, o), true
+	case graph.TopK:
+		return l.topK(n, o), true
+	case graph.CumSum:
+		return l.cumSum(n, o), true
+	}
+	return nil, false
 }
 
 // reduce folds axes in float32; MPSGraph's maxima here are those that keep NaN.
@@ -84,8 +99,9 @@ func (l *lowering) reduce(n *graph.Node, o graph.Reduce) *mpsgraph.Tensor {
 }
 
 // argReduce finds the extreme, then the lowest index that has it: Apple does not
-// say which of equal elements its own op returns. Indices are exact in float32
-// below 2^24.
+// say which of equal elements its own op returns, and it passes over NaN. The
+// first NaN of a row is its extreme, as in NumPy and PyTorch. Indices are exact
+// in float32 below 2^24.
 func (l *lowering) argReduce(n *graph.Node, o graph.ArgReduce) *mpsgraph.Tensor {
 	g := l.out
 	x := l.in(n, 0, tensor.F32)
@@ -110,17 +126,47 @@ func (l *lowering) argReduce(n *graph.Node, o graph.ArgReduce) *mpsgraph.Tensor 
 		shape[i] = 1
 	}
 	shape[axis] = size
-	hit := g.Equal(x, best(x, axis))
-	at := g.Select(hit, g.Constant(iota, shape, tensor.F32), g.Scalar(float64(size), tensor.F32))
+	index, none := g.Constant(iota, shape, tensor.F32), g.Scalar(float64(size), tensor.F32)
+	at := g.Select(g.Equal(x, best(x, axis)), index, none)
+	at = g.Select(g.Equal(x, x), at, index) // NaN, and nothing else, differs from itself
 	return g.Cast(g.Min(at, axis), tensor.I32)
 }
 
-// topK is along the last axis. That equal elements come in the order of their
-// indices is the simulator's word, not Apple's.
+// topK is along the last axis. Equal elements come in any order.
 func (l *lowering) topK(n *graph.Node, o graph.TopK) *mpsgraph.Tensor {
-	values, index := l.out.TopK(l.in(n, 0, tensor.F32), -1, o.K)
+	x := l.in(n, 0, tensor.F32)
+	if s := x.Shape(); len(s) > 4 { // MPSGraph sorts four dimensions at most
+		x = l.out.Reshape(x, s.Numel()/s[len(s)-1], s[len(s)-1])
+	}
+	values, index := l.out.TopK(x, -1, o.K)
 	if o.Index {
 		return index
 	}
 	return values
+}
+
+// cumSum adds what lies 1, 2, 4, ... before each element: as many additions as the
+// logarithm of the axis, each of them in parallel.
+func (l *lowering) cumSum(n *graph.Node, o graph.CumSum) *mpsgraph.Tensor {
+	g, x := l.out, l.in(n, 0, tensor.F32)
+	rank := len(n.Shape)
+	axis := o.Axis
+	if axis < 0 {
+		axis += rank
+	}
+	step := make([]int, rank)
+	for i := range step {
+		step[i] = 1
+	}
+	for by := 1; by < n.Shape[axis]; by *= 2 {
+		begin, end := make([]int, rank), n.Shape.Clone()
+		before, after := make([]int, rank), make([]int, rank)
+		if o.Reverse {
+			begin[axis], after[axis] = by, by
+		} else {
+			end[axis], before[axis] = end[axis]-by, by
+		}
+		x = g.Add(x, g.Pad(g.Slice(x, begin, end, step), before, after, 0))
+	}
+	return x
 }

@@ -6,17 +6,21 @@ package metal_test
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
 
 // modelFile writes a synthetic model as users have it, in one file of type d.
@@ -192,46 +196,117 @@ func runPair(t *testing.T, b *metal.Backend, progs []backend.Program) {
 	}
 }
 
-// TestCommitAndContinue has MPSGraph commit underneath: results and errors come
-// from every command buffer that took part.
-func TestCommitAndContinue(t *testing.T) {
-	m := modelFile(t, "mast3r_micro", tensor.F32)
-	b, s := open(t, metal.Config{})
-	var progs []backend.Program
-	for _, g := range parts(t, m, 2*m.Patch, 2*m.Patch) {
-		progs = append(progs, compile(t, b, g, fp32))
+// part compiles one graph of a model and gives buffers for its runs.
+func part(t *testing.T, b *metal.Backend, g *graph.Graph) (p backend.Program, in, out []backend.Buffer) {
+	t.Helper()
+	p = compile(t, b, g, fp32)
+	t.Cleanup(func() { check(t, p.Close()) })
+	for _, n := range p.Graph().Inputs {
+		in = append(in, alloc(t, b, n.Bytes()))
 	}
-	s.Set("commit_continue", "30")
-	runPair(t, b, progs)
-	if got := s.Counter("commits"); got < 2 {
-		t.Errorf("%d commits: nothing was continued", got)
-	}
-	s.Set("fail_command", "1") // the first root, not the last
-	in, out := alloc(t, b, progs[2].Graph().Inputs[0].Bytes()), []backend.Buffer{}
-	ins := []backend.Buffer{in}
-	for _, n := range progs[2].Graph().Inputs[1:] {
-		ins = append(ins, alloc(t, b, n.Bytes()))
-	}
-	for _, o := range progs[2].Graph().Outputs {
+	for _, o := range p.Graph().Outputs {
 		out = append(out, alloc(t, b, o.Node.Bytes()))
 	}
-	w := begin(t, b, backend.Decode)
-	if err := w.Run(background, progs[2], ins, out); err != nil {
-		t.Fatal(err)
-	}
-	done, err := w.Submit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := done.Wait(background); err == nil {
-		t.Error("the error of a continued command buffer was lost")
-	}
-	for _, x := range append(ins, out...) {
-		x.Release()
-	}
-	for _, p := range progs {
-		if err := p.Close(); err != nil {
-			t.Error(err)
+	return p, in, out
+}
+
+func release(buffers ...[]backend.Buffer) {
+	for _, list := range buffers {
+		for _, x := range list {
+			x.Release()
 		}
+	}
+}
+
+// TestEveryCommandBufferIsAsked fails each command buffer of a network in turn, on
+// an MPSGraph that likes to commit in the middle of an encoding and with cuts of
+// our own between the parts: an error anywhere is an error, and all run in order.
+func TestEveryCommandBufferIsAsked(t *testing.T) {
+	m := modelFile(t, "mast3r_micro", tensor.F32)
+	for name, cut := range map[string]float64{"in one": 1e15, "in parts": 1} {
+		t.Run(name, func(t *testing.T) {
+			b, s := open(t, metal.Config{})
+			s.Set("commit_continue", "30")
+			metal.SetCutFLOPs(t, cut)
+			p, in, out := part(t, b, parts(t, m, 2*m.Patch, 2*m.Patch)[2])
+			defer release(in, out)
+			for n := 1; ; n++ {
+				s.Set("fail_command", fmt.Sprint(n))
+				before := s.Counter("commits")
+				w := begin(t, b, backend.Decode)
+				check(t, errors.Join(w.Run(background, p, in, out), w.Run(background, p, in, out)))
+				done, err := w.Submit()
+				check(t, err)
+				_, err = done.Wait(background)
+				commits := int(s.Counter("commits") - before)
+				if n > commits {
+					check(t, err)
+					if want := map[string]int{"in one": 1, "in parts": 2}[name]; commits != want {
+						t.Errorf("%d command buffers, want %d", commits, want)
+					}
+					return
+				}
+				if !errors.Is(err, device.ErrOutOfMemory) {
+					t.Errorf("command buffer %d of %d failed, and the work ends with %v", n, commits, err)
+				}
+			}
+		})
+	}
+}
+
+// TestHiddenCommits meets an MPSGraph that commits in the middle of an encoding
+// whatever it is told: an error, and nothing is reused that may be in use.
+func TestHiddenCommits(t *testing.T) {
+	m := modelFile(t, "mast3r_micro", tensor.F32)
+	b, s := open(t, metal.Config{})
+	s.Set("commit_continue", "30")
+	s.Set("commit_anyway", "1")
+	s.Set("latency", "0.01")
+	p, in, out := part(t, b, parts(t, m, 2*m.Patch, 2*m.Patch)[2])
+	for i := range 2 {
+		w := begin(t, b, backend.Decode)
+		if err := w.Run(background, p, in, out); !errors.Is(err, device.ErrHiddenCommits) {
+			t.Errorf("got %v", err)
+		}
+		if i == 1 {
+			w.Discard()
+			continue
+		}
+		done, err := w.Submit() // what was encoded may not be thrown away unwaited here either
+		check(t, err)
+		_, err = done.Wait(background)
+		check(t, err)
+	}
+	for _, x := range append(in, out...) {
+		n := x.Len()
+		x.Release()
+		again := alloc(t, b, n) // of the same class: the same memory
+		clear(again.Bytes())
+		again.Release()
+	}
+}
+
+// TestWithoutTheProperty: MPSGraph's environment variable stands in for it.
+func TestWithoutTheProperty(t *testing.T) {
+	const variable = "MPSGRAPH_DISABLE_CC"
+	s := metalsim.Open(t)
+	s.Set("private_methods", "0")
+	s.Set("commit_continue", "30")
+	t.Setenv(variable, "") // puts back what was there
+	os.Unsetenv(variable)
+	m := modelFile(t, "mast3r_micro", tensor.F32)
+	b, err := metal.New(metal.Config{})
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
+	if os.Getenv(variable) == "" {
+		t.Errorf("%s is not set", variable)
+	}
+	p, in, out := part(t, b, parts(t, m, 2*m.Patch, 2*m.Patch)[2])
+	defer release(in, out)
+	w := begin(t, b, backend.Decode)
+	check(t, w.Run(background, p, in, out))
+	w.Discard()
+	if n := s.Counter("commits"); n != 0 {
+		t.Errorf("%d command buffers were committed underneath", n)
 	}
 }

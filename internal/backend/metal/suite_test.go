@@ -62,6 +62,11 @@ func TestOperationsAgainstGolden(t *testing.T) {
 	optest.Golden(t, optest.Backend(b, fp32), exact(1))
 }
 
+func TestOperationsOfTheTable(t *testing.T) {
+	b, _ := open(t, metal.Config{})
+	optest.Table(t, "metal", optest.Backend(b, fp32), exact(2e-6))
+}
+
 func TestOperationsAgainstReference(t *testing.T) {
 	b, _ := open(t, metal.Config{})
 	optest.Random(t, optest.Backend(b, fp32), 12, exact(2e-6))
@@ -78,7 +83,7 @@ func TestOperationsInBfloat16(t *testing.T) {
 }
 
 func TestManualAttention(t *testing.T) {
-	b, _ := open(t, metal.Config{ManualAttention: true})
+	b, _ := open(t, metal.Config{Attention: metal.AttentionByHand})
 	for name, c := range map[string]struct {
 		opt   backend.Options
 		limit float64

@@ -19,17 +19,26 @@ import (
 // variable for the tests.
 var maxFLOPs = 2.6e12
 
-// work is a backend.Work. It collects runs in a command buffer and hands them over
-// at once: waiting between the parts of a network would leave the GPU idle for
-// the time of two thread switches each.
+// cutFLOPs is how much a command buffer holds before the next run begins another:
+// the GPU works on the encoder while the host encodes the decoder. MPSGraph would
+// cut by itself, inside a run, where nobody sees how the parts end; so it is told
+// not to and the cuts are these. A variable for the tests.
+var cutFLOPs = 5e10
+
+// work is a backend.Work. It collects runs in command buffers and hands them over
+// without waiting: a wait between the parts of a network would leave the GPU idle
+// for the time of two thread switches each.
 type work struct {
 	b     *Backend
 	lane  *lane
 	waits []*pending // to encode before the next run
 	runs  []run
-	cbs   []*device.CommandBuffer // the last one is open
-	flops float64                 // in the open one
-	ended bool                    // submitted or discarded
+	// failed were refused in the middle of their encoding: no results, but the GPU
+	// may be at work for them.
+	failed []run
+	cbs    []*device.CommandBuffer // the last one is open
+	flops  float64                 // in the open one
+	ended  bool                    // submitted or discarded
 }
 
 // run is one encoded run and what it holds until it is done: the GPU reads memory
@@ -94,9 +103,13 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 		return err
 	}
 	r := run{p: p}
+	landed := true // on an error, unless something was encoded
 	defer func() {
-		if err != nil {
+		switch {
+		case err != nil && landed:
 			r.land()
+		case err != nil:
+			w.failed = append(w.failed, r)
 		}
 	}()
 	// From here on the buffers may be released by the caller, not reused by the pool.
@@ -107,6 +120,7 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 		r.bufs = append(r.bufs, x)
 	}
 	defer recovered(&err)
+	landed = false
 	if err := w.b.dev.Do(func() error { return w.encode(p, ins, outs) }); err != nil {
 		return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
 	}
@@ -153,9 +167,9 @@ func (r *run) land() {
 // would become too long. Owner thread.
 func (w *work) encode(p *Program, in, out []*buffer) error {
 	f := float64(p.cost.FLOPs)
-	// Only between runs: a part of a network is far below the limit, a long batch
-	// of pairs is not.
-	if w.flops > 0 && w.flops+f > maxFLOPs {
+	// Only between runs: a part of a network is far below the watchdog's limit, a
+	// long batch of pairs is not.
+	if w.flops > 0 && (w.flops+f > maxFLOPs || w.flops >= cutFLOPs) {
 		if err := w.commit(); err != nil {
 			return err
 		}
@@ -171,9 +185,7 @@ func (w *work) encode(p *Program, in, out []*buffer) error {
 		return err
 	}
 	w.flops += f
-	w.b.mu.Lock()
-	w.b.stats.Runs++
-	w.b.mu.Unlock()
+	w.b.count(func(s *Stats) { s.Runs++ })
 	return nil
 }
 
@@ -196,7 +208,7 @@ func (w *work) open() (*device.CommandBuffer, error) {
 }
 
 // start opens a command buffer. A queue allows 64 that are not done and then
-// blocks; a Work has one, or one a second of GPU time.
+// blocks; a pair has three at most.
 func (w *work) start() error {
 	cb, err := w.lane.queue.NewCommandBuffer("mast3r")
 	if err != nil {
@@ -210,9 +222,7 @@ func (w *work) commit() error {
 	if err := w.cbs[len(w.cbs)-1].Commit(); err != nil {
 		return err
 	}
-	w.b.mu.Lock()
-	w.b.stats.CommandBuffers++
-	w.b.mu.Unlock()
+	w.b.count(func(s *Stats) { s.CommandBuffers++ })
 	return nil
 }
 
@@ -243,10 +253,7 @@ func (w *work) Submit() (backend.Pending, error) {
 	// A goroutine waits, and no completion handler calls: a handler is a block, and
 	// purego's callbacks are 2000 for the life of the process.
 	w.b.pending.Add(1)
-	par.Go(func() { p.complete(w) }, func(e *par.Panic) {
-		p.err = fmt.Errorf("mps: internal error: %w", e)
-		close(p.done)
-	})
+	par.Go(func() { p.complete(w) }, func(e *par.Panic) { panic(e) }) // complete reports its own
 	return p, nil
 }
 
@@ -260,19 +267,24 @@ func (w *work) Discard() {
 	w.drop()
 }
 
-// drop waits for what a split has committed already and gives everything back:
-// what is committed cannot be recalled, and uses the buffers.
+// drop waits for all that the GPU may be doing and gives everything back: what is
+// committed cannot be recalled, and uses the buffers and the weights.
 func (w *work) drop() {
 	for _, cb := range w.cbs {
+		if cb.Busy() && !cb.Committed() {
+			_ = w.b.dev.Do(cb.Commit) // or its committed parts could not be waited for
+		}
 		if cb.Committed() {
 			_ = cb.Wait() // nobody reads the results
 		}
 		cb.Release()
 	}
-	for i := range w.runs {
-		w.runs[i].land()
+	for _, list := range [][]run{w.runs, w.failed} {
+		for i := range list {
+			list[i].land()
+		}
 	}
-	w.cbs, w.runs = nil, nil
+	w.cbs, w.runs, w.failed = nil, nil, nil
 }
 
 // pending is a backend.Pending.
@@ -291,6 +303,13 @@ type pending struct {
 // submit, so that buffers return even if nobody waits.
 func (p *pending) complete(w *work) {
 	defer p.b.pending.Done()
+	defer close(p.done)
+	// Whatever happens, what the runs hold goes back: Program.Close waits for it.
+	defer func() {
+		defer recovered(&p.err)
+		w.drop()
+	}()
+	defer recovered(&p.err)
 	gpu := make([]time.Duration, len(w.cbs))
 	// Every one: an error is told by its own command buffer and by no other, and what
 	// a failed one has written is garbage.
@@ -307,8 +326,6 @@ func (p *pending) complete(w *work) {
 		p.lane.event.Set(p.value)
 	}
 	p.times = split(w.runs, gpu)
-	w.drop()
-	close(p.done)
 }
 
 // split divides the measured time of each command buffer among its runs by

@@ -8,6 +8,24 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
+func maps(op graph.Op, in []Tensor, out Tensor) (bool, error) {
+	switch o := op.(type) {
+	case graph.Conv2D:
+		conv2d(o, in, out)
+	case graph.ConvTranspose2D:
+		convTranspose2d(o, in, out)
+	case graph.Pool2D:
+		pool2d(o, in[0], out)
+	case graph.Resize2D:
+		resize2d(o, in[0], out)
+	case graph.PixelShuffle:
+		pixelShuffle(o.R, in[0], out)
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
 func conv2d(o graph.Conv2D, in []Tensor, out Tensor) {
 	x, w := in[0], in[1]
 	h, wd, c := x.Shape[1], x.Shape[2], x.Shape[3]
@@ -167,5 +185,15 @@ func resize2d(o graph.Resize2D, x, out Tensor) {
 			}
 		}
 		out.Data[flat] = sum
+	})
+}
+
+func pixelShuffle(r int, x, out Tensor) {
+	h, w, c := x.Shape[1], x.Shape[2], x.Shape[3]
+	index(out.Shape, func(flat int, at []int) {
+		y, i := at[1]/r, at[1]%r
+		xx, j := at[2]/r, at[2]%r
+		ch := at[3]*r*r + i*r + j
+		out.Data[flat] = x.Data[((at[0]*h+y)*w+xx)*c+ch]
 	})
 }

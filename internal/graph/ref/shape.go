@@ -3,16 +3,13 @@
 package ref
 
 import (
-	"cmp"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
-// move evaluates the operations that only place elements.
-func move(op graph.Op, in []Tensor, out Tensor) error {
+// shapes evaluates the operations that only place elements.
+func shapes(op graph.Op, in []Tensor, out Tensor) (bool, error) {
 	x := in[0]
 	st := x.Shape.Strides()
 	switch o := op.(type) {
@@ -51,9 +48,19 @@ func move(op graph.Op, in []Tensor, out Tensor) error {
 			out.Data[flat] = x.Data[broadcastIndex(x.Shape, at)]
 		})
 	case graph.Gather:
-		return gather(o, x, in[1], out)
+		return true, gather(o, x, in[1], out)
+	case graph.ScatterAdd:
+		return true, scatterAdd(o, in, out)
+	case graph.OneHot:
+		for i, v := range x.Data {
+			if v >= 0 && int(v) < o.Depth {
+				out.Data[i*o.Depth+int(v)] = 1
+			}
+		}
+	default:
+		return false, nil
 	}
-	return nil
+	return true, nil
 }
 
 func resolve(axis, rank int) int {
@@ -102,83 +109,17 @@ func gather(o graph.Gather, x, idx, out Tensor) error {
 	return nil
 }
 
-func pixelShuffle(r int, x, out Tensor) {
-	h, w, c := x.Shape[1], x.Shape[2], x.Shape[3]
-	index(out.Shape, func(flat int, at []int) {
-		y, i := at[1]/r, at[1]%r
-		xx, j := at[2]/r, at[2]%r
-		ch := at[3]*r*r + i*r + j
-		out.Data[flat] = x.Data[((at[0]*h+y)*w+xx)*c+ch]
-	})
-}
-
-func reduce(o graph.Reduce, x, out Tensor) {
-	gone := make([]bool, len(x.Shape))
-	count := 1
-	for _, a := range o.Axes {
-		i := resolve(a, len(x.Shape))
-		gone[i] = true
-		count *= x.Shape[i]
-	}
-	init := map[graph.ReduceFn]float64{graph.ReduceMax: math.Inf(-1), graph.ReduceMin: math.Inf(1)}[o.Fn]
-	for i := range out.Data {
-		out.Data[i] = init
-	}
-	index(x.Shape, func(flat int, at []int) {
-		to := 0
-		for i, d := range x.Shape {
-			if !gone[i] {
-				to = to*d + at[i]
-			}
+func scatterAdd(o graph.ScatterAdd, in []Tensor, out Tensor) error {
+	x, idx := in[0], in[1]
+	inner := x.Shape[1:].Numel()
+	for i, v := range idx.Data {
+		j := int(v)
+		if j < 0 || j >= o.Rows {
+			return fmt.Errorf("scatter_add: index %d is %d, want 0..%d", i, j, o.Rows-1)
 		}
-		switch v := x.Data[flat]; o.Fn {
-		case graph.ReduceMax:
-			out.Data[to] = math.Max(out.Data[to], v)
-		case graph.ReduceMin:
-			out.Data[to] = math.Min(out.Data[to], v)
-		case graph.ReduceMean:
-			out.Data[to] += v / float64(count)
-		default:
-			out.Data[to] += v
-		}
-	})
-}
-
-func argReduce(o graph.ArgReduce, x, out Tensor) {
-	axis := resolve(o.Axis, len(x.Shape))
-	inner := 1
-	for _, d := range x.Shape[axis+1:] {
-		inner *= d
-	}
-	n := x.Shape[axis]
-	for i := range out.Data {
-		base := i/inner*n*inner + i%inner
-		best := 0
-		for j := 1; j < n; j++ {
-			v, b := x.Data[base+j*inner], x.Data[base+best*inner]
-			if !o.Min && v > b || o.Min && v < b {
-				best = j
-			}
-		}
-		out.Data[i] = float64(best)
-	}
-}
-
-func topK(o graph.TopK, x, out Tensor) {
-	n := x.Shape[len(x.Shape)-1]
-	order := make([]int, n)
-	for row := range len(out.Data) / o.K {
-		v := x.Data[row*n:][:n]
-		for i := range order {
-			order[i] = i
-		}
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(v[b], v[a]) })
-		for i, j := range order[:o.K] {
-			if o.Index {
-				out.Data[row*o.K+i] = float64(j)
-			} else {
-				out.Data[row*o.K+i] = v[j]
-			}
+		for k := range inner {
+			out.Data[j*inner+k] += x.Data[i*inner+k]
 		}
 	}
+	return nil
 }

@@ -5,7 +5,7 @@
 // given in the pixels of the original.
 //
 // [Plan] decides sizes and crop and is pure arithmetic; a [Resizer] moves the
-// pixels. Both follow section 3 of the model specification to the bit: the
+// pixels. Both follow network.md 3 to the bit: the
 // network was trained on pictures made by this resampler, and a golden test can
 // only be exact when its input is.
 package preprocess

@@ -24,7 +24,7 @@ func noise(w, h, pad int) Image {
 	return m
 }
 
-// TestPlan has the examples of spec section 3 and of the list of awkward sizes.
+// TestPlan has the examples of network.md 3 and of the list of awkward sizes.
 func TestPlan(t *testing.T) {
 	for _, c := range []struct {
 		w, h, size, patch int
@@ -153,7 +153,7 @@ func TestIntrinsics(t *testing.T) {
 	}
 }
 
-// plain resizes one sample by the definition of section 3.1, without tables.
+// plain resizes one sample by the definition of network.md 3.1, without tables.
 func plain(src []int, m, i int, f *filter) int {
 	n := len(src)
 	scale := float64(n) / float64(m)

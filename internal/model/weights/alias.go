@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// The canonical names are those of the reference's checkpoints (spec section
-// 2): MASt3R's without a prefix; DUNE's encoder under "encoder.", its decoder
+// The canonical names are those of the reference's checkpoints (network.md 2): MASt3R's without a prefix; DUNE's encoder under "encoder.", its decoder
 // under "mast3r." with the outer "norm."; retrieval's "prewhiten." and so on.
 // Converters and training wrappers add to them, and a model loads from each.
 
@@ -105,7 +104,7 @@ func (n namer) canonical(name string) string {
 }
 
 // unused are the tensors that real files hold and inference never reads
-// (spec sections 2.1 to 2.4 and 19).
+// (network.md 2.1 to 2.4 and 19).
 var unused = regexp.MustCompile(`(^|\.)mask_token$` +
 	`|\.refinenet4\.resConfUnit1\.` +
 	`|^mast3r\.(patch_embed|enc_norm)\.` +

@@ -20,7 +20,7 @@ func (t Tensor) Float32s(dst []float32) []float32 {
 }
 
 // Float64s is Float32s in double precision: the whitening of retrieval is
-// stored in F64 and its factors may not fit float32 well (spec section 18).
+// stored in F64 and its factors may not fit float32 well (network.md 18).
 func (t Tensor) Float64s(dst []float64) []float64 {
 	return convert[float64](t, dst)
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// The names of the published checkpoints (spec section 1).
+// The names of the published checkpoints (network.md 1).
 const (
 	mast3rName    = "MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric"
 	duneSmallName = "dunemast3r_cvpr25_vitsmall.pth"

@@ -15,7 +15,7 @@ import (
 
 // Picture reads a PNG as packed RGB bytes, converted as the reference's loader
 // converts: alpha dropped, grey replicated, palettes expanded, the high byte of
-// 16-bit colour, and 16-bit grey clipped at 255 (golden/README.md section 6).
+// 16-bit colour, and 16-bit grey clipped at 255 (golden.md 6).
 func Picture(tb testing.TB, path string) (pix []byte, w, h int) {
 	tb.Helper()
 	f, err := os.Open(path)
@@ -57,7 +57,7 @@ func appendRGB(pix []byte, img image.Image, x, y int) []byte {
 }
 
 // Input turns packed RGB bytes into a network input [1,3,H,W]: byte/255, then
-// (x - 0.5) / 0.5, each rounded to float32 (spec section 3).
+// (x - 0.5) / 0.5, each rounded to float32 (network.md 3).
 func Input(pix []byte, w, h int) ([]float32, tensor.Shape) {
 	x := make([]float32, 3*w*h)
 	for i := range w * h {

@@ -10,7 +10,7 @@
 //
 // # What a node costs
 //
-// The rule is the roofline of speed.md E: a kernel takes the longer of computing
+// The rule is the roofline of work.md: a kernel takes the longer of computing
 // its products at the machine's rate and moving its operands and results once at
 // 273 GB/s. What is one kernel is Apple's secret, so there are two counts:
 //

@@ -33,7 +33,7 @@ type size struct{ width, height int }
 
 func (s size) String() string { return fmt.Sprintf("%d x %d", s.width, s.height) }
 
-// variants at the sizes of speed.md E.1 and E.4, 4:3 and wider for the first,
+// variants at the sizes of work.md 1 and 3, 4:3 and wider for the first,
 // which cuts pictures to multiples of 16, and of 14 for those of DUNE.
 var variants = []variant{
 	{"mast3r_vit_large", "mast3r_vit_large", 0, []size{{512, 384}, {512, 288}, {512, 160}, {224, 224}}},

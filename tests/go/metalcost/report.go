@@ -12,13 +12,13 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
-// gbps and rates are the M4 Pro's of speed.md E.2: 273 GB/s by Apple; twice a
+// gbps and rates are the M4 Pro's of work.md 2: 273 GB/s by Apple; twice a
 // measured M4, 1.47 GHz x 20 cores x 128 FMA, and half of an M4 Max.
 const gbps = 273
 
 var rates = []float64{9.2, 7.5, 5.7}
 
-// reference are the figures of speed.md E.4 in half precision, in ms: the floors
+// reference are the figures of work.md 3 in half precision, in ms: the floors
 // at the three rates, which count products alone, and the target.
 var reference = map[string]string{
 	"mast3r_vit_large 512 x 384 pair":     "221 / 272 / 357, target 330-360, stretch 270-290",
@@ -40,8 +40,8 @@ sources support. What was removed to get here is in [metal.md](metal.md#what-a-p
 A kernel takes the longer of computing its products and moving its operands and results once. *Emitted*: every node is a
 kernel, but for reshapes and the transposes of weights, which a product takes as a flag. *Stitched*: a chain of
 elementwise nodes and casts is one kernel with the node that feeds it, as Apple describes MPSGraph (WWDC20, session
-10677). The truth has neither rule's name on it: starts of kernels, gaps, caches and how well Apple's kernels do are in
-no figure here. The times are stitched; the files have the precision's type.
+10677). Real behaviour follows neither rule exactly: kernel launches, gaps, caches and the quality of Apple's kernels are
+not counted. The times are stitched; the files have the precision's type.
 
 `
 

@@ -54,7 +54,7 @@ func open(t testing.TB, cfg gomps.Config, variant string) *gomps.Engine {
 			t.Error(err)
 		}
 	})
-	if err := e.Load(modelDir(t, variant)); err != nil {
+	if err := e.Load(t.Context(), modelDir(t, variant)); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -158,7 +158,8 @@ func TestMatchOnGPUResults(t *testing.T) {
 	}
 }
 
-// TestManyInferences watches for growth; MAST3R_LONG=1 makes it a thousand.
+// TestManyInferences watches for growth, on an MPSGraph that likes to commit in
+// the middle of an encoding; MAST3R_LONG=1 makes it a thousand.
 func TestManyInferences(t *testing.T) {
 	n := 200
 	switch {
@@ -168,6 +169,7 @@ func TestManyInferences(t *testing.T) {
 		n = 50
 	}
 	s := metalsim.Open(t)
+	s.Set("commit_continue", "20")
 	e := open(t, gomps.Config{Backend: "metal", Precision: "fp16", Resolution: 32}, "mast3r_micro")
 	a, b := picture(32, 32, 0), picture(32, 32, 3)
 	want := infer(t, e, a, b)

@@ -150,7 +150,7 @@ func Full(t *testing.T, run optest.Runner, m *model.Model, variant, size string,
 	Check(t, c, Pass{Model: m, Run: run}.Pair(t, views[0], views[1]), false, profile)
 }
 
-// Tiny runs the models of model.md 21, whose two views differ in size. Their
+// Tiny runs the models of network.md 21, whose two views differ in size. Their
 // files have names of their own, one picture and no batch.
 func Tiny(t *testing.T, run optest.Runner, variant string, limit float64) {
 	c := golden.Load(t, golden.Path(t, "golden", "tiny", variant+".safetensors"))
@@ -186,7 +186,7 @@ func Tiny(t *testing.T, run optest.Runner, variant string, limit float64) {
 // first drops the batch dimension.
 func first(v Value) Value { return Value{v.Shape[1:], v.Data} }
 
-// generated is a picture of model.md 21, [3,H,W] by the formula, as [H,W,3].
+// generated is a picture of network.md 21, [3,H,W] by the formula, as [H,W,3].
 func generated(name string, h, w int) []float32 {
 	out := make([]float32, 3*h*w)
 	for i := range out {

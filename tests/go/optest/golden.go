@@ -66,7 +66,7 @@ func (b *builder) nhwc(n *graph.Node) *graph.Node { return b.Transpose(n, 0, 2, 
 func (b *builder) nchw(n *graph.Node) *graph.Node { return b.Transpose(n, 0, 3, 1, 2) }
 
 // Golden runs every case of golden/ops that the graph's operations can express.
-// Limits are those of golden/README.md: relative L2 1e-6 for single operations,
+// Limits are those of golden.md: relative L2 1e-6 for single operations,
 // 2e-6 for sums of products, integers and casts exact; scale widens them, for a
 // device whose float32 functions are less exact.
 func Golden(t *testing.T, run Runner, scale float64) {

@@ -49,6 +49,9 @@ func Table(raw []byte) ([]byte, error) {
 		for _, i := range m.Nullable {
 			mask |= 1 << i
 		}
+		if m.Private {
+			own += " | MS_PRIVATE"
+		}
 		fmt.Fprintf(&b, "\t{%q, %q, %q, %q, %#x, %s, %d},\n", m.Class, m.Sel, m.Enc, strings.Join(m.Args, "|"), mask, own, v)
 	}
 	fmt.Fprintf(&b, "};\nconst int ms_method_table_n = %d;\n", len(d.Methods))

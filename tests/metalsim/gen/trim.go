@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -26,11 +27,17 @@ MPSGraphExecutableExecutionDescriptor MPSGraphExecutableSerializationDescriptor 
 MPSGraphObject MPSGraphOperation MPSGraphPooling2DOpDescriptor MPSGraphPooling4DOpDescriptor
 MPSGraphRandomOpDescriptor MPSGraphShapedType MPSGraphTensor MPSGraphTensorData MPSGraphType MPSGraphVariableOp`)
 
+// privateWanted is the one property outside the headers that the engine sets, after asking
+// for it: it keeps MPSGraph from committing a command buffer in the middle of an encode.
+var privateWanted = []string{"setEnableCommitAndContinue:", "enableCommitAndContinue"}
+
 // missing holds methods that the full file lists only under MTL4ComputeCommandEncoder (its
-// selectors were deduplicated by name) and that MTLComputeCommandEncoder.h declares as well.
+// selectors were deduplicated by name) and that MTLComputeCommandEncoder.h declares as well,
+// and the getter of a property of whose two classes it lists one.
 var missing = []Method{
 	{Class: "MTLComputeCommandEncoder", Sel: "-dispatchThreadgroups:threadsPerThreadgroup:", Enc: "v64@0:8{?=QQQ}16{?=QQQ}40"},
 	{Class: "MTLComputeCommandEncoder", Sel: "-dispatchThreads:threadsPerThreadgroup:", Enc: "v64@0:8{?=QQQ}16{?=QQQ}40"},
+	{Class: "MPSGraphExecutableExecutionDescriptor", Sel: "-enableCommitAndContinue", Enc: "B16@0:8", Private: true},
 }
 
 // full is the part of apple/selectors.json that is read here.
@@ -44,6 +51,11 @@ type full struct {
 		Encoding                      string `json:"objc_encoding_arm64"`
 		NullableArgs                  []int  `json:"nullable_args"`
 	}
+	Private []struct {
+		Class, Selector, Kind, Return string
+		Args                          []string
+		FirstSeen                     string `json:"runtime_first_seen"`
+	} `json:"private_spi"`
 	Classes []struct {
 		Name       string
 		DeclaredAs string `json:"declared_as"`
@@ -78,6 +90,8 @@ type Method struct {
 	Nullable []int    `json:"null,omitempty"`  // arguments that may be nil
 	Own      string   `json:"own,omitempty"`   // "+0", "+1", "alloc", "init", "self"
 	Since    string   `json:"since,omitempty"` // first macOS, empty = 12.1 or earlier
+	// Private is not in Apple's headers, only in the class dumps: a system may lack it.
+	Private bool `json:"private,omitempty"`
 }
 
 const sourceNote = "Trimmed by tests/metalsim/gen -trim from apple/selectors.json: Apple SDK headers read by clang, " +
@@ -140,6 +154,12 @@ func Trim(raw []byte) ([]byte, error) {
 			m.Args = nil
 		}
 		out.Methods = append(out.Methods, m)
+	}
+	for _, s := range in.Private {
+		if slices.Contains(privateWanted, s.Selector) && keep[s.Class] {
+			out.Methods = append(out.Methods, Method{Class: s.Class, Sel: "-" + s.Selector, Enc: encode(s.Return, s.Args),
+				Since: since(s.FirstSeen), Private: true})
+		}
 	}
 	return marshal(out)
 }

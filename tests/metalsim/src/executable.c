@@ -102,6 +102,7 @@ IMP(g_compile)
 {
 	if (ms_fail(&ms_cfg.fail_graph))
 		return;
+	ms_crash_at("compile");
 	int level = c->a[4].o ? (int)ms_property(c->a[4].o, "optimizationLevel") : 1;
 	MPSGraphObj *g = (MPSGraphObj *)c->self;
 	ms_program *p = compile("compileWithDevice:", g, c->a[1].o, c->a[2].o, c->a[3].o, level);
@@ -146,7 +147,7 @@ static bool matches(const ms_program *p, const char *what, id list, const int *v
 	return true;
 }
 // MPSGraph may write a result before it has read all feeds.
-static bool no_aliases(const ms_graph_op *g)
+static bool no_aliases(const ms_graph_state *g)
 {
 	for (int i = 0; i < g->p->ntargets; i++) {
 		for (int j = 0; j < g->p->nfeeds; j++)
@@ -170,15 +171,50 @@ static void handlers_unsupported(id desc)
 		ms_violation("not-implemented", "handlers on an execution descriptor: wait or poll instead");
 }
 
+// nodes_a_root is after how many nodes MPSGraph commits the root and goes on in another, in the
+// middle of an encode: a nil descriptor allows it, a descriptor or the environment may forbid it.
+static int nodes_a_root(id command_buffer, id desc)
+{
+	bool allowed = !desc || ms_property(desc, "enableCommitAndContinue");
+	if (getenv("MPSGRAPH_DISABLE_CC")) // that it exists is enough
+		allowed = false;
+	if (!ms_cfg.commit_continue || !(allowed || ms_cfg.commit_anyway) || !ms_is_kind(command_buffer, "MPSCommandBuffer"))
+		return INT32_MAX;
+	return ms_cfg.commit_continue;
+}
+
+// section appends nodes from..to to the root of the moment.
+static void section(MTLCommandBufferObj *cb, ms_graph_state *st, int from, int to)
+{
+	ms_program *p = st->p;
+	ms_submit_op(cb->sub, ms_graph_section(st, from, to));
+	ms_submit_use(cb->sub, p->token, false);
+	for (int i = 0; i < p->nfeeds; i++)
+		ms_submit_use(cb->sub, st->in[i].mem, false);
+	for (int i = 0; to == p->nnodes && i < p->ntargets; i++)
+		ms_submit_use(cb->sub, st->out[i].mem, true);
+	for (int i = from; i < to; i++)
+		cb->sub->flops += p->nodes[i]->flops;
+}
+
+// sections appends the whole program, over as many roots as MPSGraph likes.
+static void sections(id command_buffer, ms_graph_state *st, int a_root)
+{
+	int n = st->p->nnodes, from = 0;
+	while (n - from > a_root) {
+		section((MTLCommandBufferObj *)ms_root(command_buffer), st, from, from + a_root);
+		ms_commit_and_continue(command_buffer);
+		from += a_root;
+	}
+	section((MTLCommandBufferObj *)ms_root(command_buffer), st, from, n);
+}
+
 // encode appends the program to a command buffer; the results are +1, NULL when refused.
 static id encode(ms_program *p, id command_buffer, id inputs, id results, id desc)
 {
 	MTLCommandBufferObj *cb = ms_encodable(command_buffer, "encodeToCommandBuffer:");
-	ms_graph_op *g = calloc(1, sizeof *g);
-	*g = (ms_graph_op){{.run = ms_graph_run, .destroy = ms_graph_destroy}, p,
-			   calloc((size_t)p->nfeeds + 1, sizeof *g->in), calloc((size_t)p->ntargets + 1, sizeof *g->out)};
-	atomic_fetch_add(&p->refs, 1);
-	bool ok = cb && matches(p, "input", inputs, p->feeds, p->nfeeds, g->in);
+	ms_graph_state *st = ms_graph_state_new(p);
+	bool ok = cb && matches(p, "input", inputs, p->feeds, p->nfeeds, st->in);
 	if (ok && results) {
 		ms_retain(results);
 	} else if (ok) {
@@ -188,10 +224,10 @@ static id encode(ms_program *p, id command_buffer, id inputs, id results, id des
 		results = ms_array_owned(v, p->ntargets);
 		free(v);
 	}
-	if (!ok || !matches(p, "result", results, p->targets, p->ntargets, g->out) || !no_aliases(g)) {
+	if (!ok || !matches(p, "result", results, p->targets, p->ntargets, st->out) || !no_aliases(st)) {
 		if (ok)
 			ms_release(results);
-		ms_graph_destroy(&g->op);
+		ms_graph_state_release(st);
 		return NULL;
 	}
 	handlers_unsupported(desc);
@@ -200,21 +236,13 @@ static id encode(ms_program *p, id command_buffer, id inputs, id results, id des
 	for (int i = 0; i < nev; i++)
 		if (!ev[i].signal)
 			ms_encode_wait(cb, ev[i].event, ev[i].value);
-	ms_submit_op(cb->sub, &g->op);
-	ms_submit_use(cb->sub, p->token, false);
-	for (int i = 0; i < p->nfeeds; i++)
-		ms_submit_use(cb->sub, g->in[i].mem, false);
-	for (int i = 0; i < p->ntargets; i++)
-		ms_submit_use(cb->sub, g->out[i].mem, true);
-	cb->sub->flops += p->flops;
+	sections(command_buffer, st, nodes_a_root(command_buffer, desc));
+	ms_graph_state_release(st);
 	for (int i = 0; i < nev; i++)
 		if (ev[i].signal)
-			ms_encode_signal(cb, ev[i].event, ev[i].value);
+			ms_encode_signal((MTLCommandBufferObj *)ms_root(command_buffer), ev[i].event, ev[i].value);
 	ms_count("encodes", 1);
 	ms_count("mflops", (int64_t)(p->flops / 1e6));
-	// MPSGraph may commit underneath and go on in a new root; off unless configured.
-	if (ms_cfg.commit_continue && p->nnodes > ms_cfg.commit_continue && ms_is_kind(command_buffer, "MPSCommandBuffer"))
-		ms_commit_and_continue(command_buffer);
 	return results;
 }
 
@@ -246,6 +274,9 @@ IMP(ex_run_async) { run(c, true); }
 IMP(ex_encode)
 {
 	ms_program *p = program_of(c->self);
+	ms_crash_at("encode");
+	if (p && !ms_specialize(p, true))
+		return;
 	id r = !p ? NULL : encode(p, c->a[0].o, c->a[1].o, c->a[2].o, c->a[3].o);
 	if (r)
 		ms_return_new(c, r);
@@ -254,7 +285,38 @@ IMP(ex_feeds) { ms_return(c, ((MPSGraphExecutableObj *)c->self)->feeds); }
 IMP(ex_targets) { ms_return(c, ((MPSGraphExecutableObj *)c->self)->targets); }
 IMP(ex_options) { c->ret.q = ((MPSGraphExecutableObj *)c->self)->options; }
 IMP(ex_set_options) { ((MPSGraphExecutableObj *)c->self)->options = c->a[0].q; }
-IMP(ex_specialize) { (void)c; }
+// A package holds a portable module: it is compiled when told to be, else in the first encode.
+bool ms_specialize(ms_program *p, bool encoding)
+{
+	if (!p->portable)
+		return true;
+	ms_crash_at("package");
+	if (ms_fail(&ms_cfg.fail_graph))
+		return false;
+	p->portable = false;
+	ms_count(encoding ? "compiles_in_encodes" : "specializations", 1);
+	return true;
+}
+// The types are those of the feeds in their order; a wrong one compiles for something else.
+IMP(ex_specialize)
+{
+	ms_program *p = program_of(c->self);
+	id types = c->a[1].o;
+	if (!p)
+		return;
+	if (ms_length(types) != p->nfeeds) {
+		ms_violation("feed-mismatch", "specialised for %lld feeds, the executable has %d", (long long)ms_length(types), p->nfeeds);
+		return;
+	}
+	for (int i = 0; i < p->nfeeds; i++) {
+		const ms_value *v = p->values[p->feeds[i]];
+		ms_shape s;
+		uint32_t dt;
+		if (!ms_shaped_type(ms_element(types, i, 0), &s, &dt) || !ms_same_shape(&s, &v->shape) || dt != v->dtype)
+			ms_violation("feed-mismatch", "specialised for another feed %d, want %s %s", i, ms_dtype_name(v->dtype), ms_shape_text(&v->shape));
+	}
+	ms_specialize(p, false);
+}
 // A package-loaded executable has no tensors: its feeds and targets are nil.
 IMP(ex_load)
 {

@@ -22,8 +22,10 @@ static const struct kind { const char *cls; const char *props[MAX_PROPS]; } kind
 	// Level1 is the default: it may place work on the neural engine and the CPU.
 	{"MPSGraphCompilationDescriptor", {"optimizationLevel=1", "optimizationProfile", "waitForCompilationCompletion",
 		"reducedPrecisionFastMath", "@callables", "@dispatchQueue", "?compilationCompletionHandler"}},
-	{"MPSGraphExecutableExecutionDescriptor", {"waitUntilCompleted", "?scheduledHandler", "?completionHandler"}},
-	{"MPSGraphExecutionDescriptor", {"waitUntilCompleted", "?scheduledHandler", "?completionHandler", "@compilationDescriptor"}},
+	// commitAndContinue is what a nil descriptor has too.
+	{"MPSGraphExecutableExecutionDescriptor", {"waitUntilCompleted", "?scheduledHandler", "?completionHandler", "enableCommitAndContinue=1"}},
+	{"MPSGraphExecutionDescriptor", {"waitUntilCompleted", "?scheduledHandler", "?completionHandler", "@compilationDescriptor",
+		"enableCommitAndContinue=1"}},
 	{"MPSGraphExecutableSerializationDescriptor", {"append", "deploymentPlatform", "@minimumDeploymentTarget"}},
 	{"MTLCommandBufferDescriptor", {"retainedReferences=1", "errorOptions"}},
 };

@@ -134,6 +134,22 @@ static void drop(ms_val *v)
 	ms_buf_release(v->buf);
 	*v = (ms_val){0};
 }
+// Reported of macOS 26: a product of one row and the bias after it become one kernel, which
+// forgets the bias (PyTorch issue 188438).
+static bool loses_bias(const ms_program *p, const ms_node *n, ms_val *vals)
+{
+	if (!ms_faulty("gemv_bias") || strncmp(n->op, "additionWith", 12))
+		return false;
+	for (int i = 0; i < 2; i++) {
+		const ms_node *from = p->core->nodes[p->values[n->in[i]]->node];
+		ms_val *x = &vals[n->in[i]], *y = &vals[n->out[0]];
+		if (strncmp(from->op, "matrixMultiplication", 20) || x->n != y->n || x->shape.d[x->shape.rank - 2] != 1)
+			continue;
+		memcpy(y->p, x->p, (size_t)x->n * 4);
+		return true;
+	}
+	return false;
+}
 // A node owns fresh storage for its results; views share their input's.
 static void eval_node(const ms_program *p, const ms_node *n, ms_val *vals)
 {
@@ -155,7 +171,8 @@ static void eval_node(const ms_program *p, const ms_node *n, ms_val *vals)
 			out[i]->p = out[i]->buf->p;
 		}
 	}
-	n->eval(n, in, out);
+	if (!loses_bias(p, n, vals))
+		n->eval(n, in, out);
 	for (int i = 0; i < n->nout && !n->view; i++)
 		if (ms_is_float(out[i]->dtype))
 			ms_round_to(out[i]->dtype, out[i]->f, out[i]->n);
@@ -168,39 +185,77 @@ static void eval_node(const ms_program *p, const ms_node *n, ms_val *vals)
 	free(in);
 }
 
+ms_graph_state *ms_graph_state_new(ms_program *p)
+{
+	ms_graph_state *st = calloc(1, sizeof *st);
+	*st = (ms_graph_state){.refs = 1, .p = p, .in = calloc((size_t)p->nfeeds + 1, sizeof *st->in),
+			       .out = calloc((size_t)p->ntargets + 1, sizeof *st->out)};
+	atomic_fetch_add(&p->refs, 1);
+	return st;
+}
+void ms_graph_state_release(ms_graph_state *st)
+{
+	if (atomic_fetch_sub(&st->refs, 1) != 1)
+		return;
+	for (int i = 0; st->vals && i < st->p->nvalues; i++)
+		drop(&st->vals[i]);
+	free(st->vals);
+	ms_program_release(st->p);
+	free(st->in);
+	free(st->out);
+	free(st);
+}
+
+static void section_destroy(ms_op *op)
+{
+	ms_graph_state_release(((ms_graph_op *)op)->state);
+	free(op);
+}
+ms_op *ms_graph_section(ms_graph_state *st, int from, int to)
+{
+	ms_graph_op *g = calloc(1, sizeof *g);
+	*g = (ms_graph_op){{.run = ms_graph_run, .destroy = section_destroy}, st, from, to};
+	atomic_fetch_add(&st->refs, 1);
+	return &g->op;
+}
+
+static void store_results(ms_graph_state *st)
+{
+	ms_program *p = st->p;
+	for (int i = 0; i < p->ntargets; i++) {
+		const ms_value *w = p->values[p->targets[i]];
+		int64_t n = ms_count_of(&w->shape);
+		uint8_t *tmp = malloc((size_t)(n * ms_dtype_size(w->dtype)));
+		if (st->done == p->nnodes) {
+			const void *v = st->vals[p->targets[i]].p;
+			ms_store(v ? v : w->data->p, w->dtype, n, tmp); // a constant may be a target
+		} else { // an earlier section failed: this one completes, with what it made of garbage
+			memset(tmp, 0xff, (size_t)(n * ms_dtype_size(w->dtype)));
+		}
+		ms_write_rows(&st->out[i], st->out[i].mem->gpu, tmp);
+		free(tmp);
+	}
+}
+
 // Results are stored after the last node, so an early store cannot disturb a later read.
 void ms_graph_run(ms_op *op, ms_submit *s)
 {
 	(void)s;
 	ms_graph_op *g = (ms_graph_op *)op;
-	ms_program *p = g->p;
-	ms_val *vals = calloc((size_t)p->nvalues + 1, sizeof *vals);
-	for (int i = 0; i < p->nfeeds; i++)
-		bind_store(&vals[p->feeds[i]], &g->in[i]);
-	for (int i = 0; i < p->nnodes; i++) {
-		eval_node(p, p->nodes[i], vals);
+	ms_graph_state *st = g->state;
+	ms_program *p = st->p;
+	if (g->from == 0) {
+		st->vals = calloc((size_t)p->nvalues + 1, sizeof *st->vals);
+		for (int i = 0; i < p->nfeeds; i++)
+			bind_store(&st->vals[p->feeds[i]], &st->in[i]);
+	}
+	for (int i = g->from; i < g->to && st->vals && st->done == i; i++) {
+		eval_node(p, p->nodes[i], st->vals);
+		st->done++;
 		for (int j = 0; j < p->nodes[i]->nin; j++)
 			if (p->last_use[p->nodes[i]->in[j]] == i)
-				drop(&vals[p->nodes[i]->in[j]]);
+				drop(&st->vals[p->nodes[i]->in[j]]);
 	}
-	for (int i = 0; i < p->ntargets; i++) {
-		ms_val *v = &vals[p->targets[i]];
-		const ms_value *w = p->values[p->targets[i]];
-		const void *src = v->p ? v->p : w->data->p; // a constant may be a target
-		uint8_t *tmp = malloc((size_t)(ms_count_of(&w->shape) * ms_dtype_size(w->dtype)));
-		ms_store(src, w->dtype, ms_count_of(&w->shape), tmp);
-		ms_write_rows(&g->out[i], g->out[i].mem->gpu, tmp);
-		free(tmp);
-	}
-	for (int i = 0; i < p->nvalues; i++)
-		drop(&vals[i]);
-	free(vals);
-}
-void ms_graph_destroy(ms_op *op)
-{
-	ms_graph_op *g = (ms_graph_op *)op;
-	ms_program_release(g->p);
-	free(g->in);
-	free(g->out);
-	free(g);
+	if (g->to == p->nnodes)
+		store_results(st);
 }

@@ -132,7 +132,7 @@ static void look(search *s, const char *name, const char *protocols)
 	const ms_decl *d = s->decl ? NULL : table_find(name, s->sel);
 	if (d && d->since > ms_cfg.os)
 		s->newer = d->since;
-	else if (d)
+	else if (d && (!(d->own & MS_PRIVATE) || ms_cfg.private_methods))
 		s->decl = d;
 	if (!s->imp) {
 		char key[256];

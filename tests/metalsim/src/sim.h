@@ -47,14 +47,14 @@ typedef struct {
 	int since, protocol;
 } ms_class_decl;
 
-enum { MS_OWN_NONE, MS_OWN_ZERO, MS_OWN_ONE, MS_OWN_ALLOC, MS_OWN_INIT, MS_OWN_SELF };
+enum { MS_OWN_NONE, MS_OWN_ZERO, MS_OWN_ONE, MS_OWN_ALLOC, MS_OWN_INIT, MS_OWN_SELF, MS_PRIVATE = 16 };
 
 typedef struct {
 	const char *cls, *sel; // sel with its sign: "-commit", "+array"
 	const char *enc;       // arm64 type encoding
 	const char *args;      // expected classes, '|' between arguments
 	unsigned nullable;     // bit i: argument i may be nil
-	int own, since;        // since = 130200 for macOS 13.2, 0 = always there
+	int own, since;        // own may have MS_PRIVATE: outside the headers; since = 130200 for macOS 13.2, 0 = always there
 } ms_decl;
 
 extern const ms_class_decl ms_class_table[];
@@ -151,15 +151,22 @@ typedef struct {
 	int pad_rows;           // rows of arrays that MPS allocates are padded
 	int fp16_accumulate;    // matmul, conv, softmax, sums accumulate in half
 	int protect;            // buffers of running work are mprotected against the CPU
-	int commit_continue;    // encodes with more nodes than this commit the root buffer (0 = never)
+	int commit_continue;    // an encode commits its root after so many nodes, unless told not to (0 = never)
+	int commit_anyway;      // and does not listen: neither to the descriptor nor to the environment
+	int private_methods;    // methods outside Apple's headers exist
 	double tflops;          // speed that the watchdog assumes
 	double watchdog;        // longest command buffer in seconds
 	double latency;         // seconds added to every command buffer
 	char name[64];
 	char fault[64];         // what this GPU computes wrongly: see ms_faulty
+	char crash[64];         // where Apple's code ends the process: see ms_crash_at
+	int sdk;                // that the program was linked with, as os
 } ms_config;
 extern ms_config ms_cfg;
 bool ms_fail(int64_t *countdown); // true when this is the nth call
+void ms_crash_at(const char *where); // "device", "compile", "package", "encode"
+float ms_noise(void); // -1 to 1, never the same twice
+void ms_leak(int64_t n); // a framework loses n bytes for good; below 0 the test is over and it has them back
 bool ms_faulty(const char *what);  // the configured device computes this wrongly
 
 // Constructors, called once in order by runtime.c.

@@ -570,9 +570,11 @@ const ms_decl ms_method_table[] = {
 	{"MPSGraphExecutable", "-targetTensors", "@16@0:8", "", 0x0, MS_OWN_ZERO, 0},
 	{"MPSGraphExecutableExecutionDescriptor", "+new", "@16@0:8", "", 0x0, MS_OWN_ONE, 0},
 	{"MPSGraphExecutableExecutionDescriptor", "-completionHandler", "@?16@0:8", "", 0x0, MS_OWN_NONE, 0},
+	{"MPSGraphExecutableExecutionDescriptor", "-enableCommitAndContinue", "B16@0:8", "", 0x0, MS_OWN_NONE | MS_PRIVATE, 0},
 	{"MPSGraphExecutableExecutionDescriptor", "-init", "@16@0:8", "", 0x0, MS_OWN_INIT, 0},
 	{"MPSGraphExecutableExecutionDescriptor", "-scheduledHandler", "@?16@0:8", "", 0x0, MS_OWN_NONE, 0},
 	{"MPSGraphExecutableExecutionDescriptor", "-setCompletionHandler:", "v24@0:8@?16", "", 0x0, MS_OWN_NONE, 0},
+	{"MPSGraphExecutableExecutionDescriptor", "-setEnableCommitAndContinue:", "v20@0:8B16", "", 0x0, MS_OWN_NONE | MS_PRIVATE, 0},
 	{"MPSGraphExecutableExecutionDescriptor", "-setScheduledHandler:", "v24@0:8@?16", "", 0x0, MS_OWN_NONE, 0},
 	{"MPSGraphExecutableExecutionDescriptor", "-setWaitUntilCompleted:", "v20@0:8B16", "", 0x0, MS_OWN_NONE, 0},
 	{"MPSGraphExecutableExecutionDescriptor", "-signalEvent:atExecutionEvent:value:", "v40@0:8@16Q24Q32", "<MTLSharedEvent>||", 0x0, MS_OWN_NONE, 130000},
@@ -589,10 +591,12 @@ const ms_decl ms_method_table[] = {
 	{"MPSGraphExecutionDescriptor", "+new", "@16@0:8", "", 0x0, MS_OWN_ONE, 0},
 	{"MPSGraphExecutionDescriptor", "-compilationDescriptor", "@16@0:8", "", 0x0, MS_OWN_ZERO, 120300},
 	{"MPSGraphExecutionDescriptor", "-completionHandler", "@?16@0:8", "", 0x0, MS_OWN_NONE, 0},
+	{"MPSGraphExecutionDescriptor", "-enableCommitAndContinue", "B16@0:8", "", 0x0, MS_OWN_NONE | MS_PRIVATE, 0},
 	{"MPSGraphExecutionDescriptor", "-init", "@16@0:8", "", 0x0, MS_OWN_INIT, 0},
 	{"MPSGraphExecutionDescriptor", "-scheduledHandler", "@?16@0:8", "", 0x0, MS_OWN_NONE, 0},
 	{"MPSGraphExecutionDescriptor", "-setCompilationDescriptor:", "v24@0:8@16", "MPSGraphCompilationDescriptor", 0x1, MS_OWN_NONE, 120300},
 	{"MPSGraphExecutionDescriptor", "-setCompletionHandler:", "v24@0:8@?16", "", 0x0, MS_OWN_NONE, 0},
+	{"MPSGraphExecutionDescriptor", "-setEnableCommitAndContinue:", "v20@0:8B16", "", 0x0, MS_OWN_NONE | MS_PRIVATE, 0},
 	{"MPSGraphExecutionDescriptor", "-setScheduledHandler:", "v24@0:8@?16", "", 0x0, MS_OWN_NONE, 0},
 	{"MPSGraphExecutionDescriptor", "-setWaitUntilCompleted:", "v20@0:8B16", "", 0x0, MS_OWN_NONE, 0},
 	{"MPSGraphExecutionDescriptor", "-signalEvent:atExecutionEvent:value:", "v40@0:8@16Q24Q32", "<MTLSharedEvent>||", 0x0, MS_OWN_NONE, 130000},
@@ -1484,4 +1488,4 @@ const ms_decl ms_method_table[] = {
 	{"NSValue", "-pointerValue", "^v16@0:8", "", 0x0, MS_OWN_NONE, 0},
 	{"NSValue", "-rangeValue", "{_NSRange=QQ}16@0:8", "", 0x0, MS_OWN_NONE, 0},
 };
-const int ms_method_table_n = 1412;
+const int ms_method_table_n = 1416;

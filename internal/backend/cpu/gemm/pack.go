@@ -157,8 +157,8 @@ func (st *stage) pack(im *impl, p *Packed, s *Source, b, p0, p1, k0, kn int, dst
 }
 
 // packColumns deals kn rows of width bytes, ld apart, out to panels. Long rows are
-// read as they lie, which memory likes best; of short ones, in a cache or soon in
-// one, panel by panel.
+// read in order, which is fastest from memory; short rows, which fit the cache, are
+// read panel by panel.
 func packColumns(im *impl, src []byte, ld, kn, width int, dst []byte, stride int) {
 	const line = panelN * 4
 	if width >= 8*line {

@@ -27,7 +27,7 @@ func Erf(dst, src []float32) {
 	}
 }
 
-// GELU writes src/2 (1 + erf(src/sqrt 2)), the exact form (spec section 4), with
+// GELU writes src/2 (1 + erf(src/sqrt 2)), the exact form (network.md 4), with
 // an absolute error of at most 3e-7.
 func GELU(dst, src []float32) {
 	if n := check(dst, src); n > 0 && !kGelu(&dst[0], &src[0], n) {
@@ -182,7 +182,7 @@ func RMSNorm(dst, src, gamma []float32, eps float32) {
 
 // L2Normalize writes src divided by the larger of its length and floor, and
 // returns the length. With floor 0 a zero vector gives NaN, as the networks'
-// descriptors define it (spec section 8).
+// descriptors define it (network.md 8).
 func L2Normalize(dst, src []float32, floor float32) float32 {
 	n := check(dst, src)
 	if n == 0 {
@@ -214,7 +214,7 @@ func rotate(du, dv, u, v, cos, sin []float32) {
 	}
 }
 
-// RoPE2D applies the two-axis rotary embedding (spec section 4.1) to every head
+// RoPE2D applies the two-axis rotary embedding (network.md 4.1) to every head
 // of a row. A head is four quarters u_y, v_y, u_x, v_x; the tables hold a
 // quarter's cosines and sines for this token's row and column.
 func RoPE2D(dst, src, cosY, sinY, cosX, sinX []float32) {

@@ -46,8 +46,9 @@ func (q *Queue) Release() {
 }
 
 // CommandBuffer collects GPU work. It wraps an MPSCommandBuffer, the kind that
-// MPSGraph encodes into; MPSGraph may commit the underlying MTLCommandBuffer and
-// continue in a fresh one, so every root seen is kept and checked at the end.
+// MPSGraph encodes into. MPSGraph can commit the underlying MTLCommandBuffer and
+// continue in a fresh one; it is told not to (package mpsgraph), every root seen
+// is kept, and each is asked how it ended.
 //
 // Encoding and Commit belong on the owner thread (inside Device.Do), Wait and
 // what follows it may be called anywhere, once.
@@ -78,15 +79,18 @@ func (q *Queue) NewCommandBuffer(label string) (*CommandBuffer, error) {
 // ID is the MPSCommandBuffer; it belongs to c.
 func (c *CommandBuffer) ID() objc.ID { return c.id }
 
-// NoteRoot records the current underlying command buffer. Call it after
-// anything that may have committed and continued: MPSGraph's encoding. One that
-// both begins and ends inside a single encoding is not seen; the GPU's errors
-// take the following ones of the queue with them.
-func (c *CommandBuffer) NoteRoot() {
+// NoteRoot records the current underlying command buffer and reports whether it
+// is the one noted before. Call it after what may commit and continue: MPSGraph's
+// encoding. Of roots that begin and end inside one encoding nobody can ask the
+// status, and an error there leaves no trace in the following ones: public
+// reports have later buffers of a queue succeed after a failed one.
+func (c *CommandBuffer) NoteRoot() (same bool) {
 	r := rootCommandBuffer.Send(c.id)
-	if r != 0 && (len(c.roots) == 0 || c.roots[len(c.roots)-1] != r) {
-		c.roots = append(c.roots, objc.Retain(r))
+	if len(c.roots) > 0 && c.roots[len(c.roots)-1] == r {
+		return true
 	}
+	c.roots = append(c.roots, objc.Retain(r))
+	return false
 }
 
 func (c *CommandBuffer) encodable() error {
@@ -182,6 +186,12 @@ func (c *CommandBuffer) Wait() error {
 
 // Committed reports whether Commit has succeeded.
 func (c *CommandBuffer) Committed() bool { return c.committed }
+
+// Busy reports whether the GPU may be at work for c: all of it was committed, or
+// a part underneath. Memory that c uses may not be given to others before it is
+// committed whole and waited for: a queue runs its buffers in order, so the last
+// root's end is that of parts that were never seen too.
+func (c *CommandBuffer) Busy() bool { return c.committed || len(c.roots) > 1 }
 
 // GPUTime is how long the GPU worked, from its own timestamps; meaningful after
 // Wait.

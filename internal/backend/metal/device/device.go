@@ -21,6 +21,9 @@ type Info struct {
 	// device is likely to be overcommitted; both in bytes.
 	MaxBuffer, WorkingSet uint64
 	System                objc.OSVersion
+	// SDK is the one that the program was linked with, zero when dyld does not say.
+	// MPSGraph's compiler and much else in the system behave by it.
+	SDK objc.Version
 }
 
 // Device is the system's GPU and the OS thread that encodes for it. Its methods
@@ -78,12 +81,24 @@ func (d *Device) open() error {
 		MaxBuffer:  maxBufferLength.Send(d.id),
 		WorkingSet: recommendedWorkingSet.Send(d.id),
 		System:     v,
+		SDK:        programSDK(),
 	}
 	if !hasUnifiedMemory.Send(d.id) {
 		d.release()
 		return fmt.Errorf("%w: %s has memory of its own, unified memory is needed", ErrNoDevice, d.info.Name)
 	}
 	return nil
+}
+
+// programSDK asks dyld: 15.4 is 0x000f0400. The main program counts, not this
+// library: python.org's, Homebrew's and the command line tool differ.
+func programSDK() objc.Version {
+	var sdk func() uint32
+	if objc.CFunction(&sdk, "dyld_get_program_sdk_version") != nil {
+		return objc.Version{}
+	}
+	v := sdk()
+	return objc.V(int(v>>16), int(v>>8&0xff))
 }
 
 func (d *Device) release() {
@@ -115,18 +130,25 @@ func (d *Device) serve(j *job) {
 // error; a panic of f continues in the caller. f must not call Do.
 func (d *Device) Do(f func() error) error {
 	j := &job{run: f, done: make(chan struct{})}
-	d.mu.RLock()
-	if d.closed {
-		d.mu.RUnlock()
+	if !d.hand(j) {
 		return ErrClosed
 	}
-	d.jobs <- j
-	d.mu.RUnlock()
 	<-j.done
 	if j.pan != nil {
 		panic(j.pan)
 	}
 	return j.err
+}
+
+// hand gives a job to the owner thread, unless the device is closed.
+func (d *Device) hand(j *job) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed {
+		return false
+	}
+	d.jobs <- j
+	return true
 }
 
 // Close releases the device and ends the owner thread. Queues and buffers stay
@@ -141,13 +163,17 @@ func (d *Device) Close() error {
 }
 
 func (d *Device) stop() {
+	d.end()
+	<-d.ended
+}
+
+func (d *Device) end() {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if !d.closed {
 		d.closed = true
 		close(d.jobs)
 	}
-	d.mu.Unlock()
-	<-d.ended
 }
 
 // ID is the MTLDevice; it belongs to d.

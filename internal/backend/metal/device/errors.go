@@ -21,6 +21,10 @@ var (
 	ErrOutOfMemory = errors.New("metal: out of device memory")
 	// ErrTimeout is in the chain of work that the system's watchdog stopped.
 	ErrTimeout = errors.New("metal: the GPU timed out")
+	// ErrHiddenCommits means that MPSGraph handed parts of a run to the GPU on its
+	// own, although it was told not to: whether they fail cannot be seen.
+	ErrHiddenCommits = errors.New("metal: MPSGraph commits parts of a run by itself, whose errors cannot be seen; " +
+		"set MPSGRAPH_DISABLE_CC=1 or use the CPU")
 	// ErrClosed means use of a Device after Close.
 	ErrClosed = errors.New("metal: the device is closed")
 )

@@ -5,6 +5,7 @@ package mpsgraph
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
@@ -34,6 +35,7 @@ func (v Value) String() string { return v.DType.String() + v.Shape.String() }
 // Executable is a compiled graph. Encode runs it.
 type Executable struct {
 	id             objc.ID
+	execution      objc.ID // MPSGraphExecutableExecutionDescriptor
 	feeds, results []Value
 	// feedAt[i] is the caller's index of the i-th feed in MPSGraph's own order,
 	// which is not the order of creation; likewise resultAt.
@@ -63,7 +65,7 @@ func (g *Graph) Compile(dev *device.Device, feeds, results []*Tensor) (*Executab
 	keys, types := make([]objc.ID, len(feeds)), make([]objc.ID, len(feeds))
 	for i, f := range feeds {
 		keys[i] = f.id
-		types[i] = own.Own(initShapedType.Send(objc.Alloc(shapedTypeClass), objc.Integers(f.shape), dataTypes[f.dtype]))
+		types[i] = own.Own(shapedType(f))
 	}
 	desc := own.Own(objc.New(compilationDesc))
 	setOptimizationLevel.Send(desc, level0)
@@ -74,12 +76,44 @@ func (g *Graph) Compile(dev *device.Device, feeds, results []*Tensor) (*Executab
 		return nil, errors.New("mpsgraph: compiling failed")
 	}
 	setOptions.Send(id, optionsNone)
-	e := &Executable{id: objc.Retain(id), feeds: valuesOf(feeds), results: valuesOf(results)}
+	e := &Executable{id: objc.Retain(id), execution: newExecution(), feeds: valuesOf(feeds), results: valuesOf(results)}
 	if err := e.order(feeds, results); err != nil {
 		e.Release()
 		return nil, err
 	}
 	return e, nil
+}
+
+// shapedType describes a feed to the compiler (+1).
+func shapedType(f *Tensor) objc.ID {
+	return initShapedType.Send(objc.Alloc(shapedTypeClass), objc.Integers(f.shape), dataTypes[f.dtype])
+}
+
+// disableCommits is read by MPSGraph when it makes its first executable; it then
+// prints a line to standard output.
+const disableCommits = "MPSGRAPH_DISABLE_CC"
+
+// newExecution makes the descriptor of a run (+1). Without one, or with a fresh
+// one, MPSGraph commits the command buffer now and then in the middle of an
+// encoding; the statuses of such parts cannot be asked. The property that turns
+// it off is not in Apple's headers, but in every class dump since macOS 12.1, and
+// Metal's own encoder of networks and PyTorch set it. A system without it has the
+// environment variable instead.
+func newExecution() objc.ID {
+	d := objc.New(executionDesc)
+	if objc.RespondsTo(d, setCommitAndContinue) {
+		setCommitAndContinue.Send(d, false)
+	}
+	return d
+}
+
+// forbidCommits sets the environment variable where the property is missing.
+func forbidCommits() {
+	d := objc.New(executionDesc)
+	defer objc.Release(d)
+	if !objc.RespondsTo(d, setCommitAndContinue) && os.Getenv(disableCommits) == "" {
+		_ = os.Setenv(disableCommits, "1") // reaches the C environment, with cgo and without
+	}
 }
 
 // order asks MPSGraph for its order of feeds and results. A placeholder that no
@@ -145,12 +179,13 @@ func (e *Executable) Encode(cb *device.CommandBuffer, feeds, results []*Data) er
 	if err != nil {
 		return err
 	}
-	// MPSGraph may commit the command buffer underneath and go on in another;
-	// NoteRoot keeps what has to be waited for and asked for errors.
-	if encode.Send(e.id, cb.ID(), objc.Array(in), objc.Array(out), 0) == 0 {
+	ok := encode.Send(e.id, cb.ID(), objc.Array(in), objc.Array(out), e.execution) != 0
+	if !cb.NoteRoot() { // also after a failure: what was committed runs
+		return device.ErrHiddenCommits
+	}
+	if !ok {
 		return errors.New("mpsgraph: encoding failed")
 	}
-	cb.NoteRoot()
 	return nil
 }
 
@@ -175,5 +210,6 @@ func pick(what string, want []Value, order []int, data []*Data) ([]objc.ID, erro
 // until it is done: release after completion. It may be called again.
 func (e *Executable) Release() {
 	objc.Release(e.id)
-	e.id = 0
+	objc.Release(e.execution)
+	e.id, e.execution = 0, 0
 }

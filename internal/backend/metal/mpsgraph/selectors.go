@@ -21,6 +21,7 @@ var (
 	arrayDescClass   = objc.DeclareClass("MPSNDArrayDescriptor", objc.V(10, 15))
 	convDescClass    = objc.DeclareClass("MPSGraphConvolution2DOpDescriptor", objc.V(11, 0))
 	poolDescClass    = objc.DeclareClass("MPSGraphPooling2DOpDescriptor", objc.V(11, 0))
+	executionDesc    = objc.DeclareClass("MPSGraphExecutableExecutionDescriptor", objc.V(12, 0))
 	compilationDesc  = objc.DeclareClass("MPSGraphCompilationDescriptor", objc.V(12, 0))
 )
 
@@ -141,5 +142,6 @@ var (
 	setOptions            = objc.Instance[func(o objc.ID, options uint64)]("MPSGraphExecutable", "setOptions:", objc.V(12, 0))
 	feedTensors           = objc.Instance[func(o objc.ID) objc.ID]("MPSGraphExecutable", "feedTensors", objc.V(12, 0))
 	targetTensors         = objc.Instance[func(o objc.ID) objc.ID]("MPSGraphExecutable", "targetTensors", objc.V(12, 0))
+	setCommitAndContinue  = objc.Private[func(o objc.ID, enable bool)]("MPSGraphExecutableExecutionDescriptor", "setEnableCommitAndContinue:", objc.V(12, 1))
 	encode                = objc.Instance[func(o, commandBuffer, inputsArray, resultsArray, executionDescriptor objc.ID) objc.ID]("MPSGraphExecutable", "encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:", objc.V(12, 0))
 )

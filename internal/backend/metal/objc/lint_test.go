@@ -134,16 +134,23 @@ func readFull(t *testing.T) table {
 	if err != nil {
 		t.Fatal(err)
 	}
+	type method struct {
+		Class, Selector, Kind, Return string
+		Args                          []string
+		Since                         string `json:"since_macos"`
+		FirstSeen                     string `json:"runtime_first_seen"`
+		Encoding                      string `json:"objc_encoding_arm64"`
+	}
 	var doc struct {
-		Selectors []struct {
-			Class, Selector, Kind, Return string
-			Args                          []string
-			Since                         string `json:"since_macos"`
-			Encoding                      string `json:"objc_encoding_arm64"`
-		}
+		Selectors []method
+		Private   []method `json:"private_spi"`
 	}
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		t.Fatal(err)
+	}
+	for _, m := range doc.Private {
+		m.Since = m.FirstSeen
+		doc.Selectors = append(doc.Selectors, m)
 	}
 	tab := table{}
 	for _, m := range doc.Selectors {

@@ -24,6 +24,7 @@ type Decl struct {
 	Kind     Kind
 	Since    Version      // first macOS that has the method
 	Func     reflect.Type // receiver first, then the arguments; no selector
+	Private  bool         // not in Apple's headers: ask RespondsTo before sending
 
 	bind func(SEL)
 }
@@ -64,6 +65,14 @@ var registry struct {
 // type whose first parameter is the receiver, an [ID].
 func Instance[F any](class, selector string, since Version) *Method[F] {
 	return declare[F](class, selector, KindInstance, since)
+}
+
+// Private declares an instance method that the class dumps have and Apple's
+// headers have not. A system may lack it: ask [RespondsTo] before sending it.
+func Private[F any](class, selector string, since Version) *Method[F] {
+	m := Instance[F](class, selector, since)
+	m.decl.Private = true
+	return m
 }
 
 // ClassMethod declares a class method; the receiver in F is a [Class].

@@ -70,7 +70,7 @@ func (x x86) name(what string, ku int) string {
 //
 // After the last multiply-add of a tile every accumulator takes part in two
 // maxima. They run on other ports than the multiply-adds of the next tile,
-// which is why both directions cost hardly more than one (spec/cpu.md 5).
+// which is why both directions cost hardly more than one (kernels.md 5).
 func (x x86) strip(a *asm, i8, both bool, ku int) {
 	what, sig, mx, mov := "strip", "(p *Args)", "VMAXPS", "VMOVUPS"
 	if !both {

@@ -70,7 +70,7 @@ func (d Dims) dune(grid int) Dims {
 }
 
 // variants: the published sizes (vit); micro, small enough to ship; mini, with
-// the real head dimension and head widths on a tiny trunk; tiny, of section 21.
+// the real head dimension and head widths on a tiny trunk; tiny, of network.md 21.
 var variants = map[string]Dims{
 	"mast3r_vit_large":  full(MASt3R, 16, 1024, 24, 16),
 	"dune_vit_small_14": full(DUNE, 14, 384, 12, 6).dune(32),

@@ -16,7 +16,7 @@ type Formula uint8
 const (
 	// Golden is the formula of the micro, mini and full-size golden data.
 	Golden Formula = iota
-	// Spec21 is the formula of section 21 of the model specification (the tiny
+	// Spec21 is the formula of network.md 21 (the tiny
 	// models).
 	Spec21
 )
@@ -120,7 +120,7 @@ var gains = []struct {
 	{".head_local_features.fc2.weight", 1.25},
 }
 
-// goldenRule is the table of golden/README.md section 2; the first row that
+// goldenRule is the table of golden.md 2; the first row that
 // matches counts, so that the order of cases matters.
 func goldenRule(name string, shape tensor.Shape) (base, scale float32) {
 	parent, last := tail(name)

@@ -17,7 +17,7 @@ type File struct {
 	Specs []weights.Spec
 }
 
-// Files lists what a model of these dimensions is made of (spec section 2).
+// Files lists what a model of these dimensions is made of (network.md 2).
 func (d Dims) Files() []File {
 	switch d.Arch {
 	case MASt3R:

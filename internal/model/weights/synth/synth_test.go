@@ -71,7 +71,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestSpec21 checks against the numbers printed in section 21.
+// TestSpec21 checks against the numbers printed in network.md 21.
 func TestSpec21(t *testing.T) {
 	if got := FNV1a64("image1"); got != 13522665886471912081 {
 		t.Errorf("hash of image1: %d", got)
@@ -151,7 +151,7 @@ func TestEverySetIsConsistent(t *testing.T) {
 }
 
 // TestParameterCounts pins the manifests to the published file sizes
-// (spec section 1): distinct parameters, aliases counted once.
+// (network.md 1): distinct parameters, aliases counted once.
 func TestParameterCounts(t *testing.T) {
 	count := func(f File) (n int) {
 		seen := map[string]bool{}

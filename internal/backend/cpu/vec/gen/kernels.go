@@ -458,7 +458,7 @@ var lerp4 = kernel{"lerp4", args("dst", f32p, "a", f32p, "b", f32p, "c", f32p, "
 }}
 
 // rotate turns the pairs (u, v) by the angles whose cosine and sine are given
-// (RoPE, spec section 4.1): u' = u cos - v sin, v' = v cos + u sin.
+// (RoPE, network.md 4.1): u' = u cos - v sin, v' = v cos + u sin.
 var rotate = kernel{"rotate", args("du", f32p, "dv", f32p, "u", f32p, "v", f32p, "cos", f32p, "sin", f32p, "n", "int"), "", func(a *asm) {
 	du, dv, pu, pv, pc, ps := a.ptr(0, "du"), a.ptr(1, "dv"), a.ptr(2, "u"), a.ptr(3, "v"), a.ptr(4, "cos"), a.ptr(5, "sin")
 	a.loop(1, []string{du, dv, pu, pv, pc, ps}, func(int) {

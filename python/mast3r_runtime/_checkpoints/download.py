@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The published models: fetching them, and saying what is there."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError
+from . import places
+from .specs import BASE_URL, MODEL_SPECS, CheckpointFile
+
+__all__ = ["SOURCES", "FileStatus", "ModelStatus", "download", "status"]
+
+SOURCES = ("auto", "naver", "hf")
+_RETRIEVAL = ("retrieval", "codebook")
+_log = logging.getLogger("mast3r_runtime")
+
+Progress = bool | Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """One official file in the cache.
+
+    Attributes
+    ----------
+    size_mb : int
+        Published size in MiB.
+    present : bool
+        Whether the file is there, complete.
+    bytes : int
+        How much is there: of the file, or of an interrupted download.
+    sha256 : str
+        Digest at the time of the download; "" when it was not downloaded here.
+    """
+
+    role: str
+    path: Path
+    url: str
+    size_mb: int
+    present: bool
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """One variant: ``path`` is what ``load`` would take, None when it is not there."""
+
+    variant: str
+    path: Path | None
+    files: tuple[FileStatus, ...]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the variant can be loaded without a download."""
+        return self.path is not None
+
+
+def status(cache_dir: str | os.PathLike[str] | None = None) -> list[ModelStatus]:
+    """Say which models are there and where.
+
+    Parameters
+    ----------
+    cache_dir : path, optional
+        The cache; MAST3R_CACHE_DIR or ``~/.cache/mast3r_runtime`` when left out.
+
+    Returns
+    -------
+    list of ModelStatus
+        One for each variant, the model in the wheel first.
+    """
+    cache = _cache(cache_dir)
+    return [_status_of(variant, cache) for variant in places.VARIANTS]
+
+
+def _status_of(variant: str, cache: Path) -> ModelStatus:
+    try:
+        path: Path | None = places.find(variant, cache)
+    except ModelNotFoundError:
+        path = None
+    spec = MODEL_SPECS.get(variant)
+    files = [_file_status(file, places.checkpoint_dir(cache)) for file in spec.files] if spec else []
+    return ModelStatus(variant, path, tuple(files))
+
+
+def _file_status(file: CheckpointFile, folder: Path) -> FileStatus:
+    path = folder / file.name
+    there = path if path.is_file() else path.with_name(path.name + ".part")
+    size = there.stat().st_size if there.is_file() else 0
+    record = path.with_name(path.name + ".sha256")
+    digest = record.read_text().split(" ")[0] if path.is_file() and record.is_file() else ""
+    return FileStatus(file.role, path, file.url, file.size_mb, path.is_file(), size, digest)
+
+
+def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
+    return Path(cache_dir) if cache_dir is not None else places.cache_dir()
+
+
+def download(
+    variant: object,
+    *,
+    source: str = "auto",
+    cache_dir: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    retrieval: bool = True,
+    progress: Progress = True,
+) -> Path:
+    """Fetch the files of a published model into the cache.
+
+    What is there already is not fetched again, and an interrupted download goes on where
+    it stopped. The weights are CC BY-NC-SA 4.0.
+
+    Parameters
+    ----------
+    variant : str or ModelVariant
+        Which model; ``mast3r_tiny`` is in the wheel and needs no download.
+    source : {"auto", "naver", "hf"}
+        The official server (and MAST3R_MIRROR, addresses separated by commas, before it);
+        converted files on the Hugging Face hub, for which ``huggingface_hub`` must be
+        installed; or the first, then the second where the first cannot be reached.
+    cache_dir : path, optional
+        The cache; MAST3R_CACHE_DIR or ``~/.cache/mast3r_runtime`` when left out.
+    force : bool
+        Fetch again what is there.
+    retrieval : bool
+        Also fetch the retrieval head and codebook, of a variant that has them.
+    progress : bool or callable
+        A bar on stderr if that is a terminal; or ``progress(name, done, total)`` in bytes.
+
+    Returns
+    -------
+    Path
+        What ``load`` takes.
+
+    Raises
+    ------
+    OfflineError
+        HF_HUB_OFFLINE or MAST3R_OFFLINE is set and a file is missing.
+    DownloadError, ChecksumError
+        No address works, or what came is not the published file.
+    FileError
+        No space, or a folder that cannot be written to.
+    """
+    name = places.resolve(variant)
+    if source not in SOURCES:
+        raise ArgumentError(f"source {source!r}, want one of {', '.join(SOURCES)}")
+    if name == places.BUNDLED:
+        return places.bundled_model()
+    cache = _cache(cache_dir)
+    if not force and _complete(name, cache, source, retrieval):
+        return places.find(name, cache)
+    if source == "hf":
+        _from_hub(name, cache, force, retrieval)
+        return cache / "safetensors" / name
+    try:
+        _from_server(name, cache, force, retrieval, progress)
+    except DownloadError as error:
+        if source == "naver" or importlib.util.find_spec("huggingface_hub") is None:
+            raise
+        _log.warning("%s; trying the Hugging Face hub", error)
+        _from_hub(name, cache, force, retrieval)
+        return cache / "safetensors" / name
+    return places.find(name, cache)
+
+
+def _complete(name: str, cache: Path, source: str, retrieval: bool) -> bool:
+    """Whether nothing is to be done: the model is there, in any form, and all that goes with it."""
+    try:
+        folder = places.find(name, cache)
+    except ModelNotFoundError:
+        return False
+    if source == "hf":
+        return folder == cache / "safetensors" / name
+    paths = places.get_checkpoint_paths(name, cache)
+    extras = [role for role in _RETRIEVAL if retrieval and role in paths]
+    converted = cache / "safetensors" / name
+    return all(paths[role].is_file() or (converted / f"{role}.safetensors").is_file() for role in extras)
+
+
+def _from_server(name: str, cache: Path, force: bool, retrieval: bool, progress: Progress) -> None:
+    from .fetch import Expected, fetch  # urllib and filelock: not for those who only import
+
+    bases = [base.strip().rstrip("/") + "/" for base in os.environ.get("MAST3R_MIRROR", "").split(",")]
+    bases = [base for base in bases if base != "/"] + [BASE_URL]
+    for file in MODEL_SPECS[name].files:
+        if file.role in _RETRIEVAL and not retrieval:
+            continue
+        # Sizes are published in whole MiB; whether rounded or cut is not said.
+        expected = Expected(file.size_mb << 20, 2 << 20)
+        with _Bar(file.name, progress) as report:
+            target = places.checkpoint_dir(cache) / file.name
+            fetch([base + file.path for base in bases], target, expected, report, force)
+
+
+class _Bar:
+    """A progress bar, or the user's function, or nothing."""
+
+    def __init__(self, name: str, progress: Progress) -> None:
+        self._name, self._progress, self._bar = name, progress, None
+
+    def __enter__(self) -> Callable[[int, int | None], None] | None:
+        return self._report if self._progress else None
+
+    def _report(self, done: int, total: int | None) -> None:
+        if callable(self._progress):
+            return self._progress(self._name, done, total)
+        if self._bar is None:
+            from tqdm.auto import tqdm
+
+            # disable=None: no bar where stderr is no terminal
+            self._bar = tqdm(
+                desc=self._name, total=total, unit="B", unit_scale=True, disable=None, initial=done
+            )
+        bar: Any = self._bar
+        bar.update(done - bar.n)
+        return None
+
+    def __exit__(self, *exc: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _from_hub(name: str, cache: Path, force: bool, retrieval: bool) -> None:
+    """Fetch converted files with huggingface_hub, which resumes, locks and checks itself."""
+    if places.offline():
+        raise OfflineError(
+            f"{name} is not in {cache}, and HF_HUB_OFFLINE or MAST3R_OFFLINE forbids to fetch it"
+        )
+    try:
+        hub: Any = importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise DownloadError(
+            "source hf: huggingface_hub is not installed, pip install 'mast3r-runtime[hub]'"
+        ) from error
+    failures = []
+    for alternative in MODEL_SPECS[name].hub:
+        try:
+            for file in alternative:
+                if file.role in _RETRIEVAL and not retrieval:
+                    continue
+                # Repositories that hold several models have a folder for each.
+                folder = cache / "safetensors"
+                local = folder if "/" in file.path else folder / name
+                hub.hf_hub_download(file.repository, file.path, local_dir=local, force_download=force)
+            return
+        except (OSError, ValueError, RuntimeError) as error:  # the hub's errors are all of these
+            failures.append(f"{alternative[0].repository}: {error}")
+    raise DownloadError(f"{name}: the Hugging Face hub gave nothing: " + "; ".join(failures))

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where model files are: in the wheel, in the cache, or where the user says.
+
+The cache holds ``checkpoints/``, the official files under their own names, and
+``safetensors/VARIANT/``, converted ones. The environment is read when a function is
+called, not at import.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..errors import ArgumentError, ModelNotFoundError
+from .specs import MODEL_SPECS, ModelSpec
+
+__all__ = [
+    "ALIASES",
+    "BUNDLED",
+    "VARIANTS",
+    "bundled_model",
+    "cache_dir",
+    "checkpoint_dir",
+    "find",
+    "get_checkpoint_paths",
+    "get_checkpoint_urls",
+    "get_total_checkpoint_size_mb",
+    "offline",
+    "resolve",
+]
+
+BUNDLED = "mast3r_tiny"
+VARIANTS = (BUNDLED, *MODEL_SPECS)
+ALIASES = {"dune_vit_small_14": "dune_vit_small_448", "dune_vit_base_14": "dune_vit_base_448"}
+LAYOUTS = (("unified.safetensors",), ("model.safetensors",), ("encoder.safetensors", "decoder.safetensors"))
+
+
+def bundled_model() -> Path:
+    """The small demonstration model that ships in the wheel."""
+    return Path(__file__).parents[1] / "models" / BUNDLED / "unified.safetensors"
+
+
+def cache_dir() -> Path:
+    """MAST3R_CACHE_DIR (read when called), or ``~/.cache/mast3r_runtime``."""
+    override = os.environ.get("MAST3R_CACHE_DIR")
+    return Path(override) if override else Path.home() / ".cache" / "mast3r_runtime"
+
+
+def offline() -> bool:
+    """Whether HF_HUB_OFFLINE or MAST3R_OFFLINE is set to a true value."""
+    yes = {"1", "true", "yes", "on"}
+    return any(os.environ.get(n, "").strip().lower() in yes for n in ("HF_HUB_OFFLINE", "MAST3R_OFFLINE"))
+
+
+def checkpoint_dir(directory: Path | None = None) -> Path:
+    """The folder of official files in a cache."""
+    return (directory or cache_dir()) / "checkpoints"
+
+
+def resolve(variant: object) -> str:
+    """Return the plain name of a variant, which may be an alias or a ModelVariant."""
+    name = ALIASES.get(str(variant), str(variant))
+    if name not in VARIANTS:
+        raise ArgumentError(f"variant {str(variant)!r}, want one of {', '.join((*VARIANTS, *ALIASES))}")
+    return name
+
+
+def spec_of(variant: object) -> ModelSpec:
+    """Return the spec of a published variant."""
+    name = resolve(variant)
+    if name == BUNDLED:
+        raise ArgumentError(f"{BUNDLED} is in the wheel, want one of {', '.join(MODEL_SPECS)}")
+    return MODEL_SPECS[name]
+
+
+def get_checkpoint_paths(variant: object, cache_dir: str | os.PathLike[str] | None = None) -> dict[str, Path]:
+    """Return where the official files of a variant are kept, by role, present or not.
+
+    Parameters
+    ----------
+    variant : str or ModelVariant
+        A published variant, or an alias of one.
+    cache_dir : path, optional
+        The cache; MAST3R_CACHE_DIR or ``~/.cache/mast3r_runtime`` when left out.
+
+    Returns
+    -------
+    dict of str to Path
+        ``unified`` or ``encoder`` and ``decoder``; ``retrieval`` and ``codebook`` where there are.
+    """
+    folder = checkpoint_dir(Path(cache_dir) if cache_dir is not None else None)
+    return {file.role: folder / file.name for file in spec_of(variant).files}
+
+
+def get_checkpoint_urls(variant: object) -> dict[str, str]:
+    """Return the official addresses of a variant's files, by role."""
+    return {file.role: file.url for file in spec_of(variant).files}
+
+
+def get_total_checkpoint_size_mb(variant: object) -> int:
+    """Return the published size of all official files of a variant, in MiB."""
+    return sum(file.size_mb for file in spec_of(variant).files)
+
+
+def find(variant: object, directory: Path | None = None, checkpoints: Path | None = None) -> Path:
+    """Return what ``load`` wants for ``variant``, or say where it was looked for.
+
+    Converted files come first, for they are smaller and their tensors lie on pages.
+    """
+    if str(variant) in ("auto", BUNDLED):
+        return bundled_model()
+    name = resolve(variant)
+    cache = directory or cache_dir()
+    folders = [cache / "safetensors" / name, cache / name]
+    for folder in folders:
+        if any(all((folder / file).is_file() for file in layout) for layout in LAYOUTS):
+            return folder
+    originals = checkpoints or checkpoint_dir(cache)
+    needed = [file.name for file in MODEL_SPECS[name].files if file.role in ("unified", "encoder", "decoder")]
+    if all((originals / file).is_file() for file in needed):
+        return originals / needed[0]  # of two halves, load finds the other beside it
+    for alternative in MODEL_SPECS[name].hub:
+        for file in alternative:
+            hub = _hub_folder(file.repository) if file.name == "model.safetensors" else None
+            if hub is not None:
+                return hub
+    raise ModelNotFoundError(
+        f"no files of {name} in {folders[0]} or {folders[1]}, nor {' and '.join(needed)} in {originals}; "
+        f"fetch them with `mast3r download {name}`, give load() a path, or use variant={BUNDLED!r}, "
+        "the small demonstration model in the wheel"
+    )
+
+
+def _hub_folder(repository: str) -> Path | None:
+    """A repository's folder in the hub's own cache, if its current snapshot has the model."""
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    folder = hub / f"models--{repository.replace('/', '--')}"
+    try:
+        revision = (folder / "refs" / "main").read_text().strip()
+    except OSError:
+        return None
+    return folder if (folder / "snapshots" / revision / "model.safetensors").is_file() else None

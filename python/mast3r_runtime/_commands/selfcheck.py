@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does this installation compute what it should? The checks behind ``mast3r selfcheck``.
+
+The network with synthetic weights (see :mod:`.synthetic`) on a small pair, against outputs
+of the published PyTorch reference for exactly those weights and pictures; then matching,
+preprocessing and the promises that need no reference.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .._checkpoints import places
+from .._engine import reports
+from .._engine.engine import Engine
+from ..errors import Mast3rError
+from ..images import U8, read_image
+from ..results import InferenceResult
+from . import synthetic
+
+__all__ = ["Check", "run"]
+
+_DATA = Path(__file__).parents[1] / "selfcheck"
+# Relative L2 error. float32: twenty times what the reference itself is away from float64, at
+# most 2.5e-5 on these tensors. Half precision: as for a converted checkpoint.
+_LIMITS = {"fp32": 2.5e-5, "fp16": 3e-2, "bf16": 1e-1}
+_FIELDS = tuple(f"{name}_{view}" for view in (1, 2) for name in ("pts3d", "conf", "desc", "desc_conf"))
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def run(backend: str = "auto") -> Iterator[Check]:
+    """Yield the checks one by one; an error of ours is a failed check, not an exception."""
+    pair = [read_image(_DATA / f"view_{i}.png") for i in (1, 2)]
+    with tempfile.TemporaryDirectory(prefix="mast3r-selfcheck-") as folder:
+        model = Path(folder) / "unified.safetensors"
+        synthetic.write(model)
+        steps: list[Callable[[], Iterator[Check]]] = [
+            *([] if backend == "cpu" else [_metal]),
+            lambda: _reference(backend, model, pair),
+            lambda: _threads(backend, model, pair),
+            lambda: _preprocessing(backend, model, pair),
+            lambda: _matching(backend),
+            lambda: _bundled(backend, pair),
+        ]
+        for step in steps:
+            try:
+                yield from step()
+            except Mast3rError as error:
+                yield Check(type(error).__name__, False, str(error))
+
+
+def _metal() -> Iterator[Check]:
+    """On a Mac: the methods that are sent, the GPU's operations, and a small network."""
+    report = reports.check_metal()
+    agreeing: dict[str, int] = {}  # operations, by precision: one line says it for all
+    for check in report["checks"]:
+        precision, _, operation = check["name"].partition(" ")
+        if operation and operation != "network" and check["ok"]:
+            agreeing[precision] = agreeing.get(precision, 0) + 1
+        else:
+            yield Check(f"metal {check['name']}", check["ok"], check["detail"])
+    for precision, count in agreeing.items():
+        yield Check(f"metal {precision} operations", True, f"{count} agree with the CPU")
+    if report["metal"]:
+        with Engine("auto", 0, "auto", 0) as engine:
+            reason = engine.info()["fallback_reason"]
+            where = f"{report['device']}, {report['os']}"
+            yield Check("metal is used", not reason, reason or where)
+
+
+def _open(backend: str, model: Path | None, resolution: int = 96, threads: int = 0) -> Engine:
+    engine = Engine("auto", resolution, "auto", threads, backend)
+    try:
+        engine.load(model)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _infer(engine: Engine, pair: list[U8], preprocess: bool = False) -> InferenceResult:
+    return engine.infer_gpu(pair[0], pair[1], preprocess=preprocess).numpy()
+
+
+def _reference(backend: str, model: Path, pair: list[U8]) -> Iterator[Check]:
+    """Every output against the reference's, at every third pixel."""
+    with _open(backend, model) as engine, np.load(_DATA / "landscape.npz") as golden:
+        limit = _LIMITS[engine.info()["precision"]]
+        result = _infer(engine, pair)
+        for field in _FIELDS:
+            got, want = getattr(result, field)[::3, ::3], golden[field]
+            if got.shape != want.shape:
+                yield Check(f"reference {field}", False, f"shape {got.shape}, want {want.shape}")
+                continue
+            error = float(np.linalg.norm(got - want) / np.linalg.norm(want))
+            yield Check(f"reference {field}", error <= limit, f"relative L2 {error:.1e} (limit {limit:.1e})")
+
+
+def _threads(backend: str, model: Path, pair: list[U8]) -> Iterator[Check]:
+    """The same numbers whatever the number of threads, and an earlier result stays as it was."""
+    with _open(backend, model, threads=1) as one, _open(backend, model, threads=2) as two:
+        first = _infer(one, pair)
+        kept = {field: getattr(first, field).copy() for field in _FIELDS}
+        other = _infer(two, pair)
+        same = all(np.array_equal(kept[f], getattr(other, f)) for f in _FIELDS)
+        yield Check("1 and 2 threads", same, "bit for bit" if same else "results differ")
+        _infer(one, pair[::-1])
+        same = all(np.array_equal(kept[f], getattr(first, f)) for f in _FIELDS)
+        yield Check(
+            "results stay", same, "a later call changed nothing" if same else "a later call changed it"
+        )
+
+
+def _preprocessing(backend: str, model: Path, pair: list[U8]) -> Iterator[Check]:
+    """Pictures that have the network's size already go through unchanged."""
+    with _open(backend, model, resolution=pair[0].shape[1]) as engine:
+        raw, whole = _infer(engine, pair), _infer(engine, pair, preprocess=True)
+    same = all(np.array_equal(getattr(raw, f), getattr(whole, f)) for f in _FIELDS)
+    yield Check("preprocessing", same, "identity at the network's size" if same else "changed the picture")
+
+
+def _matching(backend: str) -> Iterator[Check]:
+    """A shuffled map: every pixel finds its own again."""
+    rng = np.random.default_rng(1)
+    desc = rng.standard_normal((24, 32, 24)).astype(np.float32)
+    desc /= np.linalg.norm(desc, axis=2, keepdims=True)
+    order = rng.permutation(24 * 32)
+    shuffled = desc.reshape(-1, 24)[order].reshape(24, 32, 24)
+    with Engine("auto", 0, "auto", 0, backend) as engine:
+        matches = engine.match(desc, shuffled, top_k=None, confidence_threshold=0.0)
+    found = np.full(order.size, -1)
+    found[matches.idx_1] = matches.idx_2
+    right = int((order[found] == np.arange(order.size)).sum()) if (found >= 0).all() else 0
+    yield Check("matching", right == order.size, f"{right} of {order.size} planted matches found")
+
+
+def _bundled(backend: str, pair: list[U8]) -> Iterator[Check]:
+    """The model in the wheel loads and gives finite numbers."""
+    with _open(backend, places.bundled_model()) as engine:
+        result = _infer(engine, pair)
+        finite = all(np.isfinite(getattr(result, f)).all() for f in _FIELDS)
+        unit = float(np.abs(np.linalg.norm(result.desc_1, axis=2) - 1).max())
+        yield Check(
+            "model in the wheel",
+            finite and unit < 1e-3,
+            f"{engine.name()}: " + ("finite points, unit descriptors" if finite else "not finite"),
+        )

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine: one class over the C interface, whatever the backend."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy.typing as npt
+
+from .._checkpoints import places
+from .._library import calls
+from .._library import structs as S
+from .._library.device import backend_wanted, create, info_of
+from .._library.options import DescLike, Only, image_array, infer_options, map_struct
+from ..errors import ClosedError, ShapeError
+from ..images import ImageLike
+from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
+from ..retrieval import RetrievalMethods
+from .features import FeatureMethods
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Engine", "open_engines"]
+
+_log = logging.getLogger("mast3r_runtime")
+
+PairResult = Union[GPUInferenceResult, InferenceResult]
+
+_said: set[str] = set()  # reasons for a fallback that were logged: once per process
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+class Engine(RetrievalMethods, FeatureMethods):
+    """A two-view engine.
+
+    Calls may come from several threads. An engine pickles as its configuration and the
+    path of its model, never as memory.
+
+    Parameters
+    ----------
+    variant : str
+        The model that :meth:`load` expects; ``auto``: whatever the file holds.
+    resolution : int
+        Long side of the pictures at the network, in pixels; 0: the model's own.
+    precision : {"auto", "fp32", "fp16", "bf16"}
+        Of the arithmetic; a backend that cannot do it says so in ``info()``.
+    num_threads : int
+        Threads of the CPU backend; 0: every core.
+    backend : {"auto", "metal", "cpu"}
+        Where to compute. ``auto`` is what MAST3R_BACKEND says, else Metal where it can run the
+        model, else the CPU. The other names are insisted on: DeviceError where there is none.
+    """
+
+    def __init__(
+        self,
+        variant: str = "mast3r_vit_large",
+        resolution: int = 512,
+        precision: str = "fp16",
+        num_threads: int = 4,
+        backend: str = "auto",
+    ) -> None:
+        self._config = (variant, resolution, precision, num_threads, backend)
+        self._path: str | None = None
+        self._closed = False
+        self._handle = create(backend_wanted(backend), variant, resolution, precision, num_threads)
+        # Not __del__: a finalizer also runs at exit, in order, and cannot revive the object.
+        self._finalizer = weakref.finalize(self, calls.release, "mast3r_engine_close", self._handle)
+        _open.add(self)
+        calls.forward_log()
+        reason = info_of(self._handle)["fallback_reason"]
+        if reason and reason not in _said:
+            _said.add(reason)
+            _log.info("running on the CPU: %s", reason)
+
+    # ---- life ------------------------------------------------------------
+
+    def load(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Load a model: a safetensors or ``.pth`` file, or a directory that holds one.
+
+        Without a path: the model in the wheel for ``auto`` and ``mast3r_tiny``, otherwise the
+        variant's files in the cache. May be called again; the new model replaces the old one.
+        """
+        where = places.find(self._config[0]) if path is None else Path(path)
+        with calls.Job("mast3r_submit_load", self._live(), calls.text("path", where)) as job:
+            job.wait()
+        self._path = os.fspath(where)
+
+    @property
+    def path(self) -> str | None:
+        """Where the loaded model lies; None before the first :meth:`load`."""
+        return self._path
+
+    def is_ready(self) -> bool:
+        """Whether a model is loaded and the engine is open."""
+        return not self._closed and bool(info_of(self._live())["ready"])
+
+    def name(self) -> str:
+        """Model and backend, as in ``mast3r_tiny on cpu (avx512)``."""
+        return str(info_of(self._live())["name"])
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the device and the loaded model, with the file's metadata."""
+        values = info_of(self._live())
+        text = calls.text_of(lambda *out: calls.call("mast3r_engine_metadata", self._live(), *out))
+        return {**values, "metadata": json.loads(text)}
+
+    def warmup(self, num_iterations: int = 3) -> None:
+        """Run the network that many times on a blank pair, so that the next call is fast."""
+        iterations = calls.int32("num_iterations", num_iterations)
+        with calls.Job("mast3r_submit_warmup", self._live(), iterations) as job:
+            job.wait()
+
+    def trim(self) -> None:
+        """Give memory that is only kept for the next call back to the system."""
+        calls.call("mast3r_engine_trim", self._live())
+
+    def close(self) -> None:
+        """Free the engine's memory. Results taken before stay valid. May be called twice."""
+        self._closed = True
+        _open.discard(self)
+        if self._finalizer.detach() is not None:
+            calls.call("mast3r_engine_close", self._handle)
+
+    def _live(self) -> int:
+        calls.check_fork()
+        if self._closed:
+            raise ClosedError("engine: closed")
+        return self._handle
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self._config, self._path))
+
+    def __repr__(self) -> str:
+        variant, resolution, precision, threads, backend = self._config
+        where = "" if backend == "auto" else f", backend={backend!r}"
+        state = ", closed" if self._closed else ""
+        return (
+            f"{type(self).__name__}({variant!r}, resolution={resolution}, "
+            f"precision={precision!r}, num_threads={threads}{where}{state})"
+        )
+
+    # ---- inference -------------------------------------------------------
+
+    def infer_gpu(
+        self,
+        img1: ImageLike,
+        img2: ImageLike,
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
+        only: Only = None,
+    ) -> GPUInferenceResult:
+        """Run a pair. Pictures of any size each; see :mod:`mast3r_runtime.images`.
+
+        ``preprocess=False`` takes pictures that are at network size already (sides multiples
+        of the patch; the two may differ) as they are. ``square_ok=False`` cuts square pictures
+        to 4:3, as the reference does. ``resolution`` is the long side for this pair, in place
+        of the engine's. ``only`` names the outputs wanted, as ``("pts3d", "conf")``: the others
+        are not computed, and their tensors are not valid.
+        """
+        options = infer_options(preprocess, square_ok, resolution, only)
+        return GPUInferenceResult._take(self._pair("mast3r_submit_infer", img1, img2, options))
+
+    def infer_symmetric(
+        self,
+        img1: ImageLike,
+        img2: ImageLike,
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
+        only: Only = None,
+    ) -> SymmetricResult:
+        """Encode each picture once, decode the pair both ways."""
+        options = infer_options(preprocess, square_ok, resolution, only)
+        return SymmetricResult._take(self._pair("mast3r_submit_symmetric", img1, img2, options))
+
+    def infer_batch_pipelined(
+        self,
+        images: Sequence[ImageLike],
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
+        only: Only = None,
+    ) -> list[GPUInferenceResult]:
+        """Run the pairs (i, i+1) of a sequence; every picture is encoded once."""
+        if len(images) < 2:
+            raise ShapeError(f"infer_batch_pipelined: {len(images)} images, want at least 2")
+        options = infer_options(preprocess, square_ok, resolution, only)
+        engine = self._live()
+        structs, pictures = image_array(images)
+        count, keep = len(pictures), (pictures, structs, options)
+        with calls.Job("mast3r_submit_sequence", engine, structs, count, options, keep=keep) as job:
+            job.wait()
+            taken = [job.take(S.Result, "mast3r_job_take_result", i) for i in range(count - 1)]
+        return [GPUInferenceResult._take(result) for result in taken]
+
+    def _pair(self, submit: str, img1: ImageLike, img2: ImageLike, options: S.InferOptions) -> S.Result:
+        """Run one pair by the call ``submit``."""
+        engine = self._live()
+        structs, pictures = image_array([img1, img2])
+        keep = (pictures, structs, options)
+        with calls.Job(submit, engine, structs[0], structs[1], options, keep=keep) as job:
+            job.wait()
+            return job.take(S.Result, "mast3r_job_take_result", 0)
+
+    # ---- matching --------------------------------------------------------
+
+    def match(
+        self,
+        desc_1: DescLike | PairResult,
+        desc_2: DescLike | None = None,
+        top_k: int | None = 512,
+        reciprocal: bool = True,
+        confidence_threshold: float = 0.5,
+        *,
+        conf_1: DescLike | None = None,
+        conf_2: DescLike | None = None,
+        pts3d_1: DescLike | None = None,
+        pts3d_2: DescLike | None = None,
+        mask_1: npt.ArrayLike | None = None,
+        mask_2: npt.ArrayLike | None = None,
+        subsample: int = 1,
+        border: int = 0,
+        weighted: bool = False,
+        min_weight: float = 0.0,
+    ) -> MatchResult:
+        """Match two descriptor maps ``[H, W, D]`` or ``[1, H, W, D]``, or a whole result.
+
+        The maps may differ in size. ``top_k`` None or 0 means all. A match's confidence is the
+        similarity of its descriptors, at most 1 for the network's unit vectors; ``weighted``
+        multiplies it by the geometric mean of the two pixels' ``conf`` (a result's
+        ``desc_conf``). ``confidence_threshold`` leaves out matches of less confidence and
+        ``min_weight`` pixels of less ``conf``. Masks keep matches inside them; ``border`` leaves
+        out matches that near to a side; ``subsample`` starts from every so many pixels.
+        """
+        transforms: tuple[Transform | None, Transform | None] = (None, None)
+        if isinstance(desc_1, (GPUInferenceResult, InferenceResult)):
+            if desc_2 is not None:
+                raise ShapeError("match: a whole result and a second map; pass one or the other")
+            result = desc_1
+            transforms = (result.transform_1, result.transform_2)
+            desc_1, desc_2 = result.desc_1, result.desc_2
+            conf_1, conf_2 = result.desc_conf_1, result.desc_conf_2
+            pts3d_1, pts3d_2 = result.pts3d_1, result.pts3d_2
+            if not result.has("desc"):
+                raise ShapeError("match: a result without descriptors; it was made with only=...")
+            if not result.has("desc_conf"):
+                conf_1 = conf_2 = None
+            if not result.has("pts3d"):
+                pts3d_1 = pts3d_2 = None
+        if desc_2 is None:
+            raise ShapeError("match: one descriptor map, want two, or a whole result")
+        map1, keep1 = map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
+        map2, keep2 = map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
+        options = S.struct(
+            S.MatchOptions,
+            top_k=calls.int32("top_k", top_k or 0),
+            reciprocal=int(bool(reciprocal)),
+            subsample=calls.int32("subsample", subsample),
+            border=calls.int32("border", border),
+            weighted=int(bool(weighted)),
+            min_weight=float(min_weight),
+            min_confidence=float(confidence_threshold),
+        )
+        keep = (keep1, keep2, map1, map2, options)
+        with calls.Job("mast3r_submit_match", self._live(), map1, map2, options, keep=keep) as job:
+            job.wait()
+            matches = job.take(S.Matches, "mast3r_job_take_matches")
+            return MatchResult._take(matches, transforms)
+
+    # ---- export ----------------------------------------------------------
+
+    def export_onnx(
+        self,
+        path: str | os.PathLike[str],
+        height: int = 0,
+        width: int = 0,
+        height2: int = 0,
+        width2: int = 0,
+        half: bool = False,
+    ) -> list[Path]:
+        """Write the loaded network, for one pair of pictures, as an ONNX model (opset 20).
+
+        Inputs ``image1`` and ``image2``: ``uint8 [1, H, W, 3]``, RGB, at network size. Outputs:
+        ``points1``, ``conf1``, ``desc1``, ``desc_conf1`` and the same of view 2, each with a
+        leading 1, as :meth:`infer_gpu` gives them with ``preprocess=False``.
+
+        Parameters
+        ----------
+        path : path
+            The model's file. The weights go beside it, to ``path`` + ``.data``.
+        height, width : int
+            The first picture's size at the network, multiples of the patch; 0: the model's own
+            at 4:3.
+        height2, width2 : int
+            The second picture's; 0: the same.
+        half : bool
+            Store the weights as float16; the arithmetic stays float32.
+
+        Returns
+        -------
+        list of Path
+            The files written.
+        """
+        options = S.struct(
+            S.ExportOptions,
+            half=int(bool(half)),
+            height1=calls.int32("height", height),
+            width1=calls.int32("width", width),
+            height2=calls.int32("height2", height2),
+            width2=calls.int32("width2", width2),
+        )
+        name = calls.text("path", path)
+        with calls.Job("mast3r_submit_export", self._live(), name, options, keep=options) as job:
+            job.wait()
+        return [Path(path), Path(os.fspath(path) + ".data")]
+
+
+def _rebuild(kind: type[Engine], config: tuple[Any, ...], path: str | None) -> Engine:
+    engine = kind(*config)
+    if path is not None:
+        engine.load(path)
+    return engine
+
+
+def open_engines() -> list[Engine]:
+    """The engines of this process that are open."""
+    return [engine for engine in list(_open) if not engine._closed]

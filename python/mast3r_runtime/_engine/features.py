@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoder features as objects that can be kept, saved and decoded against any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._files import replacing
+from .._library import calls
+from .._library import structs as S
+from .._library.memory import GPUTensor
+from .._library.options import Only, image_array, infer_options
+from ..errors import ModelNotFoundError, ShapeError, WeightsError
+from ..images import ImageLike
+from ..results import GPUInferenceResult, Transform
+
+__all__ = ["FeatureMethods", "Features"]
+
+F32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the encoder made of one picture: all that the decoder needs to know of it.
+
+    ``tokens`` is ``[rows * columns, D]``. Features belong to the model that made them:
+    another one of the same sizes would decode them to nonsense.
+    """
+
+    tokens: GPUTensor
+    transform: Transform
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tokens.shape
+
+    def numpy(self) -> F32:
+        """The tokens as an array."""
+        return self.tokens.numpy()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write ``.npz`` or ``.safetensors``, as the suffix says."""
+        path = Path(path)
+        transform = np.array([getattr(self.transform, name) for name in Transform.__slots__], np.int32)
+        arrays = {"tokens": np.ascontiguousarray(self.numpy()), "transform": transform}
+        if path.suffix not in (".npz", ".safetensors"):
+            raise ValueError(f"features file {path.name!r}: want .npz or .safetensors")
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            if path.suffix == ".npz":
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+            else:
+                file.write(_safetensors(arrays))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Features:
+        """Read what :meth:`save` wrote."""
+        path = Path(path)
+        if not path.is_file():
+            raise ModelNotFoundError(f"features {str(path)!r}: no such file")
+        try:
+            if path.suffix == ".safetensors":
+                tokens, transform = _read_safetensors(path.read_bytes())
+            else:
+                with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                    tokens, transform = archive["tokens"], archive["transform"]
+        except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
+            raise WeightsError(f"features {str(path)!r}: {error!r}") from error
+        if tokens.dtype != np.float32 or tokens.ndim != 2 or transform.shape != (len(Transform.__slots__),):
+            raise WeightsError(
+                f"features {str(path)!r}: tokens {tokens.dtype} {tokens.shape}, transform "
+                f"{transform.shape}, want float32 [N, D] and 8 integers"
+            )
+        return cls(GPUTensor.from_numpy(tokens), Transform(*map(int, transform)))
+
+
+def _safetensors(arrays: dict[str, npt.NDArray[Any]]) -> bytes:
+    header: dict[str, object] = {}
+    at = 0
+    for name, array in arrays.items():
+        kind = {"float32": "F32", "int32": "I32"}[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"".join(array.astype(array.dtype.newbyteorder("<")).tobytes() for array in arrays.values())
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def _read_safetensors(data: bytes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    out = []
+    for name, dtype in (("tokens", "<f4"), ("transform", "<i4")):
+        entry = header[name]
+        if entry["dtype"] != {"<f4": "F32", "<i4": "I32"}[dtype]:
+            raise ValueError(f"{name} is {entry['dtype']}")
+        start, end = (8 + size + int(v) for v in entry["data_offsets"])
+        out.append(np.frombuffer(data[start:end], dtype).reshape(entry["shape"]))
+    return out[0], out[1]
+
+
+class FeatureMethods:
+    """What an engine does with encoder features."""
+
+    if TYPE_CHECKING:
+
+        def _live(self) -> int: ...
+
+    def encode(
+        self,
+        img: ImageLike,
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
+    ) -> Features:
+        """Run the encoder on one picture.
+
+        The features can be kept, saved, and decoded against any other picture's: one that
+        takes part in many pairs is then encoded once.
+        """
+        return self.encode_batch([img], preprocess, square_ok, resolution)[0]
+
+    def encode_batch(
+        self,
+        images: Sequence[ImageLike],
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
+    ) -> list[Features]:
+        """Run the encoder on several pictures."""
+        if not len(images):
+            return []
+        engine = self._live()
+        options = infer_options(preprocess, square_ok, resolution)
+        structs, pictures = image_array(images)
+        keep = (structs, pictures, options)
+        arguments = (structs, len(pictures), options)
+        with calls.Job("mast3r_submit_encode", engine, *arguments, keep=keep) as job:
+            job.wait()
+            taken = [job.take(S.Encoded, "mast3r_job_take_encoded", i) for i in range(job.results())]
+            return [Features(GPUTensor(f.tokens), Transform._of(f.transform)) for f in taken]
+
+    def decode(self, features_1: Features, features_2: Features, only: Only = None) -> GPUInferenceResult:
+        """Decode two encoded pictures: what :meth:`infer_gpu` gives for the pair."""
+        engine = self._live()
+        (one, keep_1), (two, keep_2) = _struct(features_1), _struct(features_2)
+        options = infer_options(only=only)
+        keep = (one, two, keep_1, keep_2, options)
+        arguments = (one, two, options)
+        with calls.Job("mast3r_submit_decode", engine, *arguments, keep=keep) as job:
+            job.wait()
+            return GPUInferenceResult._take(job.take(S.Result, "mast3r_job_take_result", 0))
+
+
+def _struct(features: Features) -> tuple[S.Features, F32]:
+    if not isinstance(features, Features):
+        raise ShapeError(f"decode: {type(features).__name__}, want the Features that encode() returns")
+    tokens = np.ascontiguousarray(features.numpy(), np.float32)
+    window = features.transform._struct()
+    out = S.struct(S.Features, tokens=tokens.ctypes.data, count=tokens.size, transform=window)
+    return out, tokens

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the library reports as JSON: the check of the GPU, profiles, costs."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from .._library import calls
+from .._library import structs as S
+from .._library.options import image_array, infer_options
+from ..images import ImageLike
+from .engine import Engine
+
+__all__ = ["check_metal", "estimate_cost", "profile"]
+
+
+def _report(job: calls.Job) -> dict[str, Any]:
+    job.wait()
+    text = calls.text_of(lambda *out: calls.call("mast3r_job_report", job._handle, *out))
+    report: dict[str, Any] = json.loads(text)
+    return report
+
+
+def check_metal() -> dict[str, Any]:
+    """Compare this machine's Metal with what the engine believes of it.
+
+    Returns
+    -------
+    dict
+        ``metal``, whether there is a GPU to check, else ``reason``; ``device`` and ``os``;
+        ``checks``, a list of ``name``, ``ok`` and ``detail``: every Objective-C method that
+        is sent, then operations and a small network against the CPU.
+    """
+    with calls.Job("mast3r_submit_selfcheck") as job:
+        return _report(job)
+
+
+def estimate_cost(
+    model: str | os.PathLike[str] | None = None,
+    variant: str | None = None,
+    size: tuple[int, int] | None = None,
+    size_2: tuple[int, int] | None = None,
+    precision: str = "fp16",
+    tflops: float = 0.0,
+    gb_per_s: float = 0.0,
+) -> dict[str, Any]:
+    """Count the work of one pair from the shapes. Nothing is run, no GPU is needed.
+
+    Parameters
+    ----------
+    model, variant
+        A model file or folder, or the name of a published model, whose weights need not be
+        there.
+    size, size_2
+        Height and width at network size. None: the model's own at 4:3; the first's.
+    precision : {"fp16", "fp32"}
+        Of weights and activations.
+    tflops, gb_per_s
+        What the machine can do; 0: an M4 Pro.
+
+    Returns
+    -------
+    dict
+        ``graphs``, ``ops`` and ``total`` with dispatches, transposes, FLOPs, bytes and
+        predicted milliseconds.
+    """
+    (height1, width1), (height2, width2) = size or (0, 0), size_2 or (0, 0)
+    options = S.struct(
+        S.CostOptions,
+        height1=calls.int32("height", height1),
+        width1=calls.int32("width", width1),
+        height2=calls.int32("height_2", height2),
+        width2=calls.int32("width_2", width2),
+        model=None if model is None else calls.text("model", model),
+        variant=None if variant is None else calls.text("variant", variant),
+        precision=calls.text("precision", precision),
+        tflops=float(tflops),
+        gb_per_s=float(gb_per_s),
+    )
+    with calls.Job("mast3r_submit_cost", options, keep=options) as job:
+        return _report(job)
+
+
+def profile(
+    engine: Engine,
+    image_1: ImageLike,
+    image_2: ImageLike,
+    iterations: int = 5,
+    wait: bool = False,
+    preprocess: bool = True,
+) -> dict[str, Any]:
+    """Infer a pair several times and report where the time goes.
+
+    ``wait`` submits each stage alone and waits for it, which gives each a time of its own on
+    a GPU, whose clock counts command buffers only.
+
+    Returns
+    -------
+    dict
+        ``wall_ms``, ``device_ms``, ``stages`` and ``ops``; ``measured`` and ``ops_measured``
+        say which of those times are measured and which are shares by cost.
+    """
+    handle = engine._live()
+    structs, pictures = image_array([image_1, image_2])
+    options = infer_options(preprocess, True, None, None)
+    arguments = (structs[0], structs[1], options)
+    count, keep = calls.int32("iterations", iterations, 1), (pictures, structs, options)
+    with calls.Job("mast3r_submit_profile", handle, *arguments, count, int(bool(wait)), keep=keep) as job:
+        return _report(job)

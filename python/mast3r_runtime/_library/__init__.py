@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native library: ctypes lives here and nowhere else."""

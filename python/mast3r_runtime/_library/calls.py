@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shared library through ctypes: calls, errors, jobs, and the structs of :mod:`.structs`.
+
+Nothing is loaded at import. ``library()`` loads once, on the first call that needs the
+engine, and never unloads: a Go runtime cannot be unloaded. ``ctypes.CDLL`` releases the
+GIL around every call. The declarations mirror ``capi/mast3r.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import importlib
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import errors
+from . import structs as S
+
+__all__ = ["Job", "call", "check_fork", "library", "library_path"]
+
+ABI_VERSION = 1
+OK, PENDING = 0, 1
+_WAIT_MS = 50  # Python handles signals (Ctrl-C) between two waits
+
+_log = logging.getLogger("mast3r_runtime")
+
+
+def int32(name: str, value: int, low: int = 0) -> int:
+    """Check an integer that ctypes would wrap around silently."""
+    number = int(value)
+    if number != value or not low <= number < 2**31:
+        raise errors.ArgumentError(f"{name}={value}, want a whole number from {low} to 2^31 - 1")
+    return number
+
+
+def text(name: str, value: str | bytes | os.PathLike[str]) -> bytes:
+    """Encode a text that C would cut at its first NUL silently."""
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise errors.ArgumentError(f"{name}={value!r}: holds a NUL character")
+    return encoded
+
+
+_P = C.POINTER
+_H = _P(S.Handle)
+_SIGNATURES: dict[str, list[Any]] = {
+    "mast3r_live": [_P(S.Stats)],
+    "mast3r_log_level": [C.c_int32],
+    "mast3r_log_next": [_P(S.LogRecord)],
+    "mast3r_engine_create": [_P(S.Config), _H],
+    "mast3r_engine_info": [S.Handle, _P(S.Info)],
+    "mast3r_engine_metadata": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_engine_trim": [S.Handle],
+    "mast3r_engine_synchronize": [S.Handle],
+    "mast3r_engine_close": [S.Handle],
+    "mast3r_submit_load": [S.Handle, C.c_char_p, _H],
+    "mast3r_submit_warmup": [S.Handle, C.c_int32, _H],
+    "mast3r_submit_infer": [S.Handle, _P(S.Image), _P(S.Image), _P(S.InferOptions), _H],
+    "mast3r_submit_sequence": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
+    "mast3r_submit_symmetric": [S.Handle, _P(S.Image), _P(S.Image), _P(S.InferOptions), _H],
+    "mast3r_submit_match": [S.Handle, _P(S.Map), _P(S.Map), _P(S.MatchOptions), _H],
+    "mast3r_submit_encode": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
+    "mast3r_submit_decode": [S.Handle, _P(S.Features), _P(S.Features), _P(S.InferOptions), _H],
+    "mast3r_submit_load_retrieval": [S.Handle, C.c_char_p, C.c_char_p, _H],
+    "mast3r_engine_retrieval": [S.Handle, _P(C.c_int32), _P(C.c_int32)],
+    "mast3r_submit_retrieval": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
+    "mast3r_submit_export": [S.Handle, C.c_char_p, _P(S.ExportOptions), _H],
+    "mast3r_submit_index_open": [S.Handle, C.c_char_p, C.c_double, _H],
+    "mast3r_submit_index_add": [S.Handle, _P(S.LocalFeatures), C.c_size_t, _H],
+    "mast3r_submit_index_score": [S.Handle, _P(S.LocalFeatures), C.c_size_t, _H],
+    "mast3r_index_length": [S.Handle, _P(C.c_uint64)],
+    "mast3r_index_close": [S.Handle],
+    "mast3r_scene_pairs": [C.c_int32, C.c_char_p, _P(S.SceneOptions), _H],
+    "mast3r_submit_convert": [C.c_char_p, C.c_char_p, C.c_char_p, _H],
+    "mast3r_submit_selfcheck": [_H],
+    "mast3r_submit_profile": [
+        S.Handle,
+        _P(S.Image),
+        _P(S.Image),
+        _P(S.InferOptions),
+        C.c_int32,
+        C.c_int32,
+        _H,
+    ],  # fmt: skip
+    "mast3r_submit_cost": [_P(S.CostOptions), _H],
+    "mast3r_job_report": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_job_progress": [S.Handle, _P(S.Progress)],
+    "mast3r_job_files": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_job_wait": [S.Handle, C.c_int32],
+    "mast3r_job_cancel": [S.Handle],
+    "mast3r_job_free": [S.Handle],
+    "mast3r_job_results": [S.Handle, _P(C.c_size_t)],
+    "mast3r_job_take_result": [S.Handle, C.c_size_t, _P(S.Result)],
+    "mast3r_job_take_matches": [S.Handle, _P(S.Matches)],
+    "mast3r_job_take_encoded": [S.Handle, C.c_size_t, _P(S.Encoded)],
+    "mast3r_job_take_retrieval": [S.Handle, C.c_size_t, _P(S.Retrieval)],
+    "mast3r_job_take_index": [S.Handle, _H],
+    "mast3r_job_take_scores": [S.Handle, _H],
+    "mast3r_tensor_describe": [S.Handle, _P(S.TensorDesc)],
+    "mast3r_tensor_data": [S.Handle, _P(C.c_void_p)],
+    "mast3r_tensors_data": [_H, C.c_size_t, _P(C.c_void_p)],
+    "mast3r_tensor_copy": [S.Handle, C.c_void_p, C.c_size_t],
+    "mast3r_tensor_release": [S.Handle],
+    "mast3r_buffer_acquire": [S.Handle, C.c_uint64, _H],
+    "mast3r_buffer_contents": [S.Handle, _P(C.c_void_p), _P(C.c_uint64)],
+    "mast3r_buffer_release": [S.Handle],
+    "mast3r_pool_warmup": [S.Handle, _P(C.c_uint64), C.c_size_t],
+    "mast3r_pool_info": [S.Handle, _P(S.Pool)],
+    "mast3r_tensor_open": [_P(S.TensorConfig), _H],
+    "mast3r_tensor_close": [S.Handle],
+    "mast3r_tensor_info": [S.Handle, _P(S.TensorStats)],
+    "mast3r_tensor_commit": [S.Handle],
+    "mast3r_tensor_sync": [S.Handle],
+    "mast3r_tensor_cleanup": [S.Handle],
+    "mast3r_tensor_operations": [C.c_char_p, C.c_size_t, _P(C.c_size_t)],
+    "mast3r_tensor_from_host": [S.Handle, C.c_int32, C.c_int32, _P(C.c_int64), C.c_void_p, C.c_size_t, _H],
+    "mast3r_tensor_apply": [
+        S.Handle,
+        C.c_char_p,
+        C.c_char_p,
+        _H,
+        C.c_size_t,
+        _H,
+        C.c_size_t,
+        _P(C.c_size_t),
+    ],  # fmt: skip
+}
+
+# Status codes of mast3r.h and their exceptions.
+_ERRORS: dict[int, type[errors.Mast3rError]] = {
+    2: errors.ArgumentError,
+    3: errors.LibraryError,
+    4: errors.ClosedError,
+    5: errors.ClosedError,
+    6: errors.NotLoadedError,
+    7: errors.CancelledError,
+    8: errors.WeightsError,
+    9: errors.ImageError,
+    10: errors.ShapeError,
+    11: errors.DeviceError,
+    12: errors.ModelNotFoundError,
+    13: errors.ForkError,
+    14: errors.InternalError,
+    15: errors.FileError,
+}
+
+_lock = threading.Lock()
+_library: C.CDLL | None = None
+_forked = False
+
+
+def _after_fork_in_child() -> None:
+    global _forked, _lock
+    _lock = threading.Lock()  # another thread of the parent may have held the old one
+    if _library is not None:
+        _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def check_fork() -> None:
+    """Raise ForkError in a process that was forked after the library was loaded."""
+    if _forked:
+        raise errors.ForkError(
+            "mast3r_runtime was used before this process was forked, and the Go runtime inside "
+            'does not survive fork(); use multiprocessing.get_context("spawn"), or make the '
+            "first call in the child only"
+        )
+
+
+def library_path() -> Path:
+    """Where the shared library lies: at the root of the package, or at MAST3R_LIBRARY.
+
+    MAST3R_NATIVE=gopy means the extension module that ``make gopy`` builds: it carries the
+    same calls. A process has one or the other, never both: two Go runtimes do not get on.
+    """
+    override = os.environ.get("MAST3R_LIBRARY")
+    if override:
+        return Path(override)
+    native = os.environ.get("MAST3R_NATIVE", "")
+    if native == "gopy":
+        return _extension()
+    if native not in ("", "ctypes"):
+        raise errors.ArgumentError(f"MAST3R_NATIVE={native!r}, want ctypes or gopy")
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    return Path(__file__).parents[1] / f"libmast3r_runtime.{suffix}"
+
+
+def _extension() -> Path:
+    try:
+        module = importlib.import_module("mast3r_runtime._gopy._mast3r")
+    except ImportError as error:
+        raise errors.LibraryError(
+            f"MAST3R_NATIVE=gopy: {error}; build the extension for this Python with: make gopy"
+        ) from error
+    return Path(str(module.__file__))
+
+
+def library() -> C.CDLL:
+    """Return the loaded library."""
+    global _library
+    check_fork()
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _load()
+    return _library
+
+
+def _load() -> C.CDLL:
+    path = library_path()
+    try:
+        lib = C.CDLL(str(path))
+    except OSError as error:
+        raise errors.LibraryError(
+            f"native library {path}: {error}; install a wheel for this platform, or build it "
+            "with Go: pip install ."
+        ) from error
+    try:
+        lib.mast3r_abi_version.restype = C.c_uint32
+        got = lib.mast3r_abi_version()
+        if got != ABI_VERSION:
+            raise errors.LibraryError(
+                f"native library {path}: interface version {got}, want {ABI_VERSION}; reinstall"
+            )
+        for name in ("mast3r_last_error", "mast3r_version"):
+            getattr(lib, name).argtypes = []
+            getattr(lib, name).restype = C.c_char_p
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(lib, name)
+            function.argtypes = arguments
+            function.restype = C.c_int32
+    except AttributeError as error:
+        raise errors.LibraryError(f"native library {path}: {error}; reinstall") from error
+    return lib
+
+
+def call(name: str, *arguments: Any) -> int:
+    """Call ``name``; return OK or PENDING, raise the error that belongs to any other status."""
+    lib = library() if _library is None or _forked else _library
+    status: int = getattr(lib, name)(*arguments)
+    if status in (OK, PENDING):
+        return status
+    text = (lib.mast3r_last_error() or b"").decode("utf-8", "replace")
+    raise _ERRORS.get(status, errors.InternalError)(text or f"{name}: status {status}")
+
+
+def release(name: str, handle: int) -> None:
+    """Give a handle back; for finalizers, which must stay silent and harmless after a fork."""
+    if _library is not None and not _forked:
+        getattr(_library, name)(handle)
+
+
+_level: int | None = None  # the level that the library was told last
+
+
+def set_log_level() -> None:
+    """Tell the library the logger's level, so that it keeps nothing that nobody wants."""
+    global _level
+    level = _log.getEffectiveLevel()
+    if level != _level:
+        # slog counts in steps of 4 from debug = -4, Python in steps of 10 from debug = 10
+        call("mast3r_log_level", (level - 20) * 4 // 10)
+        _level = level
+
+
+def forward_log() -> None:
+    """Hand the library's log records to ``logging.getLogger("mast3r_runtime")``."""
+    record = S.struct(S.LogRecord)
+    while call("mast3r_log_next", record) == OK:
+        level = 20 + record.level * 10 // 4
+        _log.log(level, "%s", record.text.decode("utf-8", "replace"))
+
+
+class Job:
+    """Submitted work. ``keep`` holds what the library reads while the job runs."""
+
+    def __init__(self, submit: str, *arguments: Any, keep: object = None) -> None:
+        self._handle = S.Handle()
+        self._keep = keep
+        set_log_level()
+        call(submit, *arguments, self._handle)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        # Frees the job, and with it whatever was not taken; waits for a cancelled one, so
+        # that the memory in keep is no longer read when this returns.
+        if not _forked:
+            call("mast3r_job_free", self._handle)
+            forward_log()
+        self._keep = None
+
+    def wait(self, tick: Callable[[], None] | None = None) -> None:
+        """Wait for the end; KeyboardInterrupt and other signals get through within 50 ms.
+
+        ``tick`` is called between two waits; an exception in it cancels the job.
+        """
+        try:
+            while call("mast3r_job_wait", self._handle, _WAIT_MS) == PENDING:
+                if tick is not None:
+                    tick()
+        except BaseException:
+            if not _forked:
+                call("mast3r_job_cancel", self._handle)
+            raise
+
+    def progress(self) -> tuple[int, int]:
+        """Bytes done and in all; (0, 0) before the job has counted them."""
+        out = S.struct(S.Progress)
+        call("mast3r_job_progress", self._handle, out)
+        return int(out.done), int(out.total)
+
+    def files(self) -> list[str]:
+        """The paths of the files that the finished job wrote."""
+        paths = json.loads(text_of(lambda *out: call("mast3r_job_files", self._handle, *out)))
+        return [str(path) for path in paths]
+
+    def take(self, kind: type[S.SizedT], name: str, *arguments: Any) -> S.SizedT:
+        """Take a result struct, with the tensors whose handles it holds."""
+        out = S.struct(kind)
+        call(name, self._handle, *arguments, out)
+        return out
+
+    def take_handle(self, name: str) -> int:
+        """Take a handle that the finished job holds."""
+        out = S.Handle()
+        call(name, self._handle, out)
+        return int(out.value)
+
+    def results(self) -> int:
+        """How many results the finished job holds."""
+        count = C.c_size_t()
+        call("mast3r_job_results", self._handle, count)
+        return int(count.value)
+
+
+def text_of(read: Callable[[Any, int, Any], int]) -> str:
+    """Read a text of unknown length through a (buffer, capacity, needed) call."""
+    needed = C.c_size_t()
+    read(None, 0, needed)
+    buffer = C.create_string_buffer(needed.value)
+    read(buffer, needed.value, needed)
+    return buffer.value.decode("utf-8", "replace")

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures, maps and options on their way into the library."""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Iterable, Sequence
+from typing import Union
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArgumentError, ShapeError
+from ..images import U8, ImageLike, read_image
+from . import calls
+from . import structs as S
+from .memory import Array, GPUTensor
+
+__all__ = ["OUTPUTS", "DescLike", "Only", "image_array", "infer_options", "map_struct", "outputs"]
+
+OUTPUTS = ("pts3d", "conf", "desc", "desc_conf")
+
+Only = Iterable[str] | None
+DescLike = Union[npt.ArrayLike, GPUTensor]
+
+_IMAGE_SIZE = C.sizeof(S.Image)
+
+
+def outputs(only: Only) -> int:
+    """Return a set of output names as the library's bits; 0 stands for all."""
+    if only is None:
+        return 0
+    names = (only,) if isinstance(only, str) else tuple(only)
+    for name in names:
+        if name not in OUTPUTS:
+            raise ArgumentError(f"only: {name!r}, want some of {', '.join(OUTPUTS)}")
+    if not names:
+        raise ArgumentError(f"only: nothing, want some of {', '.join(OUTPUTS)}, or None for all")
+    return sum(1 << OUTPUTS.index(name) for name in set(names))
+
+
+def infer_options(
+    preprocess: bool = True, square_ok: bool = True, resolution: int | None = None, only: Only = None
+) -> S.InferOptions:
+    """Return the options of one call."""
+    return S.struct(
+        S.InferOptions,
+        raw=int(not preprocess),
+        rectangle_43=int(not square_ok),
+        resolution=calls.int32("resolution", resolution or 0),
+        only=outputs(only),
+    )
+
+
+def image_array(images: Sequence[ImageLike]) -> tuple[C.Array[S.Image], list[U8]]:
+    """Return pictures as an array of structs, and the arrays whose memory it points at."""
+    pictures = [read_image(image) for image in images]
+    structs = (S.Image * len(pictures))()
+    for struct, picture in zip(structs, pictures, strict=True):
+        struct.size = _IMAGE_SIZE
+        struct.height, struct.width, _ = picture.shape
+        struct.stride = 3 * struct.width
+        struct.pixels = picture.ctypes.data
+    return structs, pictures
+
+
+def map_struct(
+    which: str,
+    desc: DescLike,
+    weight: DescLike | None,
+    points: DescLike | None,
+    mask: npt.ArrayLike | None,
+) -> tuple[S.Map, list[Array]]:
+    """Return the C struct of one map and the arrays whose memory it points at."""
+    descriptors = _floats(f"desc_{which}", desc)
+    if descriptors.ndim == 4 and descriptors.shape[0] == 1:
+        descriptors = descriptors[0]
+    if descriptors.ndim != 3:
+        raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
+    height, width, dim = descriptors.shape
+    keep: list[Array] = [descriptors]
+    out = S.struct(S.Map, height=height, width=width, dim=dim, descriptors=descriptors.ctypes.data)
+    if weight is None and points is None and mask is None:
+        return out, keep
+    for field, name, value, shape in (
+        ("weight", f"conf_{which}", weight, (height, width)),
+        ("points", f"pts3d_{which}", points, (height, width, 3)),
+        ("mask", f"mask_{which}", mask, (height, width)),
+    ):
+        if value is None:
+            continue
+        array: Array
+        if field == "mask":
+            array = np.ascontiguousarray(np.asarray(value).astype(bool).view(np.uint8))
+        else:
+            array = _floats(name, value)
+        if array.shape == (1, *shape):
+            array = array[0]
+        if array.shape != shape:
+            raise ShapeError(f"match: {name} of shape {array.shape}, want {shape}")
+        keep.append(array)
+        setattr(out, field, array.ctypes.data)
+    return out, keep
+
+
+def _floats(name: str, value: DescLike) -> Array:
+    array = value.numpy() if isinstance(value, GPUTensor) else np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ShapeError(f"match: {name} of element type {array.dtype}, want float32")
+    return np.ascontiguousarray(array, np.float32)

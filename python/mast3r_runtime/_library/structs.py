@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The structs of ``capi/mast3r.h``, as ctypes lays them out.
+
+Each carries its size, which the library checks, and a test compares sizes and offsets with
+the C compiler's.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+from typing import Any, TypeVar
+
+Handle = C.c_uint64
+Int32 = C.c_int32
+Int64 = C.c_int64
+UInt64 = C.c_uint64
+Size = C.c_size_t
+Pointer = C.c_void_p
+_MAX_DIMS = 8
+
+
+class _Sized(C.Structure):
+    """A struct whose first field is its own size."""
+
+
+class Stats(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_uint32),
+        ("engines", C.c_uint64),
+        ("jobs", C.c_uint64),
+        ("tensors", C.c_uint64),
+        ("indexes", C.c_uint64),
+        ("buffers", C.c_uint64),
+    ]
+
+
+class LogRecord(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("level", C.c_int32),
+        ("unix_nanoseconds", C.c_int64),
+        ("text", C.c_char * 512),
+    ]
+
+
+class Config(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("resolution", C.c_int32),
+        ("threads", C.c_int32),
+        ("reserved", C.c_int32),
+        ("variant", C.c_char_p),
+        ("precision", C.c_char_p),
+        ("backend", C.c_char_p),
+    ]
+
+
+class Info(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("ready", C.c_int32),
+        ("name", C.c_char * 128),
+        ("backend", C.c_char * 32),
+        ("device", C.c_char * 128),
+        ("isa", C.c_char * 32),
+        ("os", C.c_char * 64),
+        ("fallback_reason", C.c_char * 256),
+        ("threads", C.c_int32),
+        ("unified_memory", C.c_int32),
+        ("working_set", C.c_uint64),
+        ("max_buffer", C.c_uint64),
+        ("pool_buffers", C.c_uint64),
+        ("pool_bytes", C.c_uint64),
+        ("variant", C.c_char * 64),
+        ("precision", C.c_char * 16),
+        ("patch", C.c_int32),
+        ("enc_dim", C.c_int32),
+        ("enc_depth", C.c_int32),
+        ("enc_heads", C.c_int32),
+        ("dec_dim", C.c_int32),
+        ("dec_depth", C.c_int32),
+        ("dec_heads", C.c_int32),
+        ("desc_dim", C.c_int32),
+        ("resolution", C.c_int32),
+        ("reserved", C.c_int32),
+        ("parameters", C.c_int64),
+    ]
+
+
+class Image(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("height", C.c_int32),
+        ("width", C.c_int32),
+        ("stride", C.c_int32),
+        ("pixels", C.c_void_p),
+    ]
+
+
+class InferOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("raw", C.c_int32),
+        ("rectangle_43", C.c_int32),
+        ("resolution", C.c_int32),
+        ("only", C.c_int32),
+    ]
+
+
+class Map(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("height", C.c_int32),
+        ("width", C.c_int32),
+        ("dim", C.c_int32),
+        ("descriptors", C.c_void_p),
+        ("points", C.c_void_p),
+        ("weight", C.c_void_p),
+        ("mask", C.c_void_p),
+    ]
+
+
+class MatchOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("top_k", C.c_int32),
+        ("reciprocal", C.c_int32),
+        ("subsample", C.c_int32),
+        ("border", C.c_int32),
+        ("weighted", C.c_int32),
+        ("min_confidence", C.c_float),
+        ("min_weight", C.c_float),
+    ]
+
+
+class TransformC(C.Structure):
+    _fields_ = [
+        ("original_height", C.c_int32),
+        ("original_width", C.c_int32),
+        ("resized_height", C.c_int32),
+        ("resized_width", C.c_int32),
+        ("crop_y", C.c_int32),
+        ("crop_x", C.c_int32),
+        ("height", C.c_int32),
+        ("width", C.c_int32),
+    ]
+
+
+class View(C.Structure):
+    _fields_ = [
+        ("points", Handle),
+        ("conf", Handle),
+        ("desc", Handle),
+        ("desc_conf", Handle),
+        ("transform", TransformC),
+    ]
+
+
+class Timing(C.Structure):
+    _fields_ = [
+        ("preprocess_ms", C.c_double),
+        ("encoder_ms", C.c_double),
+        ("decoder_ms", C.c_double),
+        ("heads_ms", C.c_double),
+        ("copy_ms", C.c_double),
+        ("inference_ms", C.c_double),
+        ("total_ms", C.c_double),
+    ]
+
+
+class Result(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("views", C.c_int32),
+        ("view", View * 4),
+        ("timing", Timing),
+    ]
+
+
+class Matches(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("count", C.c_uint64),
+        ("index1", Handle),
+        ("index2", Handle),
+        ("pixel1", Handle),
+        ("pixel2", Handle),
+        ("points1", Handle),
+        ("points2", Handle),
+        ("confidence", Handle),
+        ("match_ms", C.c_double),
+    ]
+
+
+class Progress(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("done", C.c_uint64),
+        ("total", C.c_uint64),
+    ]
+
+
+class CostOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("height1", C.c_int32),
+        ("width1", C.c_int32),
+        ("height2", C.c_int32),
+        ("width2", C.c_int32),
+        ("reserved", C.c_int32),
+        ("model", C.c_char_p),
+        ("variant", C.c_char_p),
+        ("precision", C.c_char_p),
+        ("tflops", C.c_double),
+        ("gb_per_s", C.c_double),
+    ]
+
+
+class Encoded(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("tokens", Handle),
+        ("transform", TransformC),
+    ]
+
+
+class Features(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("tokens", C.c_void_p),
+        ("count", C.c_uint64),
+        ("transform", TransformC),
+    ]
+
+
+class Retrieval(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("features", Handle),
+        ("attention", Handle),
+        ("global", Handle),
+        ("total_ms", C.c_double),
+    ]
+
+
+class LocalFeatures(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("n", C.c_int32),
+        ("dim", C.c_int32),
+        ("reserved", C.c_int32),
+        ("features", C.c_void_p),
+        ("attention", C.c_void_p),
+    ]
+
+
+class SceneOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("symmetrize", C.c_int32),
+        ("anchor", C.c_int32),
+        ("reserved", C.c_int32),
+        ("prefilter", C.c_char_p),
+        ("similarity", C.c_void_p),
+    ]
+
+
+class ExportOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("half", C.c_int32),
+        ("height1", C.c_int32),
+        ("width1", C.c_int32),
+        ("height2", C.c_int32),
+        ("width2", C.c_int32),
+    ]
+
+
+class Pool(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("kept", C.c_uint64),
+        ("kept_bytes", C.c_uint64),
+        ("live", C.c_uint64),
+    ]
+
+
+class TensorDesc(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("dtype", C.c_int32),
+        ("ndim", C.c_int32),
+        ("valid", C.c_int32),
+        ("shape", C.c_int64 * _MAX_DIMS),
+        ("numel", C.c_uint64),
+        ("nbytes", C.c_uint64),
+    ]
+
+
+class TensorConfig(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("threads", C.c_int32),
+        ("batch_size", C.c_int32),
+        ("cache_size", C.c_int32),
+        ("backend", C.c_char_p),
+    ]
+
+
+class TensorStats(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("pending", C.c_int32),
+        ("operations", C.c_uint64),
+        ("cache_hits", C.c_uint64),
+        ("cache_misses", C.c_uint64),
+        ("programs", C.c_uint64),
+        ("commits", C.c_uint64),
+        ("live_tensors", C.c_uint64),
+        ("pool_buffers", C.c_uint64),
+        ("pool_bytes", C.c_uint64),
+        ("backend", C.c_char * 32),
+        ("device", C.c_char * 128),
+        ("fallback_reason", C.c_char * 256),
+    ]
+
+
+SizedT = TypeVar("SizedT", bound=_Sized)
+
+
+def struct(kind: type[SizedT], **fields: Any) -> SizedT:
+    """Return a struct with its size filled in."""
+    return kind(size=C.sizeof(kind), **fields)

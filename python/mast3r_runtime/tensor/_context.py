@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contexts and tensors of ``mast3r_runtime.tensor``; the operations are in ``_operations``."""
+
+from __future__ import annotations
+
+import json
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .._library import calls
+from .._library import structs as S
+from .._library.device import backend_wanted
+from .._library.memory import Array
+from ..errors import ArgumentError, ClosedError, ShapeError
+
+__all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
+
+_CODES: dict[np.dtype[Any], int] = {np.dtype(np.float32): 1, np.dtype(np.float16): 3, np.dtype(np.int32): 4}
+_DTYPES: dict[int, np.dtype[Any]] = {code: dtype for dtype, code in _CODES.items()}
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a context has done."""
+
+    backend: str
+    device: str
+    fallback_reason: str
+    operations: int
+    cache_hits: int
+    cache_misses: int
+    programs: int
+    commits: int
+    pending: int
+    live_tensors: int
+    pool_buffers: int
+    pool_bytes: int
+
+
+class Context:
+    """A device, its compiled operations and its memory.
+
+    ``backend`` is "auto" (what MAST3R_BACKEND says, else Metal where there is one, else the CPU),
+    "metal" or "cpu"; ``batch_size`` operations are collected before the device gets them;
+    ``cache_size`` compiled ones are kept. In a ``with`` block it is the context of new tensors, and
+    closed at the end; without any, new tensors live in one that is opened at the first need.
+    """
+
+    def __init__(
+        self, backend: str = "auto", *, threads: int = 0, batch_size: int = 0, cache_size: int = 0
+    ) -> None:
+        config = S.struct(
+            S.TensorConfig,
+            threads=calls.int32("threads", threads),
+            batch_size=calls.int32("batch_size", batch_size),
+            cache_size=calls.int32("cache_size", cache_size),
+            backend=calls.text("backend", backend_wanted(backend)),
+        )
+        handle = S.Handle()
+        calls.set_log_level()
+        calls.call("mast3r_tensor_open", config, handle)
+        self._handle = int(handle.value)
+        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_close", self._handle)
+        self._tokens: list[Token[Context | None]] = []
+
+    def tensor(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Tensor:
+        """Copy an array to the device.
+
+        float32, float16 and int32 keep their type; float64 becomes float32, other integers become
+        int32 if they fit.
+        """
+        array = _narrow(np.asarray(values, dtype))
+        shape = (S.Int64 * array.ndim)(*array.shape)
+        data = array.ctypes.data if array.size else None
+        handle = S.Handle()
+        calls.call(
+            "mast3r_tensor_from_host",
+            self._open(), _CODES[array.dtype], array.ndim, shape, data, array.nbytes, handle,
+        )  # fmt: skip
+        return Tensor(self, int(handle.value))
+
+    def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Tensor:
+        """Make a tensor of zeros."""
+        code = _CODES.get(np.dtype(dtype))
+        if code is None:
+            raise ArgumentError(f"zeros of {np.dtype(dtype)}, want float32, float16 or int32")
+        dims = (S.Int64 * len(shape))(*(_whole("shape", d) for d in shape))
+        handle = S.Handle()
+        calls.call("mast3r_tensor_from_host", self._open(), code, len(shape), dims, None, 0, handle)
+        return Tensor(self, int(handle.value))
+
+    def commit(self) -> None:
+        """Hand the collected operations to the device, without waiting."""
+        calls.call("mast3r_tensor_commit", self._open())
+
+    def sync(self) -> None:
+        """Hand the collected operations to the device and wait for it."""
+        calls.call("mast3r_tensor_sync", self._open())
+
+    def cleanup(self) -> None:
+        """Sync, forget compiled operations, give pooled memory back, reset the counters."""
+        calls.call("mast3r_tensor_cleanup", self._open())
+
+    def stats(self) -> Stats:
+        """Count what has happened."""
+        out = S.struct(S.TensorStats)
+        calls.call("mast3r_tensor_info", self._open(), out)
+        values: dict[str, Any] = {name: getattr(out, name) for name in Stats.__dataclass_fields__}
+        texts: dict[str, Any] = {k: v.decode() for k, v in values.items() if isinstance(v, bytes)}
+        return Stats(**{**values, **texts})
+
+    def close(self) -> None:
+        """Free the device; closing again does nothing. Tensors can still be read."""
+        if self._closer.detach() is not None:
+            calls.call("mast3r_tensor_close", self._handle)
+
+    def _open(self) -> int:
+        if not self._closer.alive:
+            raise ClosedError("the context is closed")
+        return self._handle
+
+    def __enter__(self) -> Context:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._tokens.pop())
+        if not self._tokens:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"Context({'open' if self._closer.alive else 'closed'})"
+
+
+_current: ContextVar[Context | None] = ContextVar("mast3r_runtime.tensor.context", default=None)
+_default: Context | None = None
+_lock = threading.Lock()
+
+
+def _context() -> Context:
+    """Return the context of the ``with`` block, or the one for all who opened none."""
+    global _default
+    context = _current.get()
+    if context is not None:
+        return context
+    with _lock:
+        if _default is None:
+            _default = Context()
+        return _default
+
+
+def tensor(values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Tensor:
+    """Copy an array to the device of the current context; see :meth:`Context.tensor`."""
+    return _context().tensor(values, dtype)
+
+
+def _narrow(array: Array) -> Array:
+    """Bring an array to a type that tensors have, or say why not."""
+    if array.dtype.newbyteorder("=") not in _CODES:
+        if array.dtype.kind == "f":
+            array = array.astype(np.float32)
+        elif array.dtype.kind in "iu":
+            if array.size and not -(2**31) <= int(array.min()) <= int(array.max()) < 2**31:
+                raise ArgumentError(
+                    f"tensor of {array.dtype}: {array.min()} to {array.max()} does not fit int32"
+                )
+            array = array.astype(np.int32)
+        else:
+            raise ArgumentError(f"tensor of {array.dtype}, want floats or integers")
+    # ascontiguousarray would make a vector of a single number
+    return array.astype(array.dtype.newbyteorder("="), order="C", copy=False)
+
+
+def _whole(name: str, value: Any) -> int:
+    """Check an integer, of Python or numpy, that the library's 64 bits and JSON can carry."""
+    try:
+        number = int(value.__index__())
+    except (AttributeError, TypeError):
+        raise ArgumentError(f"{name}={value!r}, want whole numbers") from None
+    if abs(number) > 2**53:
+        raise ArgumentError(f"{name}={number}, want at most 2^53")
+    return number
+
+
+class Tensor:
+    """An array on the device of its context.
+
+    ``+ - * / @ **`` and their in-place forms work with tensors, arrays and numbers, shapes
+    broadcast as in numpy. ``numpy()`` copies to the host and waits for the device. The memory goes
+    back with ``release()``, at the end of a ``with`` block, or when Python forgets the tensor.
+    """
+
+    __slots__ = ("__weakref__", "_closer", "_context", "_dtype", "_handle", "_shape")
+    __array_ufunc__ = None  # array + tensor is ours to compute
+
+    def __init__(self, context: Context, handle: int) -> None:
+        self._context = context
+        self._handle = handle
+        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_release", handle)
+        desc = S.struct(S.TensorDesc)
+        calls.call("mast3r_tensor_describe", handle, desc)
+        self._shape: tuple[int, ...] = tuple(desc.shape[: desc.ndim])
+        self._dtype = _DTYPES[desc.dtype]
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self._shape, dtype=np.int64))
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the tensor still has its memory."""
+        return bool(self._closer.alive)
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """The tensor with its last two dimensions exchanged."""
+        return _one("transpose", self)
+
+    def numpy(self) -> Array:
+        """Copy the values to the host."""
+        out = np.empty(self._shape, self._dtype)
+        calls.call("mast3r_tensor_copy", self._live(), out.ctypes.data, out.nbytes)
+        return out
+
+    def item(self) -> float:
+        """Return the value of a tensor that has one."""
+        if self.size != 1:
+            raise ShapeError(f"item() of a tensor of shape {self._shape}, want one element")
+        return float(self.numpy().reshape(-1)[0])
+
+    def release(self) -> None:
+        """Give the memory back once the device is done with it; again does nothing."""
+        self._closer()
+
+    def _live(self) -> int:
+        if not self._closer.alive:
+            raise ClosedError("the tensor was released")
+        return self._handle
+
+    def __enter__(self) -> Tensor:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("Tensor: the values are on a device and need a copy")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of a tensor without dimensions")
+        return self._shape[0]
+
+    def __repr__(self) -> str:
+        state = "" if self.is_valid else ", released"
+        return f"Tensor(shape={self._shape}, dtype={self._dtype}{state})"
+
+    def _with(self, name: str, other: Operand, swapped: bool = False) -> Tensor:
+        value = self._operand(other)
+        return _one(name, value, self) if swapped else _one(name, self, value)
+
+    def _operand(self, other: Operand) -> TensorLike:
+        """Give a number the type of the tensor, and a shape that broadcasts to its own."""
+        if isinstance(other, (int, float)):
+            return np.full([1] * min(self.ndim, 1), other, self._dtype)
+        return other
+
+    def __add__(self, other: Operand) -> Tensor:
+        return self._with("add", other)
+
+    def __radd__(self, other: Operand) -> Tensor:
+        return self._with("add", other, swapped=True)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return self._with("sub", other)
+
+    def __rsub__(self, other: Operand) -> Tensor:
+        return self._with("sub", other, swapped=True)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        return self._with("mul", other)
+
+    def __rmul__(self, other: Operand) -> Tensor:
+        return self._with("mul", other, swapped=True)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return self._with("div", other)
+
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return self._with("div", other, swapped=True)
+
+    def __pow__(self, other: Operand) -> Tensor:
+        return self._with("pow", other)
+
+    def __rpow__(self, other: Operand) -> Tensor:
+        return self._with("pow", other, swapped=True)
+
+    def __matmul__(self, other: TensorLike) -> Tensor:
+        return _one("matmul", self, other)
+
+    def __rmatmul__(self, other: TensorLike) -> Tensor:
+        return _one("matmul", other, self)
+
+    def __neg__(self) -> Tensor:
+        return _one("neg", self)
+
+    def __abs__(self) -> Tensor:
+        return _one("abs", self)
+
+    def _in_place(self, name: str, other: Operand) -> Tensor:
+        apply(name, (self, self._operand(other)), {})
+        return self
+
+    def __iadd__(self, other: Operand) -> Tensor:  # noqa: PYI034
+        return self._in_place("add_", other)
+
+    def __isub__(self, other: Operand) -> Tensor:  # noqa: PYI034
+        return self._in_place("sub_", other)
+
+    def __imul__(self, other: Operand) -> Tensor:  # noqa: PYI034
+        return self._in_place("mul_", other)
+
+    def __itruediv__(self, other: Operand) -> Tensor:  # noqa: PYI034
+        return self._in_place("div_", other)
+
+
+TensorLike: TypeAlias = Tensor | Array
+Operand: TypeAlias = Tensor | Array | float
+
+
+def _one(name: str, *operands: TensorLike) -> Tensor:
+    return apply(name, operands, {})[0]
+
+
+def apply(name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]) -> list[Tensor]:
+    """Run an operation by its name; arrays are copied to the device of the tensors among them."""
+    context = next((x.context for x in operands if isinstance(x, Tensor)), None) or _context()
+    tensors = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
+    handles = (S.Handle * len(tensors))(*(0 if x is None else x._live() for x in tensors))
+    room = _room(attributes)
+    results = (S.Handle * room)()
+    produced = S.Size()
+    text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode() if attributes else None
+    calls.call(
+        "mast3r_tensor_apply",
+        context._open(), name.encode(), text, handles, len(tensors), results, room,
+        produced,
+    )  # fmt: skip
+    return [Tensor(context, int(handle)) for handle in results[: produced.value]]
+
+
+def _room(attributes: Mapping[str, object]) -> int:
+    """How many results there may be: three of a gradient, or the parts of a tensor."""
+    parts, sizes = attributes.get("n"), attributes.get("sizes")
+    if isinstance(parts, int) and 4 < parts < 2**20:
+        return parts
+    return max(4, len(sizes)) if isinstance(sizes, Sequence) else 4
+
+
+def _plain(name: str, value: object) -> object:
+    """Bring an attribute to what JSON knows."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (float, np.floating)):
+        if not np.isfinite(value):
+            raise ArgumentError(f"{name}={value}, want a finite number")
+        return float(value)
+    if isinstance(value, (Sequence, np.ndarray)):
+        return [_whole(name, v) for v in value]
+    return _whole(name, value)
+
+
+def operations() -> list[str]:
+    """Return the signatures of all operations."""
+    text = calls.text_of(lambda *out: calls.call("mast3r_tensor_operations", *out))
+    return [str(signature) for signature in json.loads(text)]
