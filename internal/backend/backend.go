@@ -51,7 +51,7 @@ type Options struct {
 
 // Device are facts about where programs run.
 type Device struct {
-	// Backend is "cpu" or "metal", Name the device in words, ISA the instruction
+	// Backend is "cpu", "metal" or "cuda", Name the device in words, ISA the instruction
 	// set of the kernels.
 	Backend, Name, ISA string
 	Threads            int
@@ -129,7 +129,12 @@ type Buffer interface {
 	Len() int
 	// Bytes is the host's view. It is only meaningful before the buffer is given
 	// to Run, or after the Pending of that Run has been waited for.
+	//
+	// What the host writes counts until the buffer is first given to Run. A device
+	// with memory of its own fetches its bytes here; where that fails, Bytes is nil.
 	Bytes() []byte
+	// Fetch makes Bytes ready and says what went wrong.
+	Fetch() error
 	// Release gives the buffer back once the device is done with it. Calling it
 	// again does nothing.
 	Release()

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"sync"
 	"unsafe"
@@ -135,94 +136,116 @@ func (s *weightStore) close() {
 
 // elements are a weight's bytes as the program reads them.
 func elements(w stablehlo.Weight) ([]byte, error) {
-	out := make([]byte, 0, w.Shape.Numel()*w.DType.Size())
-	if w.Params == nil {
-		for _, v := range w.Table {
-			out = appendFloat(out, v, w.DType)
-		}
-		return out, nil
-	}
 	if len(w.Params) > 1 && w.Perm != nil {
 		return nil, fmt.Errorf("%w: joined weights with an arrangement", ErrUnsupported)
 	}
+	if p := w.Params; len(p) == 1 && p[0].DType == w.DType && w.Perm == nil {
+		return p[0].Data, nil
+	}
+	size := w.DType.Size()
+	out := make([]byte, w.Shape.Numel()*size)
+	if w.Params == nil {
+		convert(out, w.DType, len(w.Table), func(i int) float32 { return w.Table[i] })
+		return out, nil
+	}
+	at := 0
 	for _, p := range w.Params {
-		var err error
-		if out, err = appendParam(out, p, w.DType, w.Perm); err != nil {
+		n := p.Shape.Numel()
+		if err := convertParam(out[at:at+n*size], p, w.DType, w.Perm); err != nil {
 			return nil, fmt.Errorf("weight %q: %w", p.Name, err)
 		}
+		at += n * size
 	}
 	return out, nil
 }
 
-// appendParam appends p's elements in type d, their dimensions permuted.
-func appendParam(out []byte, p graph.Param, d tensor.DType, perm []int) ([]byte, error) {
+// convertParam writes p's elements in type d, their dimensions permuted.
+func convertParam(out []byte, p graph.Param, d tensor.DType, perm []int) error {
 	if p.DType == d && perm == nil {
-		return append(out, p.Data...), nil
-	}
-	if !p.DType.Float() || !d.Float() {
-		return nil, fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, d)
-	}
-	order := identity(p.Shape.Numel(), p.Shape, perm)
-	for i := range p.Shape.Numel() {
-		at := i
-		if order != nil {
-			at = order(i)
-		}
-		out = appendFloat(out, number(p, at), d)
-	}
-	return out, nil
-}
-
-// identity gives the source position of each element after a permutation; nil
-// when it is the same.
-func identity(n int, s tensor.Shape, perm []int) func(i int) int {
-	if perm == nil || n == 0 {
+		copy(out, p.Data)
 		return nil
 	}
-	st := s.Strides()
+	if !p.DType.Float() || !d.Float() {
+		return fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, d)
+	}
+	read, err := reader(p)
+	if err != nil {
+		return err
+	}
+	n := p.Shape.Numel()
+	if perm == nil {
+		convert(out, d, n, read)
+		return nil
+	}
+	// Element i of the result is at digits of i, in the result's dimensions, times
+	// the source's strides.
+	st := p.Shape.Strides()
 	dims, steps := make([]int, len(perm)), make([]int, len(perm))
-	for i, p := range perm {
-		dims[i], steps[i] = s[p], st[p]
+	for i, k := range perm {
+		dims[i], steps[i] = p.Shape[k], st[k]
 	}
-	at, pos := make([]int, len(perm)), 0
-	return func(i int) int {
-		if i == 0 {
-			return 0
-		}
+	convert(out, d, n, func(i int) float32 {
+		at := 0
 		for k := len(dims) - 1; k >= 0; k-- {
-			at[k]++
-			pos += steps[k]
-			if at[k] < dims[k] {
-				break
-			}
-			pos -= at[k] * steps[k]
-			at[k] = 0
+			at += i % dims[k] * steps[k]
+			i /= dims[k]
 		}
-		return pos
-	}
+		return read(at)
+	})
+	return nil
 }
 
-func number(p graph.Param, i int) float32 {
-	switch le := binary.LittleEndian; p.DType {
-	case tensor.F64:
-		return float32(math.Float64frombits(le.Uint64(p.Data[8*i:])))
-	case tensor.F16:
-		return tensor.Float32FromF16(le.Uint16(p.Data[2*i:]))
-	case tensor.BF16:
-		return tensor.Float32FromBF16(le.Uint16(p.Data[2*i:]))
-	}
-	return math.Float32frombits(binary.LittleEndian.Uint32(p.Data[4*i:]))
-}
-
-func appendFloat(out []byte, v float32, d tensor.DType) []byte {
+// reader gives the numbers of a weight.
+func reader(p graph.Param) (func(i int) float32, error) {
 	le := binary.LittleEndian
-	switch d {
-	case tensor.F16:
-		return le.AppendUint16(out, tensor.F16FromFloat32(v))
-	case tensor.BF16:
-		return le.AppendUint16(out, tensor.BF16FromFloat32(v))
+	switch p.DType {
+	case tensor.F32:
+		return func(i int) float32 { return math.Float32frombits(le.Uint32(p.Data[4*i:])) }, nil
 	case tensor.F64:
-		return le.AppendUint64(out, math.Float64bits(float64(v)))
+		return func(i int) float32 { return float32(math.Float64frombits(le.Uint64(p.Data[8*i:]))) }, nil
+	case tensor.F16:
+		return func(i int) float32 { return tensor.Float32FromF16(le.Uint16(p.Data[2*i:])) }, nil
+	case tensor.BF16:
+		return func(i int) float32 { return tensor.Float32FromBF16(le.Uint16(p.Data[2*i:])) }, nil
 	}
-	return le.AppendUint32(out, math.Float32bits(v))
+	return nil, fmt.Errorf("%w: %v weights", ErrUnsupported, p.DType)
+}
+
+// convert writes n numbers in type d, on all processors where it is worth it: a
+// large model has some 700 million.
+func convert(out []byte, d tensor.DType, n int, read func(i int) float32) {
+	le := binary.LittleEndian
+	part := func(from, to int) {
+		for i := from; i < to; i++ {
+			switch v := read(i); d {
+			case tensor.F16:
+				le.PutUint16(out[2*i:], tensor.F16FromFloat32(v))
+			case tensor.BF16:
+				le.PutUint16(out[2*i:], tensor.BF16FromFloat32(v))
+			case tensor.F64:
+				le.PutUint64(out[8*i:], math.Float64bits(float64(v)))
+			default:
+				le.PutUint32(out[4*i:], math.Float32bits(v))
+			}
+		}
+	}
+	const chunk = 1 << 18
+	if n <= chunk {
+		part(0, n)
+		return
+	}
+	var wg sync.WaitGroup
+	next := make(chan int, n/chunk+1)
+	for from := 0; from < n; from += chunk {
+		next <- from
+	}
+	close(next)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for from := range next {
+				part(from, min(from+chunk, n))
+			}
+		})
+	}
+	wg.Wait()
 }
