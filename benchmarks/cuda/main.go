@@ -33,7 +33,7 @@ var (
 	height    = flag.Int("height", 384, "rows of the pictures")
 	width     = flag.Int("width", 512, "columns of the pictures")
 	precision = flag.String("precision", "bf16", "bf16, fp16, tf32 or fp32; several with commas")
-	attention = flag.String("attention", "unfused", "unfused or fused; several with commas")
+	attention = flag.String("attention", "fused", "unfused or fused; several with commas")
 	what      = flag.String("what", "encoder,pair,whole,batch", "what to time")
 	batch     = flag.Int("batch", 8, "pairs at once")
 	rounds    = flag.Int("n", 50, "runs")
@@ -224,12 +224,14 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 	}
 	var times []time.Duration
 	stages := make([][]time.Duration, len(programs))
+	var dispatch []time.Duration
 	for i := range *rounds + 5 {
 		start := time.Now()
 		p, err := submit()
 		if err != nil {
 			return err
 		}
+		dispatch = append(dispatch, time.Since(start))
 		d, err := p.Wait(ctx)
 		if err != nil {
 			return err
@@ -253,7 +255,7 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 	if _, err := last.Wait(ctx); err != nil {
 		return err
 	}
-	row := map[string]any{"what": name, "compile_s": compile.Seconds(), "median_ms": median(times), "min_ms": ms(slices.Min(times)),
+	row := map[string]any{"what": name, "compile_s": compile.Seconds(), "median_ms": median(times), "dispatch_ms": median(dispatch), "min_ms": ms(slices.Min(times)),
 		"pipelined_ms": ms(time.Since(start)) / float64(*rounds)}
 	var parts []float64
 	for _, s := range stages {

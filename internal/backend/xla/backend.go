@@ -36,7 +36,8 @@ type Config struct {
 	Cache string
 	// Key tells the device's driver from others of the same plugin, for the cache.
 	Key string
-	// Attention says how attention is computed in half precision.
+	// Attention says how attention is computed in half precision. Where the fused one
+	// does not compile, the other is taken, with a warning.
 	Attention Attention
 	// Logger is told what is wrong with the cache; nil discards.
 	Logger *slog.Logger
@@ -70,8 +71,6 @@ type Backend struct {
 // Stats count what the backend did.
 type Stats struct {
 	Runs, Compiled, FromCache int
-	// WeightBytes are on the device.
-	WeightBytes int
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -113,9 +112,10 @@ func (b *Backend) Device() backend.Device {
 	if m, err := b.dev.Memory(); err == nil { // some plugins keep no books
 		d.WorkingSet, d.PoolBytes = uint64(m.Limit), uint64(m.InUse)
 	}
+	d.WeightsCopied = b.weights.inUse()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d.LiveBuffers = b.live
+	d.LiveBuffers, d.CommandBuffers = b.live, b.stats.Runs
 	return d
 }
 
@@ -126,19 +126,14 @@ func (b *Backend) Memory() (pjrt.Memory, error) { return b.dev.Memory() }
 func (b *Backend) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.stats
-	s.WeightBytes = b.weights.inUse()
-	return s
+	return b.stats
 }
 
 // Pool is the host's memory; the device's is the plugin's affair.
 func (b *Backend) Pool() backend.Pool { return b.host }
 
-// Trim gives the host's free copies and unused weights back.
-func (b *Backend) Trim() {
-	b.host.Clear()
-	b.weights.trim()
-}
+// Trim gives the host's free copies back.
+func (b *Backend) Trim() { b.host.Clear() }
 
 func (b *Backend) open() error {
 	b.mu.Lock()
@@ -160,7 +155,6 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.weights.close()
-	b.host.Close()
 	return b.release()
 }
 
@@ -174,6 +168,7 @@ func (b *Backend) release() error {
 	}
 	b.mu.Unlock()
 	if last {
+		b.host.Close()
 		return c.Close()
 	}
 	return nil

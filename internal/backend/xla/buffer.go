@@ -106,6 +106,16 @@ func (x *buffer) input(d tensor.DType) (*pjrt.Buffer, error) {
 	return dev, nil
 }
 
+// forget frees what the device holds, which a run is about to replace: the same
+// program then gets the same addresses again, and XLA need not rewrite its CUDA
+// graph for others.
+func (x *buffer) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.dev.Close()
+	x.dev, x.fetched = nil, false
+}
+
 // output takes the result of a run.
 func (x *buffer) output(dev *pjrt.Buffer) {
 	x.mu.Lock()

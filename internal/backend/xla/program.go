@@ -4,7 +4,9 @@ package xla
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,39 +44,48 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	if err != nil {
 		return nil, fmt.Errorf("xla: %w", err)
 	}
-	m, err := stablehlo.Write(simple, o)
-	if err != nil {
-		return nil, fmt.Errorf("xla: %w", err)
-	}
 	p := &Program{b: b, g: g}
 	p.idle = sync.NewCond(&p.mu)
-	defer func() {
-		if err != nil {
-			p.free()
-		}
-	}()
-	for _, w := range m.Weights {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		x, err := b.weights.take(w)
-		if err != nil {
-			return nil, fmt.Errorf("xla: graph %q: %w", g.Name, err)
-		}
-		p.weights = append(p.weights, x)
+	err = p.compile(ctx, simple, o)
+	if err != nil && o.FusedAttention && ctx.Err() == nil {
+		b.log.Warn("attention is computed unfused: the program with cuDNN's does not compile", "graph", g.Name, "error", err)
+		p.free()
+		o.FusedAttention = false
+		err = p.compile(ctx, simple, o)
 	}
-	exe, cached, err := b.cache.compile(b.dev, m.Text, b.cfg.Flags)
 	if err != nil {
+		p.free()
 		return nil, fmt.Errorf("xla: graph %q: %w", g.Name, err)
 	}
-	p.exe = exe
+	return p, nil
+}
+
+// compile fills in a program. Weights are uploaded while XLA compiles.
+func (p *Program) compile(ctx context.Context, g *graph.Graph, o stablehlo.Options) error {
+	m, err := stablehlo.Write(g, o)
+	if err != nil {
+		return err
+	}
+	b := p.b
+	var cached bool
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		p.exe, cached, err = b.cache.compile(b.dev, m.Text, b.cfg.Flags)
+		done <- err
+	}()
+	p.weights, err = b.weights.takeAll(ctx, m.Weights)
+	if err := errors.Join(<-done, err); err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stats.Compiled++; cached {
-		b.stats.Compiled--
+	if cached {
 		b.stats.FromCache++
+	} else {
+		b.stats.Compiled++
 	}
-	return p, nil
+	return nil
 }
 
 // options are those of the text for a precision. An unknown one must not run as
@@ -117,6 +128,7 @@ func (p *Program) Close() error {
 
 func (p *Program) free() {
 	p.exe.Close()
+	p.exe = nil
 	for _, w := range p.weights {
 		p.b.weights.drop(w)
 	}
@@ -206,6 +218,11 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 	}
 	if err := p.fly(); err != nil {
 		return err
+	}
+	for _, x := range outs {
+		if !slices.Contains(ins, x) {
+			x.forget() // its memory may serve the new result
+		}
 	}
 	r := &run{start: time.Now(), done: make(chan struct{})}
 	results, done, err := p.exe.Execute(args)

@@ -33,20 +33,45 @@ func open(t testing.TB, cfg Config) *Backend {
 	return b
 }
 
-func TestGolden(t *testing.T) {
-	optest.Golden(t, optest.Backend(open(t, Config{}), backend.Options{}), 1)
+// runner is the conformance suite's runner in float32.
+func runner(t *testing.T) optest.Runner { return optest.Backend(open(t, Config{}), backend.Options{}) }
+
+func TestGolden(t *testing.T) { optest.Golden(t, runner(t), 1) }
+
+func TestTable(t *testing.T) { optest.Table(t, "xla", runner(t), 2e-6) }
+
+func TestRandom(t *testing.T) { optest.Random(t, runner(t), 1, 2e-6) }
+
+func TestRelativePositions(t *testing.T) { optest.RelativePositions(t, runner(t)) }
+
+func TestLargeLogits(t *testing.T) { optest.LargeLogits(t, runner(t), 1e-3) }
+
+func TestArgOfNaN(t *testing.T) { optest.ArgOfNaN(t, runner(t)) }
+
+// TestModels: the graph's third execution agrees with the golden data, whole
+// networks of both kinds.
+func TestModels(t *testing.T) {
+	modeltest.Tiny(t, runner(t), "mast3r_tiny", 1e-5)
+	modeltest.Tiny(t, runner(t), "dunemast3r_tiny", 1e-5)
+	modeltest.Trained(t, runner(t), golden.Path(t, "models", "mast3r_tiny", "unified.safetensors"), golden.FP32)
 }
 
-func TestRandom(t *testing.T) {
-	optest.Random(t, optest.Backend(open(t, Config{}), backend.Options{}), 1, 2e-6)
-}
-
-func model(t *testing.T, p backend.Precision) optest.Runner {
-	return optest.Backend(open(t, Config{}), backend.Options{Precision: p})
-}
-
-func TestMicro(t *testing.T) {
-	run := model(t, backend.FP32)
-	modeltest.Micro(t, run, "mast3r_micro", golden.FP32)
-	modeltest.Micro(t, run, "dune_micro", golden.FP32)
+// TestPrecisions bounds the errors of the lower precisions at the outputs. XLA on
+// the CPU has no TF32.
+func TestPrecisions(t *testing.T) {
+	b := open(t, Config{})
+	m := modeltest.Synthetic(t, "mast3r_mini", false)
+	for _, c := range []struct {
+		p           backend.Precision
+		least, most float64
+	}{{backend.FP32, 0, 1e-5}, {backend.TF32, 0, 1e-5}, {backend.FP16, 1e-5, 5e-3}, {backend.BF16, 1e-4, 3e-2}} {
+		worst := 0.0
+		for _, e := range modeltest.Errors(t, optest.Backend(b, backend.Options{Precision: c.p}), m, "mast3r_mini", "96x64") {
+			worst = max(worst, e)
+		}
+		t.Logf("%v: %.2g", c.p, worst)
+		if !(worst >= c.least && worst <= c.most) {
+			t.Errorf("%v: relative L2 %.2g, want %.0g to %.0g", c.p, worst, c.least, c.most)
+		}
+	}
 }

@@ -3,12 +3,16 @@
 package xla
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/pjrt"
@@ -35,6 +39,9 @@ type weight struct {
 	// params keep what the key's pointers point to: an address names elements only
 	// as long as they are there.
 	params []graph.Param
+
+	once sync.Once // uploads
+	err  error
 }
 
 func newWeightStore(dev *pjrt.Device) *weightStore {
@@ -47,18 +54,56 @@ func (s *weightStore) inUse() int {
 	return s.bytes
 }
 
+// takeAll takes weights, several at a time: converting and copying some 700
+// million numbers takes longer than anything else of a start from the cache.
+// After an error, those that were taken are among the result.
+func (s *weightStore) takeAll(ctx context.Context, list []stablehlo.Weight) ([]*weight, error) {
+	out := make([]*weight, len(list))
+	errs := make([]error, len(list))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(8, len(list)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(list) {
+					return
+				}
+				if errs[i] = ctx.Err(); errs[i] == nil {
+					out[i], errs[i] = s.take(list[i])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	taken := slices.DeleteFunc(slices.Clone(out), func(w *weight) bool { return w == nil })
+	return taken, errors.Join(errs...)
+}
+
 // take returns a weight, uploaded on first use; every take needs a drop.
 func (s *weightStore) take(w stablehlo.Weight) (*weight, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	key := weightKey(w)
-	if x, ok := s.weights[key]; ok {
-		x.refs++
-		return x, nil
+	s.mu.Lock()
+	x, ok := s.weights[key]
+	if !ok {
+		x = &weight{key: key, params: w.Params}
+		s.weights[key] = x
 	}
+	x.refs++
+	s.mu.Unlock()
+	x.once.Do(func() { x.err = s.upload(x, w) })
+	if x.err != nil {
+		s.drop(x)
+		return nil, x.err
+	}
+	return x, nil
+}
+
+// upload puts the elements on the device.
+func (s *weightStore) upload(x *weight, w stablehlo.Weight) error {
 	data, err := elements(w)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dims := make([]int64, len(w.Shape))
 	for i, d := range w.Shape {
@@ -66,17 +111,18 @@ func (s *weightStore) take(w stablehlo.Weight) (*weight, error) {
 	}
 	buf, err := s.dev.Upload(data, types[w.DType], dims)
 	if err != nil {
-		return nil, fmt.Errorf("weight %s: %w", weightName(w), err)
+		return fmt.Errorf("weight %s: %w", weightName(w), err)
 	}
 	for _, p := range w.Params {
 		if p.Release != nil {
 			p.Release(0, len(p.Data))
 		}
 	}
-	x := &weight{key: key, buf: buf, bytes: len(data), refs: 1, params: w.Params}
-	s.weights[key] = x
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.buf, x.bytes = buf, len(data)
 	s.bytes += x.bytes
-	return x, nil
+	return nil
 }
 
 // weightKey is the weight's place in memory, type and arrangement; of a table
@@ -100,7 +146,7 @@ func weightName(w stablehlo.Weight) string {
 	return fmt.Sprintf("%q", w.Params[0].Name)
 }
 
-// drop ends one use. The weight stays for the next program until trim.
+// drop ends one use; the last one frees the weight.
 func (s *weightStore) drop(x *weight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,17 +159,6 @@ func (s *weightStore) free(x *weight) {
 	delete(s.weights, x.key)
 	s.bytes -= x.bytes
 	x.buf.Close()
-}
-
-// trim frees what no program uses.
-func (s *weightStore) trim() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, x := range s.weights {
-		if x.refs == 0 {
-			s.free(x)
-		}
-	}
 }
 
 func (s *weightStore) close() {

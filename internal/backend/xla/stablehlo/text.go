@@ -71,6 +71,9 @@ func signature(out value, in ...value) string {
 
 // number writes a constant's number.
 func number(v float64, d tensor.DType) string {
+	if d == pred {
+		return strconv.FormatBool(v != 0)
+	}
 	if !d.Float() {
 		return strconv.FormatInt(int64(v), 10)
 	}

@@ -133,7 +133,9 @@ func (l *lowering) cumSum(x value, o graph.CumSum) value {
 		"      stablehlo.return %%s : %s\n    })", x.name, zero.name, strings.Join(sizes, ", "), strings.Join(pads, ", "), len(x.shape), e, e, e, e)
 }
 
-// argReduce finds the extreme, then the lowest index that has it.
+// argReduce finds the extreme, then the lowest index that has it. A NaN is the
+// extreme of its row; XLA's minimum on a CPU loses it, so that it is looked for
+// by itself.
 func (l *lowering) argReduce(x value, o graph.ArgReduce) value {
 	axis := o.Axis
 	if axis < 0 {
@@ -149,7 +151,9 @@ func (l *lowering) argReduce(x value, o graph.ArgReduce) value {
 	if o.Min {
 		best = l.reduce("minimum", math.Inf(1), x, axis)
 	}
-	hit := l.compare("EQ", x, l.broadcast(best, x.shape, rest...))
+	nan := l.compare("NE", x, x)
+	some := l.broadcast(l.reduce("or", 0, nan, axis), x.shape, rest...)
+	hit := l.choose(some, nan, l.compare("EQ", x, l.broadcast(best, x.shape, rest...)))
 	at := l.iota(tensor.I32, x.shape, axis)
 	at = l.choose(hit, at, l.like(float64(x.shape[axis]), at))
 	return l.reduce("minimum", math.MaxInt32, at, axis)
