@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
+.PHONY: viewer viewer-test demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -30,6 +30,18 @@ py-test: $(VENV)/.test
 	$(PY) -m mypy
 	$(PY) -m pytest
 
+xla-test: .venv-xla/.ready ## graphs through XLA on the CPU, by the same plugin interface as on an NVIDIA GPU
+	.venv-xla/bin/python internal/backend/xla/pjrt/testdata/make.py | diff internal/backend/xla/pjrt/testdata/layout.txt -
+	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') $(GO) test -count=1 -timeout 20m ./internal/backend/xla/...
+
+cuda-test: ## the suites on an NVIDIA GPU; MAST3R_PJRT_CUDA names the plugin where pip has not installed it
+	MAST3R_CUDA=1 $(GO) test -count=1 -v ./tests/go/cudatest
+
+.venv-xla/.ready: # XLA's plugin for the CPU, and the layouts of its C API as another program reads them
+	$(PYTHON) -m venv .venv-xla
+	.venv-xla/bin/pip install --quiet lammps-jax-pjrt-cpu==0.11.2 pypjrt==0.1.1
+	touch $@
+
 training-test: .venv-bench/.ready ## the tests in training/, which need PyTorch
 	.venv-bench/bin/pip install --quiet pytest
 	cd training && ../.venv-bench/bin/python -m pytest tests
@@ -39,6 +51,13 @@ wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
 	mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
 
 check: lint test ## lint, then test
+
+viewer-test: $(VENV)/.test ## the page in a real browser (Debian: apt-get install chromium)
+	$(PY) -m pytest tests/py/test_viewer.py
+
+viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and npm
+	sh viewer/build.sh python/mast3r_runtime/_viewer/web/three.js
+	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
 	$(PY) docs/reference.py >docs/api.md
@@ -103,7 +122,7 @@ $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' && touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,test]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' && touch $@

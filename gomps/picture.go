@@ -83,7 +83,7 @@ func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
 		if size == 0 {
 			size = j.l.size
 		}
-		if t, err = preprocess.Plan(img.Width, img.Height, size, patch, !opt.Rectangle43); err != nil {
+		if t, err = preprocess.Plan(img.Width, img.Height, size, patch, opt.Rectangle43); err != nil {
 			return nil, err
 		}
 	}
@@ -96,5 +96,5 @@ func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &picture{transform: t, height: t.Height, width: t.Width, pixels: buf}, nil
+	return &picture{transform: Transform(t), height: t.Height, width: t.Width, pixels: buf}, nil
 }

@@ -187,6 +187,13 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 		programs = append(programs, p)
 	}
 	compile := time.Since(start)
+	defer func() {
+		for _, list := range append(ins, outs...) {
+			for _, x := range list {
+				x.Release()
+			}
+		}
+	}()
 	for _, g := range graphs {
 		in, err := t.buffers(g.Inputs)
 		if err != nil {
@@ -204,11 +211,6 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 			fill(x.Bytes(), g.Inputs[i])
 		}
 		ins, outs = append(ins, in), append(outs, out)
-		defer func() {
-			for _, x := range append(in, out...) {
-				x.Release()
-			}
-		}()
 	}
 	submit := func() (backend.Pending, error) {
 		w, err := t.b.Begin(backend.Decode)
@@ -255,8 +257,13 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 	if _, err := last.Wait(ctx); err != nil {
 		return err
 	}
-	row := map[string]any{"what": name, "compile_s": compile.Seconds(), "median_ms": median(times), "dispatch_ms": median(dispatch), "min_ms": ms(slices.Min(times)),
-		"pipelined_ms": ms(time.Since(start)) / float64(*rounds)}
+	t.print(map[string]any{"what": name, "compile_s": compile.Seconds(), "median_ms": median(times), "dispatch_ms": median(dispatch), "min_ms": ms(slices.Min(times)),
+		"pipelined_ms": ms(time.Since(start)) / float64(*rounds)}, stages)
+	return nil
+}
+
+// print writes a row.
+func (t *timer) print(row map[string]any, stages [][]time.Duration) {
 	var parts []float64
 	for _, s := range stages {
 		parts = append(parts, median(s))
@@ -269,8 +276,10 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 		row[k] = v
 	}
 	text, err := json.Marshal(row)
+	if err != nil {
+		panic(err) // numbers and texts
+	}
 	fmt.Println(string(text))
-	return err
 }
 
 func (t *timer) buffers(nodes []*graph.Node) ([]backend.Buffer, error) {

@@ -3,9 +3,8 @@
 package tensor
 
 import (
-	"fmt"
-
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // compute runs an operation with one result in float32 and stores it in the
@@ -22,26 +21,23 @@ func (c *Context) compute(key string, build func(g *graph.Graph, in []*graph.Nod
 
 // computeAll is compute for several results.
 func (c *Context) computeAll(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in ...*Tensor) ([]*Tensor, error) {
-	if err := ready(key, in...); err != nil {
-		return nil, err
-	}
-	store := F32
+	store := dt.F32
 	var first *Tensor
 	for _, t := range in {
-		if !t.dtype.Float() {
+		if t == nil || !t.dtype.Float() { // run has a word on nil
 			continue
 		}
 		if first == nil {
 			first, store = t, t.dtype
 		}
 		if t.dtype != store {
-			return nil, fmt.Errorf("%w: %s of %v%v and %v%v", ErrDType, key, store, first.shape, t.dtype, t.shape)
+			return nil, refuse(ErrDType, "%s of %v%v and %v%v", key, store, first.shape, t.dtype, t.shape)
 		}
 	}
 	return c.run(key, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
 		for i, n := range nodes {
 			if n.DType.Float() {
-				nodes[i] = g.Cast(n, F32)
+				nodes[i] = g.Cast(n, dt.F32)
 			}
 		}
 		out := build(g, nodes)
@@ -118,7 +114,7 @@ func (c *Context) AddBias(x, bias *Tensor) (*Tensor, error) {
 		return nil, err
 	}
 	if len(bias.shape) != 1 || len(x.shape) < 1 || bias.shape[0] != x.Dim(-1) {
-		return nil, fmt.Errorf("%w: add_bias of %v to the rows of %v", ErrShape, bias.shape, x.shape)
+		return nil, refuse(ErrShape, "add_bias of %v to the rows of %v", bias.shape, x.shape)
 	}
 	return c.binary(graph.Add, false, x, bias)
 }
@@ -132,7 +128,7 @@ func (c *Context) Affine(x *Tensor, scale, shift float32) (*Tensor, error) {
 	}
 	defer s.Release()
 	out, err := c.run("affine", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		y := g.Binary(graph.Mul, g.Cast(in[0], F32), g.SliceAxis(in[1], 0, 0, 1))
+		y := g.Binary(graph.Mul, g.Cast(in[0], dt.F32), g.SliceAxis(in[1], 0, 0, 1))
 		y = g.Binary(graph.Add, y, g.SliceAxis(in[1], 0, 1, 2))
 		return []*graph.Node{g.Cast(y, in[0].DType)}
 	}, x, s)
@@ -152,7 +148,7 @@ func (c *Context) PowScalar(x *Tensor, v float32) (*Tensor, error) {
 	}
 	defer s.Release()
 	out, err := c.run("pow_scalar", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{g.Cast(g.Binary(graph.Pow, g.Cast(in[0], F32), in[1]), in[0].DType)}
+		return []*graph.Node{g.Cast(g.Binary(graph.Pow, g.Cast(in[0], dt.F32), in[1]), in[0].DType)}
 	}, x, s)
 	if err != nil {
 		return nil, err
@@ -167,7 +163,7 @@ func (t *Tensor) become(y *Tensor, err error) error {
 	}
 	if !y.shape.Equal(t.shape) || y.dtype != t.dtype {
 		defer y.Release()
-		return fmt.Errorf("%w: the result %v%v does not fit in place of %v%v", ErrShape, y.dtype, y.shape, t.dtype, t.shape)
+		return refuse(ErrShape, "the result %v%v does not fit in place of %v%v", y.dtype, y.shape, t.dtype, t.shape)
 	}
 	t.bounds.Store(nil)
 	if old := t.mem.buf.Swap(y.mem.buf.Swap(nil)); old != nil {
@@ -204,7 +200,7 @@ func (t *Tensor) Zero() error {
 	if err := ready("zero", t); err != nil {
 		return err
 	}
-	return t.become(t.c.Zeros(t.dtype, t.shape...))
+	return t.become(t.c.Zeros(t.DType(), t.shape...))
 }
 
 // unaryOps are the functions of one number, all that the graph has.

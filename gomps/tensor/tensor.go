@@ -3,7 +3,6 @@
 package tensor
 
 import (
-	"fmt"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -15,14 +14,23 @@ import (
 )
 
 // DType is the type of a tensor's elements.
-type DType = dt.DType
+type DType uint8
 
 // The element types of tensors: numbers, and indices.
 const (
-	F32 = dt.F32
-	F16 = dt.F16
-	I32 = dt.I32
+	F32 = DType(dt.F32)
+	F16 = DType(dt.F16)
+	I32 = DType(dt.I32)
 )
+
+// Size is the number of bytes of one element, 0 for an unknown type.
+func (d DType) Size() int { return dt.DType(d).Size() }
+
+// String is the short name: "f32".
+func (d DType) String() string { return dt.DType(d).String() }
+
+// Float reports whether d is one of the floating-point types.
+func (d DType) Float() bool { return dt.DType(d).Float() }
 
 // MaxDims is the largest number of dimensions.
 const MaxDims = 8
@@ -31,7 +39,7 @@ const MaxDims = 8
 type Tensor struct {
 	c     *Context
 	shape dt.Shape
-	dtype DType
+	dtype dt.DType
 	// bounds are the least and the largest of indices, once they are known.
 	bounds atomic.Pointer[[2]int32]
 	// mem is apart so that the cleanup of a forgotten Tensor can hold it without
@@ -52,14 +60,14 @@ func (m *memory) release() {
 }
 
 // newTensor allocates; the caller holds the context's lock.
-func (c *Context) newTensor(shape dt.Shape, d DType) (*Tensor, error) {
+func (c *Context) newTensor(shape dt.Shape, d dt.DType) (*Tensor, error) {
 	if len(shape) > MaxDims {
-		return nil, fmt.Errorf("%w: %v has %d dimensions, want at most %d", ErrShape, shape, len(shape), MaxDims)
+		return nil, refuse(ErrShape, "%v has %d dimensions, want at most %d", shape, len(shape), MaxDims)
 	}
 	n := shape.Numel() * d.Size()
 	buf, err := c.dev.Alloc(n)
 	if err != nil {
-		return nil, fmt.Errorf("tensor: allocate %v%v: %w", d, shape, err)
+		return nil, refuse(ErrDevice, "allocate %v%v: %w", d, shape, err)
 	}
 	t := &Tensor{c: c, shape: shape.Clone(), dtype: d, mem: &memory{live: &c.live}}
 	t.mem.buf.Store(&buf)
@@ -68,20 +76,28 @@ func (c *Context) newTensor(shape dt.Shape, d DType) (*Tensor, error) {
 	return t, nil
 }
 
-// usable says why an operation of context c cannot read t.
-func (t *Tensor) usable(c *Context) error {
-	switch {
-	case t == nil:
-		return fmt.Errorf("%w: nil", ErrReleased)
-	case t.c != c:
-		return fmt.Errorf("%w: a tensor of another context", ErrOption)
-	case t.mem.buf.Load() == nil:
-		return ErrReleased
+// memory takes the memory of an operation's operands: the one place that asks
+// whether they have some. A tensor that another goroutine releases after that is
+// refused by the device.
+func (c *Context) memory(op string, in []*Tensor) ([]backend.Buffer, error) {
+	bufs := make([]backend.Buffer, len(in))
+	for i, t := range in {
+		if t == nil {
+			return nil, refuse(ErrReleased, "operand %d of %s is nil", i, op)
+		}
+		if t.c != c {
+			return nil, refuse(ErrOption, "operand %d of %s is a tensor of another context", i, op)
+		}
+		b := t.mem.buf.Load()
+		if b == nil {
+			return nil, refuse(ErrReleased, "operand %d of %s", i, op)
+		}
+		bufs[i] = *b
 	}
-	return nil
+	return bufs, nil
 }
 
-// buffer is the memory of a usable tensor.
+// buffer is the memory of a tensor that nobody else has yet.
 func (t *Tensor) buffer() backend.Buffer { return *t.mem.buf.Load() }
 
 // ready says which operand of an operation has no memory. What looks at shapes
@@ -89,7 +105,7 @@ func (t *Tensor) buffer() backend.Buffer { return *t.mem.buf.Load() }
 func ready(op string, in ...*Tensor) error {
 	for i, t := range in {
 		if !t.Valid() {
-			return fmt.Errorf("%w: operand %d of %s", ErrReleased, i, op)
+			return refuse(ErrReleased, "operand %d of %s", i, op)
 		}
 	}
 	return nil
@@ -103,7 +119,7 @@ func wantRank(op string, rank int, in ...*Tensor) error {
 	}
 	for i, t := range in {
 		if len(t.shape) != rank {
-			return fmt.Errorf("%w: operand %d of %s is %v, want %d dimensions", ErrShape, i, op, t.shape, rank)
+			return refuse(ErrShape, "operand %d of %s is %v, want %d dimensions", i, op, t.shape, rank)
 		}
 	}
 	return nil
@@ -121,7 +137,7 @@ func (t *Tensor) Dim(i int) int {
 }
 
 // DType is the element type.
-func (t *Tensor) DType() DType { return t.dtype }
+func (t *Tensor) DType() DType { return DType(t.dtype) }
 
 // Numel is the number of elements.
 func (t *Tensor) Numel() int { return t.shape.Numel() }
@@ -138,10 +154,10 @@ func (t *Tensor) Release() {
 }
 
 // host makes a tensor whose bytes fill writes.
-func (c *Context) host(d DType, shape []int, fill func(dst []byte)) (*Tensor, error) {
+func (c *Context) host(d dt.DType, shape []int, fill func(dst []byte)) (*Tensor, error) {
 	s := dt.Shape(shape)
 	if err := s.Check(d.Size()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrShape, err)
+		return nil, refuse(ErrShape, "%w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +171,7 @@ func (c *Context) host(d DType, shape []int, fill func(dst []byte)) (*Tensor, er
 	if s.Numel() > 0 {
 		b := t.buffer().Bytes()
 		fill(b)
-		if d == I32 {
+		if d == dt.I32 {
 			t.bounds.Store(boundsOf(b))
 		}
 	}
@@ -179,7 +195,7 @@ func outside(b *[2]int32) int32 {
 // elsewhere by a wrong one. Indices that the host has not seen are read once,
 // which waits for the device.
 func checkIndices(op string, idx *Tensor, n int) error {
-	if idx.dtype != I32 || idx.Numel() == 0 {
+	if idx.dtype != dt.I32 || idx.Numel() == 0 {
 		return nil // the graph's rules have a word on the type
 	}
 	b := idx.bounds.Load()
@@ -190,14 +206,14 @@ func checkIndices(op string, idx *Tensor, n int) error {
 		idx.bounds.Store(b)
 	}
 	if b[0] < 0 || int(b[1]) >= n {
-		return fmt.Errorf("%w: %s: index %d of an axis of %d", ErrOption, op, outside(b), n)
+		return refuse(ErrOption, "%s: index %d of an axis of %d", op, outside(b), n)
 	}
 	return nil
 }
 
 func checkLength(n int, shape []int) error {
 	if want := dt.Shape(shape).Numel(); n != want {
-		return fmt.Errorf("%w: %d elements, want %d for %v", ErrShape, n, want, dt.Shape(shape))
+		return refuse(ErrShape, "%d elements, want %d for %v", n, want, dt.Shape(shape))
 	}
 	return nil
 }
@@ -207,7 +223,7 @@ func (c *Context) FromFloat32s(v []float32, shape ...int) (*Tensor, error) {
 	if err := checkLength(len(v), shape); err != nil {
 		return nil, err
 	}
-	return c.host(F32, shape, func(dst []byte) { copy(view[float32](dst), v) })
+	return c.host(dt.F32, shape, func(dst []byte) { copy(view[float32](dst), v) })
 }
 
 // FromFloat16s copies bit patterns of IEEE 754 binary16 into a new tensor.
@@ -215,7 +231,7 @@ func (c *Context) FromFloat16s(v []uint16, shape ...int) (*Tensor, error) {
 	if err := checkLength(len(v), shape); err != nil {
 		return nil, err
 	}
-	return c.host(F16, shape, func(dst []byte) { copy(view[uint16](dst), v) })
+	return c.host(dt.F16, shape, func(dst []byte) { copy(view[uint16](dst), v) })
 }
 
 // FromInt32s copies indices into a new tensor.
@@ -223,17 +239,17 @@ func (c *Context) FromInt32s(v []int32, shape ...int) (*Tensor, error) {
 	if err := checkLength(len(v), shape); err != nil {
 		return nil, err
 	}
-	return c.host(I32, shape, func(dst []byte) { copy(view[int32](dst), v) })
+	return c.host(dt.I32, shape, func(dst []byte) { copy(view[int32](dst), v) })
 }
 
 // Zeros is a tensor of zeros.
 func (c *Context) Zeros(d DType, shape ...int) (*Tensor, error) {
-	return c.host(d, shape, func(dst []byte) { clear(dst) })
+	return c.host(dt.DType(d), shape, func(dst []byte) { clear(dst) })
 }
 
 // Full is a float32 tensor of equal numbers.
 func (c *Context) Full(v float32, shape ...int) (*Tensor, error) {
-	return c.host(F32, shape, func(dst []byte) {
+	return c.host(dt.F32, shape, func(dst []byte) {
 		for i := range view[float32](dst) {
 			view[float32](dst)[i] = v
 		}
@@ -279,17 +295,17 @@ func (t *Tensor) CopyTo(dst []float32) error {
 		return err
 	}
 	if len(dst) != t.Numel() {
-		return fmt.Errorf("%w: room for %d elements, want %d for %v", ErrShape, len(dst), t.Numel(), t.shape)
+		return refuse(ErrShape, "room for %d elements, want %d for %v", len(dst), t.Numel(), t.shape)
 	}
 	return t.read(func(src []byte) {
 		switch t.dtype {
-		case F32:
+		case dt.F32:
 			copy(dst, view[float32](src))
-		case F16:
+		case dt.F16:
 			for i, h := range view[uint16](src) {
 				dst[i] = dt.Float32FromF16(h)
 			}
-		case I32:
+		case dt.I32:
 			for i, v := range view[int32](src) {
 				dst[i] = float32(v)
 			}
@@ -302,8 +318,8 @@ func (t *Tensor) Int32s() ([]int32, error) {
 	if err := ready("int32s", t); err != nil {
 		return nil, err
 	}
-	if t.dtype != I32 {
-		return nil, fmt.Errorf("%w: %v, want i32", ErrDType, t.dtype)
+	if t.dtype != dt.I32 {
+		return nil, refuse(ErrDType, "%v, want i32", t.dtype)
 	}
 	out := make([]int32, t.Numel())
 	return out, t.read(func(src []byte) { copy(out, view[int32](src)) })
@@ -316,7 +332,7 @@ func (t *Tensor) CopyBytes(dst []byte) error {
 		return err
 	}
 	if want := t.Numel() * t.dtype.Size(); len(dst) != want {
-		return fmt.Errorf("%w: room for %d bytes, want %d for %v%v", ErrShape, len(dst), want, t.dtype, t.shape)
+		return refuse(ErrShape, "room for %d bytes, want %d for %v%v", len(dst), want, t.dtype, t.shape)
 	}
 	return t.read(func(src []byte) { copy(dst, src) })
 }
@@ -324,16 +340,16 @@ func (t *Tensor) CopyBytes(dst []byte) error {
 // FromBytes is the inverse of CopyBytes.
 func (c *Context) FromBytes(d DType, src []byte, shape ...int) (*Tensor, error) {
 	if d != F32 && d != F16 && d != I32 {
-		return nil, fmt.Errorf("%w: %v, want f32, f16 or i32", ErrDType, d)
+		return nil, refuse(ErrDType, "%v, want f32, f16 or i32", d)
 	}
 	s := dt.Shape(shape)
 	if err := s.Check(d.Size()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrShape, err)
+		return nil, refuse(ErrShape, "%w", err)
 	}
 	if want := s.Numel() * d.Size(); len(src) != want {
-		return nil, fmt.Errorf("%w: %d bytes, want %d for %v%v", ErrShape, len(src), want, d, s)
+		return nil, refuse(ErrShape, "%d bytes, want %d for %v%v", len(src), want, d, s)
 	}
-	return c.host(d, shape, func(dst []byte) { copy(dst, src) })
+	return c.host(dt.DType(d), shape, func(dst []byte) { copy(dst, src) })
 }
 
 // Copy is a new tensor with the same elements.
@@ -348,9 +364,9 @@ func (t *Tensor) Copy() (*Tensor, error) {
 // index without its fraction.
 func (c *Context) Cast(x *Tensor, to DType) (*Tensor, error) {
 	if to != F32 && to != F16 && to != I32 {
-		return nil, fmt.Errorf("%w: cast to %v, want f32, f16 or i32", ErrDType, to)
+		return nil, refuse(ErrDType, "cast to %v, want f32, f16 or i32", to)
 	}
 	return c.move("cast "+to.String(), func(g *graph.Graph, in []*graph.Node) *graph.Node {
-		return g.Cast(in[0], to)
+		return g.Cast(in[0], dt.DType(to))
 	}, x)
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // MSEGrad is scale*(p - t), the gradient of a squared error.
@@ -23,7 +24,7 @@ func (c *Context) SoftmaxCrossEntropy(x, label *Tensor) (loss, gx *Tensor, err e
 		return nil, nil, err
 	}
 	if len(x.shape) != 2 {
-		return nil, nil, fmt.Errorf("%w: softmax_cross_entropy of %v and labels %v, want scores [N,K]", ErrShape, x.shape, label.shape)
+		return nil, nil, refuse(ErrShape, "softmax_cross_entropy of %v and labels %v, want scores [N,K]", x.shape, label.shape)
 	}
 	out, err := c.computeAll("softmax_cross_entropy", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		n, k := in[0].Shape[0], in[0].Shape[1]
@@ -57,7 +58,7 @@ func DefaultAdam() Adam { return Adam{LearningRate: 1e-3, Beta1: 0.9, Beta2: 0.9
 //	w -= lr wd w + lr (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps)
 func (c *Context) AdamStep(w, grad, m, v *Tensor, a Adam, t int) error {
 	if t < 1 {
-		return fmt.Errorf("%w: adam step %d, want at least 1", ErrOption, t)
+		return refuse(ErrOption, "adam step %d, want at least 1", t)
 	}
 	// What changes with t is an input, so that no step compiles anything.
 	b1, b2 := float64(a.Beta1), float64(a.Beta2)
@@ -89,7 +90,7 @@ func (c *Context) AdamStep(w, grad, m, v *Tensor, a Adam, t int) error {
 func adamGraph(g *graph.Graph, in []*graph.Node, a Adam) []*graph.Node {
 	f := make([]*graph.Node, 4)
 	for i := range f {
-		f[i] = g.Cast(in[i], F32)
+		f[i] = g.Cast(in[i], dt.F32)
 	}
 	w, grad, m, v := f[0], f[1], f[2], f[3]
 	k := func(i int) *graph.Node { return g.SliceAxis(in[4], 0, i, i+1) }

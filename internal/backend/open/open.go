@@ -50,7 +50,7 @@ const (
 	// EnvAttention is "manual" for Config.ManualAttention, or "native" for Metal's own
 	// attention even where it is known to leak.
 	EnvAttention = "MAST3R_ATTENTION"
-	// EnvExecutableCache is a folder for Config.ExecutableCache.
+	// EnvExecutableCache is a folder for Config.ExecutableCache, or "off".
 	EnvExecutableCache = "MAST3R_EXECUTABLE_CACHE"
 	// EnvSelfCheck is "off" for Config.SkipSelfCheck.
 	EnvSelfCheck = selfcheck.Env
@@ -126,7 +126,10 @@ func Device(cfg Config) (dev backend.Backend, fallback string, err error) {
 		return nil, "", err
 	}
 	if want == "metal" || want == "auto" {
-		gpu, err := openMetal(cfg)
+		if want == "metal" {
+			metal.Forgive()
+		}
+		gpu, err := openMetal(cfg, want == "metal")
 		if err == nil {
 			return gpu, "", nil
 		}
@@ -158,8 +161,11 @@ func (c Config) report(reason error) {
 		return
 	}
 	level, text := slog.LevelDebug, "running on the CPU"
-	if errors.Is(reason, selfcheck.ErrDisagree) {
+	switch {
+	case errors.Is(reason, selfcheck.ErrDisagree):
 		level, text = slog.LevelWarn, "the GPU computes something else than the CPU: running on the CPU"
+	case errors.Is(reason, metal.ErrEndedProcess):
+		level = slog.LevelWarn
 	}
 	c.Logger.Log(context.Background(), level, text, "reason", reason)
 }
@@ -180,11 +186,19 @@ func CPU(cfg Config) (backend.Backend, error) {
 // openMetal opens the GPU and compares it with the CPU. Attention of Metal's own
 // has been the part that is wrong: where the two disagree, the GPU is tried once
 // more with attention from products.
-func openMetal(cfg Config) (backend.Backend, error) {
+func openMetal(cfg Config, forced bool) (backend.Backend, error) {
+	if err := metal.Available(); err != nil { // nothing here to try
+		return nil, err
+	}
+	if err := metal.EndedBy(); err != nil {
+		return nil, err
+	}
 	settings, err := cfg.metal()
 	if err != nil {
 		return nil, err
 	}
+	settings.AnyGPU = forced
+	defer metal.Try("opening it")()
 	gpu, err := checkedMetal(cfg, settings)
 	if settings.Attention != metal.AttentionDefault || !errors.Is(err, selfcheck.ErrDisagree) {
 		return gpu, err
@@ -244,19 +258,29 @@ func openCUDA(cfg Config, index int) (backend.Backend, error) {
 
 // CUDA opens an NVIDIA GPU without comparing it.
 func CUDA(cfg Config, index int) (backend.Backend, error) {
-	gpu, err := cuda.Open(cuda.Settings{Index: index, Cache: cfg.ExecutableCache, Logger: cfg.Logger})
+	cache := cfg.ExecutableCache
+	if cache == "" {
+		cache = os.Getenv(EnvExecutableCache)
+	}
+	gpu, err := cuda.Open(cuda.Settings{Index: index, Cache: cache, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
 	return gpu, nil
 }
 
-// Metal opens the GPU without comparing it.
+// Metal opens any GPU, without comparing it, whatever it has done before.
 func Metal(cfg Config) (backend.Backend, error) {
+	if err := metal.Available(); err != nil {
+		return nil, err
+	}
+	metal.Forgive()
+	defer metal.Try("opening it")()
 	settings, err := cfg.metal()
 	if err != nil {
 		return nil, err
 	}
+	settings.AnyGPU = true
 	gpu, err := metal.New(settings)
 	if err != nil {
 		return nil, err
@@ -266,8 +290,8 @@ func Metal(cfg Config) (backend.Backend, error) {
 
 // metal are the settings of the Metal path, from the Config or the environment.
 func (c Config) metal() (metal.Config, error) {
-	m := metal.Config{ExecutableCache: c.ExecutableCache, Logger: c.Logger}
-	if dir := os.Getenv(EnvExecutableCache); dir != "" && m.ExecutableCache == "" {
+	m := metal.Config{Guard: metal.Try, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
+	if dir := os.Getenv(EnvExecutableCache); dir != "" && dir != "off" && m.ExecutableCache == "" {
 		m.ExecutableCache = dir
 	}
 	switch v := os.Getenv(EnvAttention); v {

@@ -147,29 +147,37 @@ func (b *Backend) open() error {
 // Close ends the use of the device. Programs must be closed before. The client
 // goes with the last buffer: those handed out stay readable.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	already := b.closed
-	b.closed = true
-	b.mu.Unlock()
-	if already {
+	if b.end() {
 		return nil
 	}
 	b.weights.close()
 	return b.release()
 }
 
+// end marks the backend closed, and says whether it was.
+func (b *Backend) end() (already bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	already, b.closed = b.closed, true
+	return already
+}
+
 // release closes the client when nothing needs it any more.
 func (b *Backend) release() error {
 	b.mu.Lock()
-	last := b.closed && b.live == 0 && b.client != nil
+	defer b.mu.Unlock()
+	if !b.closed || b.live > 0 || b.client == nil {
+		return nil
+	}
 	c := b.client
-	if last {
-		b.client = nil
-	}
-	b.mu.Unlock()
-	if last {
-		b.host.Close()
-		return c.Close()
-	}
-	return nil
+	b.client = nil
+	b.host.Close()
+	return c.Close()
+}
+
+// count changes the books.
+func (b *Backend) count(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
 }

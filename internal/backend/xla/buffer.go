@@ -145,20 +145,25 @@ func (x *buffer) Device() (address uintptr, id int, err error) {
 
 // Release frees both. The plugin keeps the array until its runs are done.
 func (x *buffer) Release() {
-	x.mu.Lock()
-	if x.released {
-		x.mu.Unlock()
+	if !x.drop() {
 		return
+	}
+	x.b.count(func() { x.b.live-- })
+	// Nothing can be done about a failure here.
+	_ = x.b.release()
+}
+
+// drop frees both memories, once.
+func (x *buffer) drop() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.released {
+		return false
 	}
 	x.released = true
 	x.dev.Close()
 	if x.host != nil {
 		x.host.Release()
 	}
-	x.mu.Unlock()
-	x.b.mu.Lock()
-	x.b.live--
-	x.b.mu.Unlock()
-	// Nothing can be done about a failure here.
-	_ = x.b.release()
+	return true
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/stablehlo"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -69,22 +70,22 @@ func (p *Program) compile(ctx context.Context, g *graph.Graph, o stablehlo.Optio
 	b := p.b
 	var cached bool
 	done := make(chan error, 1)
-	go func() {
+	par.Go(func() {
 		var err error
 		p.exe, cached, err = b.cache.compile(b.dev, m.Text, b.cfg.Flags)
 		done <- err
-	}()
+	}, func(p *par.Panic) { done <- p })
 	p.weights, err = b.weights.takeAll(ctx, m.Weights)
 	if err := errors.Join(<-done, err); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if cached {
-		b.stats.FromCache++
-	} else {
-		b.stats.Compiled++
-	}
+	b.count(func() {
+		if cached {
+			b.stats.FromCache++
+		} else {
+			b.stats.Compiled++
+		}
+	})
 	return nil
 }
 
@@ -114,13 +115,12 @@ func (p *Program) Graph() *graph.Graph { return p.g }
 // executable itself: Close waits.
 func (p *Program) Close() error {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for p.flights > 0 {
 		p.idle.Wait()
 	}
-	already := p.closed
-	p.closed = true
-	p.mu.Unlock()
-	if !already {
+	if !p.closed {
+		p.closed = true
 		p.free()
 	}
 	return nil
@@ -238,15 +238,13 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 		x.output(results[i])
 	}
 	w.runs = append(w.runs, r)
-	go func() {
-		r.err = done.Await()
-		r.end = time.Now()
+	end := func(err error) {
+		r.err, r.end = err, time.Now()
 		p.land()
 		close(r.done)
-	}()
-	w.b.mu.Lock()
-	w.b.stats.Runs++
-	w.b.mu.Unlock()
+	}
+	par.Go(func() { end(done.Await()) }, func(p *par.Panic) { end(p) })
+	w.b.count(func() { w.b.stats.Runs++ })
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/pjrt"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/stablehlo"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -60,43 +61,65 @@ func (s *weightStore) inUse() int {
 func (s *weightStore) takeAll(ctx context.Context, list []stablehlo.Weight) ([]*weight, error) {
 	out := make([]*weight, len(list))
 	errs := make([]error, len(list))
+	broken := parallel(len(list), 8, func(i int) {
+		if errs[i] = ctx.Err(); errs[i] == nil {
+			out[i], errs[i] = s.take(list[i])
+		}
+	})
+	taken := slices.DeleteFunc(slices.Clone(out), func(w *weight) bool { return w == nil })
+	return taken, errors.Join(append(errs, broken)...)
+}
+
+// parallel calls f for 0 <= i < n on several goroutines. A panic, which a file
+// that was cut short can cause, becomes an error.
+func parallel(n, workers int, f func(i int)) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(8, len(list)) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(list) {
-					return
-				}
-				if errs[i] = ctx.Err(); errs[i] == nil {
-					out[i], errs[i] = s.take(list[i])
-				}
+	failures := make(chan error, workers)
+	for range min(workers, n) {
+		wg.Add(1)
+		par.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
 			}
+			wg.Done()
+		}, func(p *par.Panic) {
+			failures <- p
+			wg.Done()
 		})
 	}
 	wg.Wait()
-	taken := slices.DeleteFunc(slices.Clone(out), func(w *weight) bool { return w == nil })
-	return taken, errors.Join(errs...)
+	select {
+	case err := <-failures:
+		return err
+	default:
+		return nil
+	}
 }
 
 // take returns a weight, uploaded on first use; every take needs a drop.
 func (s *weightStore) take(w stablehlo.Weight) (*weight, error) {
-	key := weightKey(w)
-	s.mu.Lock()
-	x, ok := s.weights[key]
-	if !ok {
-		x = &weight{key: key, params: w.Params}
-		s.weights[key] = x
-	}
-	x.refs++
-	s.mu.Unlock()
+	x := s.find(w)
 	x.once.Do(func() { x.err = s.upload(x, w) })
 	if x.err != nil {
 		s.drop(x)
 		return nil, x.err
 	}
 	return x, nil
+}
+
+// find counts one more use of a weight, which may be new.
+func (s *weightStore) find(w stablehlo.Weight) *weight {
+	key := weightKey(w)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.weights[key]
+	if !ok {
+		x = &weight{key: key, params: w.Params}
+		s.weights[key] = x
+	}
+	x.refs++
+	return x
 }
 
 // upload puts the elements on the device.
@@ -114,8 +137,8 @@ func (s *weightStore) upload(x *weight, w stablehlo.Weight) error {
 		return fmt.Errorf("weight %s: %w", weightName(w), err)
 	}
 	for _, p := range w.Params {
-		if p.Release != nil {
-			p.Release(0, len(p.Data))
+		if release := p.Source.Release; release != nil {
+			release(0, len(p.Data))
 		}
 	}
 	s.mu.Lock()
@@ -180,8 +203,7 @@ func elements(w stablehlo.Weight) ([]byte, error) {
 	size := w.DType.Size()
 	out := make([]byte, w.Shape.Numel()*size)
 	if w.Params == nil {
-		convert(out, w.DType, len(w.Table), func(i int) float32 { return w.Table[i] })
-		return out, nil
+		return out, convert(out, w.DType, len(w.Table), func(i int) float32 { return w.Table[i] })
 	}
 	at := 0
 	for _, p := range w.Params {
@@ -209,8 +231,7 @@ func convertParam(out []byte, p graph.Param, d tensor.DType, perm []int) error {
 	}
 	n := p.Shape.Numel()
 	if perm == nil {
-		convert(out, d, n, read)
-		return nil
+		return convert(out, d, n, read)
 	}
 	// Element i of the result is at digits of i, in the result's dimensions, times
 	// the source's strides.
@@ -219,7 +240,7 @@ func convertParam(out []byte, p graph.Param, d tensor.DType, perm []int) error {
 	for i, k := range perm {
 		dims[i], steps[i] = p.Shape[k], st[k]
 	}
-	convert(out, d, n, func(i int) float32 {
+	return convert(out, d, n, func(i int) float32 {
 		at := 0
 		for k := len(dims) - 1; k >= 0; k-- {
 			at += i % dims[k] * steps[k]
@@ -227,7 +248,6 @@ func convertParam(out []byte, p graph.Param, d tensor.DType, perm []int) error {
 		}
 		return read(at)
 	})
-	return nil
 }
 
 // reader gives the numbers of a weight.
@@ -248,7 +268,7 @@ func reader(p graph.Param) (func(i int) float32, error) {
 
 // convert writes n numbers in type d, on all processors where it is worth it: a
 // large model has some 700 million.
-func convert(out []byte, d tensor.DType, n int, read func(i int) float32) {
+func convert(out []byte, d tensor.DType, n int, read func(i int) float32) error {
 	le := binary.LittleEndian
 	part := func(from, to int) {
 		for i := from; i < to; i++ {
@@ -265,22 +285,5 @@ func convert(out []byte, d tensor.DType, n int, read func(i int) float32) {
 		}
 	}
 	const chunk = 1 << 18
-	if n <= chunk {
-		part(0, n)
-		return
-	}
-	var wg sync.WaitGroup
-	next := make(chan int, n/chunk+1)
-	for from := 0; from < n; from += chunk {
-		next <- from
-	}
-	close(next)
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for from := range next {
-				part(from, min(from+chunk, n))
-			}
-		})
-	}
-	wg.Wait()
+	return parallel((n+chunk-1)/chunk, runtime.GOMAXPROCS(0), func(i int) { part(i*chunk, min((i+1)*chunk, n)) })
 }

@@ -31,7 +31,7 @@ func gpu(t *testing.T) *xla.Backend {
 	case file != "":
 		b, err = xla.New(xla.Config{Name: "xla-cpu", Plugin: file})
 	default:
-		t.Skip("MAST3R_CUDA is not 1: no GPU is tried")
+		t.Skip("MAST3R_CUDA is not 1: no GPU is tried (make cuda-test)")
 	}
 	if err != nil {
 		t.Fatal(err)

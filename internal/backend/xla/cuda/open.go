@@ -14,21 +14,16 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla"
 )
 
-// Environment variables of this package.
-const (
-	// EnvCache is the folder for compiled programs, "off" for none; the default is
-	// mast3r_runtime/xla in the user's folder for caches.
-	EnvCache = "MAST3R_XLA_CACHE"
-	// EnvAttention is "fused" for cuDNN's attention, "unfused" for products and a
-	// softmax.
-	EnvAttention = "MAST3R_CUDA_ATTENTION"
-)
+// EnvAttention names the environment variable that is "fused" for cuDNN's
+// attention, the default, or "unfused" for products and a softmax.
+const EnvAttention = "MAST3R_CUDA_ATTENTION"
 
 // Settings of a device.
 type Settings struct {
 	// Index is the number of the GPU.
 	Index int
-	// Cache stands before EnvCache.
+	// Cache is the folder for compiled programs, "off" for none; "" is
+	// mast3r_runtime/xla in the user's folder for caches.
 	Cache string
 	// MemoryFraction bounds what XLA takes of the GPU's memory, 0 to 1; 0 leaves the
 	// plugin's own bound. Memory is taken when it is needed.
@@ -118,15 +113,12 @@ func quiet() (restore func()) {
 
 // cacheFolder is where compiled programs are kept.
 func (s Settings) cacheFolder() string {
-	dir := s.Cache
-	if dir == "" {
-		dir = os.Getenv(EnvCache)
-	}
-	if dir == "off" {
+	switch s.Cache {
+	case "off":
 		return ""
-	}
-	if dir != "" {
-		return dir
+	case "":
+	default:
+		return s.Cache
 	}
 	home, err := os.UserCacheDir()
 	if err != nil {
