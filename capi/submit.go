@@ -227,7 +227,12 @@ func matchOptions(call string, in *C.mast3r_match_options) (gomps.MatchOptions, 
 	if in.top_k < 0 || in.subsample < 0 || in.border < 0 {
 		return gomps.MatchOptions{}, fail(C.MAST3R_E_ARGUMENT, "%s: top_k %d, subsample %d, border %d, want 0 or more", call, in.top_k, in.subsample, in.border)
 	}
+	full, err := fullPictures(call, in)
+	if err != nil {
+		return gomps.MatchOptions{}, err
+	}
 	return gomps.MatchOptions{
+		Refine:        full,
 		TopK:          int(in.top_k),
 		Reciprocal:    in.reciprocal != 0,
 		Subsample:     int(in.subsample),
@@ -235,7 +240,27 @@ func matchOptions(call string, in *C.mast3r_match_options) (gomps.MatchOptions, 
 		Weighted:      in.weighted != 0,
 		MinConfidence: float32(in.min_confidence),
 		MinWeight:     float32(in.min_weight),
+		BothWays:      in.both_ways != 0,
+		Spread:        in.spread != 0,
+		Subpixel:      in.subpixel != 0,
 	}, nil
+}
+
+// fullPictures are those of the options, or nil.
+func fullPictures(call string, in *C.mast3r_match_options) (*gomps.FullPictures, error) {
+	if in.image1 == nil && in.image2 == nil {
+		return nil, nil
+	}
+	one, err := imageOf(call, "options.image1", in.image1)
+	if err != nil {
+		return nil, err
+	}
+	two, err := imageOf(call, "options.image2", in.image2)
+	if err != nil {
+		return nil, err
+	}
+	return &gomps.FullPictures{Picture1: one, Picture2: two,
+		Transform1: transformIn(&in.transform1), Transform2: transformIn(&in.transform2)}, nil
 }
 
 //export m3r_submit_match
@@ -254,7 +279,7 @@ func m3r_submit_match(h C.mast3r_engine, map1, map2 *C.mast3r_map, options *C.ma
 			return err
 		}
 		like := likeness{h1: m1.Height, w1: m1.Width, h2: m2.Height, w2: m2.Width,
-			options: [3]any{m1.Dim, opt.Subsample, opt.Reciprocal}}
+			options: [5]any{m1.Dim, opt.Subsample, opt.Reciprocal, opt.BothWays, opt.Refine != nil}}
 		return submitLike(call, h, out, like, func(ctx context.Context, e *engine, j *job) (err error) {
 			j.matches, err = e.Match(ctx, m1, m2, opt)
 			return err

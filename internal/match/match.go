@@ -32,8 +32,18 @@ type Options struct {
 	// ends in, not necessarily at a seed. One-way results are exactly the
 	// Subsample 1 results at the seeds.
 	Subsample int
+	// BothWays seeds map 2 too, with Subsample > 1 and without OneWay: what is
+	// small in picture 1 and large in picture 2 has few seeds in map 1. Of what is
+	// found from map 2, a match is kept where the square of Subsample pixels around
+	// either of its ends holds no other.
+	BothWays bool
 	// TopK keeps the first TopK matches in the result's order; 0 keeps all.
 	TopK int
+	// Spread makes TopK choose matches all over map 1: the best of every part of
+	// it come before the second best of any.
+	Spread bool
+	// Subpixel places the ends in map 2 between pixels: Result.XY2.
+	Subpixel bool
 	// MinConfidence drops matches whose confidence is below it. It is compared
 	// with the value as returned, without any rescaling; -Inf drops nothing.
 	MinConfidence float32
@@ -56,6 +66,10 @@ type Options struct {
 type Result struct {
 	Idx1, Idx2 []int64 // pixel numbers y*Width + x
 	Confidence []float32
+	// XY2 [N,2] are places (x, y) in map 2, with Options.Subpixel only.
+	XY2 []float32
+	// Seeds is how many pixels the search started from, masked ones included.
+	Seeds int
 }
 
 // Match finds matches between two views.
@@ -67,11 +81,41 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 	m.prepareView(&m.b, v2, o)
 	m.seeds.pairs = m.seeds.pairs[:0]
 	if m.a.n > 0 && m.b.n > 0 {
-		if err := m.candidates(v1, o); err != nil {
+		if err := m.candidates(v1, v2, o); err != nil {
 			return nil, err
 		}
 	}
-	return m.rank(v1, v2, o), nil
+	r := m.rank(v1, v2, o)
+	if o.Spread && o.TopK > 0 && len(r.Idx1) > o.TopK {
+		r = r.choose(Spread(r.Idx1, nil, v1.Desc, o.TopK))
+	}
+	r.Seeds = seedCount(v1.Desc, o.Subsample)
+	if o.bothWays() {
+		r.Seeds += seedCount(v2.Desc, o.Subsample)
+	}
+	if o.Subpixel {
+		r.XY2 = subpixel(v1, v2, r.Idx1, r.Idx2)
+	}
+	return r, nil
+}
+
+// choose keeps the matches at the given positions.
+func (r *Result) choose(positions []int) *Result {
+	out := &Result{}
+	for _, k := range positions {
+		out.Idx1, out.Idx2 = append(out.Idx1, r.Idx1[k]), append(out.Idx2, r.Idx2[k])
+		out.Confidence = append(out.Confidence, r.Confidence[k])
+	}
+	return out
+}
+
+func (o Options) bothWays() bool { return o.BothWays && o.Subsample > 1 && !o.OneWay }
+
+// seedCount is how many seeds a map has; see grid.
+func seedCount(d Map, subsample int) int {
+	s := max(1, subsample)
+	along := func(n int) int { return (n - s/2 + s - 1) / s }
+	return max(0, along(d.Height)) * max(0, along(d.Width))
 }
 
 func (o Options) check(v1, v2 View) error {
@@ -125,12 +169,11 @@ func (m *Matcher) prepareView(s *side, v View, o Options) {
 
 // candidates fills m.seeds.pairs with the matches, as pixels in ascending
 // order, before any filter on their values.
-func (m *Matcher) candidates(v1 View, o Options) error {
+func (m *Matcher) candidates(v1, v2 View, o Options) error {
 	f := &m.seeds
 	switch {
 	case o.Subsample > 1 && !o.OneWay:
-		_, err := m.fastKeys(&m.a, &m.b, v1.Desc, FastOptions{Subsample: o.Subsample})
-		return err
+		return m.seeded(v1, v2, o)
 	case o.OneWay:
 		f.start(&m.a, v1.Desc, FastOptions{Subsample: max(1, o.Subsample)})
 		m.round(len(f.cur1) * m.b.n)
@@ -153,6 +196,58 @@ func (m *Matcher) candidates(v1 View, o Options) error {
 	return nil
 }
 
+// seeded fills m.seeds.pairs from the seeds of map 1 and, on request, of map 2.
+func (m *Matcher) seeded(v1, v2 View, o Options) error {
+	f := &m.seeds
+	m.back = m.back[:0]
+	if o.bothWays() {
+		back, err := m.fastKeys(&m.b, &m.a, v2.Desc, FastOptions{Subsample: o.Subsample})
+		if err != nil {
+			return err
+		}
+		m.back = append(m.back, back...)
+	}
+	if _, err := m.fastKeys(&m.a, &m.b, v1.Desc, FastOptions{Subsample: o.Subsample}); err != nil {
+		return err
+	}
+	if len(m.back) == 0 {
+		return nil
+	}
+	one, two := newSquares(v1.Desc, o.Subsample), newSquares(v2.Desc, o.Subsample)
+	for _, key := range f.pairs {
+		one.take(int(key >> 32))
+		two.take(int(uint32(key)))
+	}
+	for _, key := range m.back {
+		p, q := int(uint32(key)), int(key>>32)
+		if free1, free2 := one.take(p), two.take(q); free1 || free2 {
+			f.pairs = append(f.pairs, uint64(p)<<32|uint64(q))
+		}
+	}
+	slices.Sort(f.pairs)
+	f.pairs = slices.Compact(f.pairs)
+	return nil
+}
+
+// squares notes which squares of a map hold a match.
+type squares struct {
+	side, width, cols int
+	taken             []bool
+}
+
+func newSquares(d Map, side int) squares {
+	cols := ceilDiv(d.Width, side)
+	return squares{side, d.Width, cols, make([]bool, cols*ceilDiv(d.Height, side))}
+}
+
+// take reports whether the square of a pixel was free, and takes it.
+func (s squares) take(pixel int) bool {
+	at := pixel/s.width/s.side*s.cols + pixel%s.width/s.side
+	free := !s.taken[at]
+	s.taken[at] = true
+	return free
+}
+
 // rank filters the candidates and sorts them. The sort key holds the
 // confidence, inverted, above the candidate's position: candidates are in the
 // order of their pixels, so equal confidences stay in that order.
@@ -170,10 +265,10 @@ func (m *Matcher) rank(v1, v2 View, o Options) *Result {
 	}
 	slices.Sort(m.order)
 	keep := m.order
-	if o.TopK > 0 && len(keep) > o.TopK {
+	if o.TopK > 0 && len(keep) > o.TopK && !o.Spread {
 		keep = keep[:o.TopK]
 	}
-	r := &Result{make([]int64, len(keep)), make([]int64, len(keep)), make([]float32, len(keep))}
+	r := &Result{Idx1: make([]int64, len(keep)), Idx2: make([]int64, len(keep)), Confidence: make([]float32, len(keep))}
 	for k, key := range keep {
 		pair := f.pairs[uint32(key)]
 		r.Idx1[k], r.Idx2[k] = int64(pair>>32), int64(uint32(pair))
