@@ -374,7 +374,7 @@ def main() -> int:
     text = table(rows)
     print(text)
     (out / "scene.json").write_text(json.dumps({"rows": rows, "failures": failures}, indent=1) + "\n")
-    (out / "scene.md").write_text(text + "\n")
+    (out / "table.txt").write_text(text + "\n")
     print(f"{len(failures)} bounds broken" if failures else "all bounds hold")
     return 1 if failures else 0
 
