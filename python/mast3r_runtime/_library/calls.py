@@ -13,6 +13,7 @@ import importlib
 import json
 import logging
 import os
+import platform
 import sys
 import threading
 from collections.abc import Callable
@@ -134,6 +135,11 @@ def _load() -> C.CDLL:
     try:
         lib = C.CDLL(str(path))
     except OSError as error:
+        if "incompatible architecture" in str(error):
+            raise errors.LibraryError(
+                f"native library {path} is for another processor than this Python, which runs as "
+                f"{platform.machine()}; on Apple silicon use a Python for arm64, not one under Rosetta"
+            ) from error
         raise errors.LibraryError(
             f"native library {path}: {error}; install a wheel for this platform, or build it "
             "with Go: pip install ."
