@@ -18,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ._checked import checked
 from ._checkpoints import places
 from ._library import header
 from .errors import ArgumentError, FileError
@@ -45,6 +46,7 @@ class _Text(str, Enum):
     __hash__ = str.__hash__  # a member finds what its text is the key of
 
 
+@checked
 class ModelVariant(_Text):
     """The models that have a name. Any other file loads by its path."""
 
@@ -66,6 +68,7 @@ class ModelVariant(_Text):
         return 14 if self.value.startswith("dune") else 16
 
 
+@checked
 class BackendType(_Text):
     """Where the network runs."""
 
@@ -74,6 +77,7 @@ class BackendType(_Text):
     CPU = "cpu"
 
 
+@checked
 class Precision(_Text):
     """Of weights and activations; sums are always float32."""
 
@@ -116,6 +120,7 @@ def _check_path(owner: object, name: str) -> None:
     object.__setattr__(owner, name, Path(value).expanduser())
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Which model.
@@ -144,6 +149,7 @@ class ModelConfig:
                 raise ArgumentError(f"resolution={self.resolution}, want a multiple of the patch, {patch}")
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
     """Where it runs, and at which sizes a camera is followed.
@@ -184,6 +190,7 @@ class RuntimeConfig:
             )
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class MatchingConfig:
     """How pairs are matched.
@@ -221,6 +228,7 @@ class MatchingConfig:
         return 3 if self.spatial_filter else 0
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class MASt3RRuntimeConfig:
     """Everything :func:`mast3r_runtime.get_runtime` needs.

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 import numpy as np
 import numpy.typing as npt
 
+from ._checked import checked
 from .errors import ImageError, ImageNotFoundError, ImageTypeError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ ImageLike: TypeAlias = Union[
 ]
 
 
+@checked
 def read_image(source: ImageLike) -> U8:
     """Return ``source`` (path, bytes, file object, PIL picture or array) as ``uint8 [H, W, 3]``."""
     if type(source) is np.ndarray and source.dtype == np.uint8:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ._checked import checked
 from ._library import structs as S
 from ._library.memory import INT32, INT64, Array, GPUTensor
 from .errors import ShapeError
@@ -37,6 +38,7 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Transform:
     """How a picture became the network's input, and the way back.
@@ -134,6 +136,7 @@ def _intrinsics(k: npt.ArrayLike) -> F64:
     return matrix
 
 
+@checked
 def confidence_mask(
     conf: npt.ArrayLike, *, threshold: float | None = None, percentile: float | None = None
 ) -> npt.NDArray[np.bool_]:
@@ -166,6 +169,7 @@ def confidence_mask(
     return keep
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class ViewResult:
     """One picture of a pair: points in the first camera's frame, confidence, descriptors."""
@@ -209,6 +213,7 @@ def _timing(timing: S.Timing) -> dict[str, float]:
     }
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class GPUInferenceResult:
     """A pair. ``pts3d_2`` holds picture 2's pixels in camera 1's frame; OpenCV axes.
@@ -275,6 +280,7 @@ class GPUInferenceResult:
         return self.numpy().to_torch(device)
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class SymmetricResult:
     """Both directions of a pair: ``view_ij`` is picture i seen from camera j."""
@@ -303,6 +309,7 @@ class SymmetricResult:
         return out
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class InferenceResult:
     """A pair as numpy arrays; fields as in :class:`GPUInferenceResult`."""
@@ -343,6 +350,7 @@ class InferenceResult:
         return _to_torch(self, device)
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class MatchResult:
     """Matches by descending confidence, ties by index.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 import numpy as np
 import numpy.typing as npt
 
+from .._checked import checked
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import FLOAT64, INT32, Array, GPUTensor
@@ -29,6 +30,7 @@ F64 = npt.NDArray[np.float64]
 SURE = 1.001
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Refined:
     """Matches moved to where the pictures agree, in the order they were given in.
@@ -45,6 +47,7 @@ class Refined:
     timing: dict[str, float]
 
 
+@checked
 class MatchingMethods:
     """What an engine does with descriptors and matches."""
 

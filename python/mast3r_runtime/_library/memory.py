@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .._checked import checked
 from ..errors import ArgumentError, ShapeError
 from . import calls, header
 from . import structs as S
@@ -66,6 +67,7 @@ class _Memory:
         return np.asarray(self)
 
 
+@checked
 class GPUTensor:
     """A tensor of a result.
 
