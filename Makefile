@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test scene-bench
+.PHONY: race attack mutants help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test scene-bench
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -24,6 +24,18 @@ go-test:
 	CGO_ENABLED=0 $(GO) build ./...
 	$(GO) vet ./...
 	$(GO) test ./...
+
+race: ## the tests that start goroutines, under the race detector; needs cgo
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./internal/par ./internal/fault ./internal/newfile ./internal/backend/bufpool \
+		./internal/retrieval ./capi
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps -run 'Goroutines|Concurrent|Truncation|Waiting|Detached|Match$$'
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps/tensor -run 'Concurrent|Batches|Cache|Labels'
+
+attack: $(VENV)/.test ## attacks for as long as TIME says, with figures: make attack TIME=10m
+	$(PY) tests/attack/attack.py $(or $(TIME),10m)
+
+mutants: ## puts the mistakes of tools/mutate/mutants.txt into a copy of the code, one at a time
+	$(GO) run ./tools/mutate
 
 c-test: $(LIBRARY)
 	sh tests/c/run.sh $(LIBRARY)

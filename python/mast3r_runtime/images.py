@@ -58,6 +58,7 @@ FORMATS = (
     "TGA", "PCX", "SGI", "QOI", "DDS", "PSD", "ICO",
 )  # fmt: skip
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # else Python prints its errors itself
 _opening = threading.Lock()  # warnings are caught for the whole process
 
 U8: TypeAlias = npt.NDArray[np.uint8]
