@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test scene-bench
+.PHONY: help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test scene-bench workflows
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -27,7 +27,10 @@ go-test:
 
 c-test: $(LIBRARY)
 	sh tests/c/run.sh $(LIBRARY)
-	$(MAKE) -C tests/metalsim test
+	$(if $(filter Darwin,$(shell uname -s)),,$(MAKE) -C tests/metalsim test) # the simulator is for Linux
+
+workflows: ## the files in .github/workflows, by actionlint
+	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 py-test: $(VENV)/.test
 	$(PY) -m mypy
