@@ -97,7 +97,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.build: $(VENV)/bin/pip pyproject.toml
-	$(VENV)/bin/pip install --quiet 'setuptools>=70.1' wheel && touch $@
+	$(VENV)/bin/pip install --quiet 'setuptools>=77' wheel && touch $@
 
 $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@

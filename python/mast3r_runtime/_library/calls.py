@@ -21,6 +21,7 @@ from typing import Any
 
 from .. import errors
 from . import structs as S
+from .reasons import why_not_loaded
 
 __all__ = ["Job", "call", "check_fork", "library", "library_path"]
 
@@ -190,7 +191,7 @@ def library_path() -> Path:
         return _extension()
     if native not in ("", "ctypes"):
         raise errors.ArgumentError(f"MAST3R_NATIVE={native!r}, want ctypes or gopy")
-    suffix = "dylib" if sys.platform == "darwin" else "so"
+    suffix = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
     return Path(__file__).parents[1] / f"libmast3r_runtime.{suffix}"
 
 
@@ -220,10 +221,7 @@ def _load() -> C.CDLL:
     try:
         lib = C.CDLL(str(path))
     except OSError as error:
-        raise errors.LibraryError(
-            f"native library {path}: {error}; install a wheel for this platform, or build it "
-            "with Go: pip install ."
-        ) from error
+        raise errors.LibraryError(f"native library {path}: {why_not_loaded(path, error)}") from error
     try:
         lib.mast3r_abi_version.restype = C.c_uint32
         got = lib.mast3r_abi_version()
