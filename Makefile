@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
+.PHONY: demo test wheels install darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -24,6 +24,7 @@ go-test:
 
 c-test: $(LIBRARY)
 	sh tests/c/run.sh $(LIBRARY)
+	sh tests/c/install.sh
 	$(MAKE) -C tests/metalsim test
 
 py-test: $(VENV)/.test
@@ -37,6 +38,19 @@ training-test: .venv-bench/.ready ## the tests in training/, which need PyTorch
 wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
 	rm -rf build/wheel build/lib* build/bdist* && $(VENV)/bin/pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
+
+wheels: .venv-wheels/.ready ## dist/: the wheels of Linux, macOS and Windows and the sdist, built here by zig and clang, checked
+	rm -rf build/wheels && .venv-wheels/bin/python packaging/wheels/build.py --out build/wheels
+	.venv-wheels/bin/python packaging/wheels/check.py build/wheels
+	mkdir -p dist && cp build/wheels/* dist/
+
+.venv-wheels/.ready:
+	$(PYTHON) -m venv .venv-wheels
+	.venv-wheels/bin/pip install --quiet 'ziglang>=0.14' 'setuptools>=77' wheel build auditwheel twine check-wheel-contents
+	touch $@
+
+install: ## library, headers, pkg-config and CMake files in PREFIX (default /usr/local)
+	sh capi/install.sh $(or $(PREFIX),/usr/local)
 
 check: lint test ## lint, then test
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a release needs to know: release.py check TAG | notes TAG
+"""What a release needs to know: release.py check TAG | notes TAG | recipes DIST
 
 ``check`` compares the tag with the version in the sources and wants a section of CHANGELOG.md for it; ``notes`` prints
-that section.
+that section. ``recipes`` writes the recipes for conda-forge and Homebrew beside the sdist in DIST, with its checksum.
 """
 
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -25,9 +26,27 @@ def notes(wanted: str) -> str:
     return found[1].strip() if found else ""
 
 
+def recipes(dist: Path) -> list[Path]:
+    """Write the recipes for the sdist in ``dist`` beside it."""
+    sdist = dist / f"mast3r_runtime-{version()}.tar.gz"
+    if not sdist.exists():
+        sys.exit(f"release.py: {sdist} is not there; packaging/wheels/build.py sdist makes it")
+    digest = hashlib.sha256(sdist.read_bytes()).hexdigest()
+    written = []
+    for template in sorted((ROOT / "packaging").glob("*/*.in")):
+        text = template.read_text().replace("@VERSION@", version()).replace("@SHA256@", digest)
+        written.append(dist / "recipes" / template.stem)
+        written[-1].parent.mkdir(exist_ok=True)
+        written[-1].write_text(text)
+    return written
+
+
 def main() -> None:
-    if len(sys.argv) != 3 or sys.argv[1] not in ("check", "notes"):
+    if len(sys.argv) != 3 or sys.argv[1] not in ("check", "notes", "recipes"):
         sys.exit(__doc__)
+    if sys.argv[1] == "recipes":
+        print("\n".join(map(str, recipes(Path(sys.argv[2])))))
+        return
     wanted = sys.argv[2].removeprefix("v")
     text = notes(wanted)
     if wanted != version():
