@@ -55,30 +55,42 @@ func (e *engine) begin() (over func(), alone, ok bool) {
 
 // wait waits for the jobs that were submitted before.
 func (e *engine) wait() {
-	e.mu.Lock()
-	jobs := slices.Collect(maps.Keys(e.jobs))
-	e.mu.Unlock()
-	for _, ended := range jobs {
+	for _, ended := range e.running() {
 		<-ended
 	}
 }
 
+func (e *engine) running() []chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.jobs))
+}
+
 // shut cancels the jobs, waits for them, and closes the engine.
 func (e *engine) shut() error {
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
+	e.refuse()
 	e.stop()
 	e.wait()
-	e.mu.Lock() // no job is left that could open another index
-	indexes := e.indexes
-	e.indexes = nil
-	e.mu.Unlock()
 	var errs []error
-	for i := range indexes {
+	for i := range e.takeIndexes() { // no job is left that could open another one
 		errs = append(errs, i.close())
 	}
 	return errors.Join(append(errs, e.Close())...)
+}
+
+// refuse lets no more jobs in.
+func (e *engine) refuse() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+}
+
+func (e *engine) takeIndexes() map[*index]struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	indexes := e.indexes
+	e.indexes = nil
+	return indexes
 }
 
 // textOr is a C string, "" for NULL.

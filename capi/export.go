@@ -42,10 +42,7 @@ func m3r_submit_export(h C.mast3r_engine, path *C.char, options *C.mast3r_export
 			}
 		}
 		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return e.ExportONNX(name, opt)
+			return e.ExportONNX(ctx, name, opt)
 		})
 	})
 }

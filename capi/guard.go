@@ -19,6 +19,8 @@ import (
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 type status = C.mast3r_status
@@ -63,9 +65,16 @@ func done(f func() error) status {
 }
 
 // panicError logs the stack and returns an error without it: the text goes to
-// the caller's user.
+// the caller's user. A page of a mapped file that is gone is no fault of ours.
 func panicError(r any) error {
-	slog.New(records.handler()).Error("mast3r: internal fault", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	if err := fault.Of(r); err != nil {
+		return fail(C.MAST3R_E_FILE, "mast3r: %v", err)
+	}
+	stack := debug.Stack()
+	if p, ok := r.(*par.Panic); ok {
+		stack = p.Stack // where it happened
+	}
+	slog.New(records.handler()).Error("mast3r: internal fault", "panic", fmt.Sprint(r), "stack", string(stack))
 	return fail(C.MAST3R_E_INTERNAL, "mast3r: internal fault: %v", r)
 }
 

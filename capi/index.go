@@ -66,10 +66,7 @@ func m3r_submit_index_open(h C.mast3r_engine, codebook *C.char, nfeat C.double, 
 		}
 		path := C.GoString(codebook)
 		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			x, err := e.OpenIndex(path, float64(nfeat))
+			x, err := e.OpenIndex(ctx, path, float64(nfeat))
 			if err != nil {
 				return err
 			}

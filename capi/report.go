@@ -69,8 +69,8 @@ func m3r_submit_cost(options *C.mast3r_cost_options, out *C.mast3r_job) status {
 			Height1: int(options.height1), Width1: int(options.width1), Height2: int(options.height2), Width2: int(options.width2),
 			TFLOPS: float64(options.tflops), GBps: float64(options.gb_per_s),
 		}
-		start(context.Background(), out, false, func() {}, func(_ context.Context, j *job) error {
-			c, err := gomps.EstimateCost(opt)
+		start(context.Background(), out, false, func() {}, func(ctx context.Context, j *job) error {
+			c, err := gomps.EstimateCost(ctx, opt)
 			if err == nil {
 				j.report = c
 			}

@@ -28,13 +28,10 @@ func m3r_submit_load_retrieval(h C.mast3r_engine, model, retrieval *C.char, out 
 			}
 		}
 		return submit(call, h, out, func(ctx context.Context, e *engine, _ *job) error {
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case own == "":
-				return e.LoadRetrieval(head)
+			if own == "" {
+				return e.LoadRetrieval(ctx, head)
 			}
-			return e.LoadRetrievalStandalone(own, head)
+			return e.LoadRetrievalStandalone(ctx, own, head)
 		})
 	})
 }

@@ -87,11 +87,8 @@ func m3r_submit_load(h C.mast3r_engine, path *C.char, out *C.mast3r_job) status 
 		}
 		name := C.GoString(path)
 		return submit(call, h, out, func(ctx context.Context, e *engine, _ *job) error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
 			defer e.brief.forget()
-			return e.Load(name)
+			return e.Load(ctx, name)
 		})
 	})
 }

@@ -21,20 +21,23 @@ func (e *Engine) Acquire(n int) (*Buffer, error) {
 	if n < 1 {
 		return nil, &ShapeError{"buffer", fmt.Sprintf("%d bytes", n), "at least 1"}
 	}
-	e.state.RLock()
-	closed := e.closed
-	e.state.RUnlock()
-	if closed {
+	if e.isClosed() {
 		return nil, ErrClosed
 	}
 	buf, err := e.dev.Alloc(n)
 	if err != nil {
-		return nil, &DeviceError{fmt.Sprintf("allocate %d bytes", n), err}
+		return nil, deviceError(fmt.Sprintf("allocate %d bytes", n), err)
 	}
 	b := &Buffer{length: n, mem: &tensorMemory{}}
 	b.mem.buf.Store(&buf)
 	runtime.AddCleanup(b, (*tensorMemory).release, b.mem)
 	return b, nil
+}
+
+func (e *Engine) isClosed() bool {
+	e.state.RLock()
+	defer e.state.RUnlock()
+	return e.closed
 }
 
 // WarmPool puts buffers of these sizes into the pool, so that the first calls

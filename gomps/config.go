@@ -3,10 +3,12 @@
 package gomps
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/open"
 )
 
 // Config says what to run on what. The zero value is the best this machine has.
@@ -46,25 +48,53 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+const maxResolution = 8192
+
+// Environment variables, for callers who cannot reach Config.
 const (
-	maxThreads    = 1024
-	maxResolution = 8192
+	// EnvBackend is "cpu" or "metal" for Config.Backend, where that is "auto".
+	EnvBackend = open.EnvBackend
+	// EnvPackCache is a folder for Config.PackCache.
+	EnvPackCache = open.EnvPackCache
+	// EnvAttention is "manual" for Config.ManualAttention.
+	EnvAttention = open.EnvAttention
+	// EnvExecutableCache is a folder for Config.ExecutableCache.
+	EnvExecutableCache = open.EnvExecutableCache
+	// EnvSelfCheck is "off" for Config.SkipSelfCheck.
+	EnvSelfCheck = open.EnvSelfCheck
 )
 
 func (c Config) check() error {
-	if c.Threads < 0 || c.Threads > maxThreads {
-		return &ConfigError{"Threads", fmt.Sprint(c.Threads), fmt.Sprintf("0 to %d", maxThreads)}
-	}
 	if c.Resolution < 0 || c.Resolution > maxResolution {
 		return &ConfigError{"Resolution", fmt.Sprint(c.Resolution), fmt.Sprintf("0 to %d", maxResolution)}
 	}
-	switch c.Backend {
-	case "", "auto", "cpu", "metal":
-	default:
-		return &ConfigError{"Backend", c.Backend, "auto, cpu or metal"}
-	}
 	_, err := c.precision("cpu")
 	return err
+}
+
+// open opens the device.
+func (c Config) open() (dev backend.Backend, fallback string, err error) {
+	p, err := c.precision("metal")
+	if err != nil {
+		return nil, "", err
+	}
+	dev, fallback, err = open.Device(open.Config{
+		Backend: c.Backend, Threads: c.Threads, GPUPrecision: p, SkipSelfCheck: c.SkipSelfCheck, ManualAttention: c.ManualAttention,
+		ExecutableCache: c.ExecutableCache, PackCache: c.PackCache, Logger: c.Logger,
+	})
+	return dev, fallback, openError(err)
+}
+
+// openError is an error of package open as one of this package.
+func openError(err error) error {
+	var setting *open.SettingError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &setting):
+		return &ConfigError{setting.Name, setting.Got, setting.Want}
+	}
+	return &DeviceError{"open a device", err}
 }
 
 // precision resolves the name for a device.

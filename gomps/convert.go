@@ -5,8 +5,7 @@ package gomps
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
+	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -19,7 +18,7 @@ type ConvertOptions struct {
 	// never made less precise.
 	Precision string
 	// Progress, when not nil, is called now and then with the bytes read and to be
-	// read, from the goroutine that called Convert.
+	// read, from another goroutine.
 	Progress func(done, total int64)
 }
 
@@ -35,18 +34,19 @@ func Convert(ctx context.Context, in, out string, opt ConvertOptions) ([]string,
 	if !ok {
 		return nil, &ConfigError{"Precision", opt.Precision, "fp32, fp16, bf16 or keep"}
 	}
-	written, err := weights.Convert(ctx, in, out, weights.ConvertOptions{DType: d, Progress: opt.Progress})
-	var (
-		path *fs.PathError
-		link *os.LinkError
-	)
+	var over atomic.Bool
+	defer over.Store(true)
+	progress := func(done, total int64) {
+		if opt.Progress != nil && !over.Load() {
+			opt.Progress(done, total)
+		}
+	}
+	written, err := detached(ctx, func() ([]string, error) {
+		return weights.Convert(ctx, in, out, weights.ConvertOptions{DType: d, Progress: progress})
+	}, func([]string) {})
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return written, err
-	case errors.Is(err, weights.ErrFormat):
-		return written, &WeightsError{in, err}
-	case errors.As(err, &path), errors.As(err, &link):
-		return written, &FileError{err}
 	}
-	return written, &WeightsError{in, err}
+	return written, loadError(in, err)
 }

@@ -79,7 +79,7 @@ func TestDuneCheckpoints(t *testing.T) {
 	e := open(t, gomps.Config{Precision: "fp32", Threads: 2, Resolution: 70}, "dune_micro")
 	for i, path := range []string{plain, dir, filepath.Join(dir, "dune_vitsmall14_448.pth"),
 		filepath.Join(dir, "dunemast3r_cvpr25_vitsmall.pth"), converted} {
-		if err := e.Load(path); err != nil {
+		if err := e.Load(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
 		got := values(infer(t, e, picture(70, 56, 1), picture(56, 70, 2)).View[:]...)
@@ -173,7 +173,7 @@ func TestRetrievalCheckpoint(t *testing.T) {
 	e := open(t, gomps.Config{Precision: "fp32", Threads: 2, Resolution: 64}, "mast3r_micro")
 	var want []float32
 	for i, path := range []string{retrievalFile(t, "retrieval_micro"), dir, file, converted} {
-		if err := e.LoadRetrieval(path); err != nil {
+		if err := e.LoadRetrieval(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
 		r, err := e.EncodeRetrieval(context.Background(), picture(64, 48, 1), gomps.InferOptions{})

@@ -4,12 +4,14 @@ package gomps
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
@@ -77,7 +79,11 @@ func (c *CostPart) add(d CostPart) {
 }
 
 // EstimateCost counts the work of a pair. It runs nothing and needs no device.
-func EstimateCost(opt CostOptions) (_ *Cost, err error) {
+func EstimateCost(ctx context.Context, opt CostOptions) (*Cost, error) {
+	return detached(ctx, func() (*Cost, error) { return estimateCost(opt) }, func(*Cost) {})
+}
+
+func estimateCost(opt CostOptions) (_ *Cost, err error) {
 	c := &Cost{
 		Height1: opt.Height1, Width1: opt.Width1, Height2: opt.Height2, Width2: opt.Width2,
 		Precision: cmp.Or(opt.Precision, "fp16"), TFLOPS: cmp.Or(opt.TFLOPS, 7.5), GBps: cmp.Or(opt.GBps, 273),
@@ -110,7 +116,7 @@ func (o CostOptions) weights() (*weights.Set, error) {
 	if o.Model != "" {
 		set, err := weights.OpenSet(o.Model)
 		if err != nil {
-			return nil, &WeightsError{o.Model, err}
+			return nil, loadError(o.Model, err)
 		}
 		return set, nil
 	}
@@ -171,7 +177,8 @@ func (c *Cost) sizes(m *model.Model) error {
 }
 
 // count adds up the programs that a pair runs.
-func (c *Cost) count(m *model.Model) error {
+func (c *Cost) count(m *model.Model) (err error) {
+	defer fault.Guard(&err)()
 	ops := map[string]*CostPart{}
 	add := func(name string, g *graph.Graph, err error) error {
 		if err != nil {

@@ -25,7 +25,7 @@ func TestCostOfPublishedModels(t *testing.T) {
 		{"dune_vit_small_448", 448, 448, 64, 620, 231, 57, 1323},
 		{"dune_vit_base_14", 336, 448, 154, 437, 173, 61, 1212},
 	} {
-		got, err := gomps.EstimateCost(gomps.CostOptions{Variant: c.variant, Height1: c.height, Width1: c.width})
+		got, err := gomps.EstimateCost(t.Context(), gomps.CostOptions{Variant: c.variant, Height1: c.height, Width1: c.width})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestCostOfPublishedModels(t *testing.T) {
 // TestCost counts what can be counted by hand.
 func TestCost(t *testing.T) {
 	path := microModel(t, "mast3r_micro")
-	full, err := gomps.EstimateCost(gomps.CostOptions{Model: path, Height1: 48, Width1: 64, Precision: "fp32", TFLOPS: 1, GBps: 100})
+	full, err := gomps.EstimateCost(t.Context(), gomps.CostOptions{Model: path, Height1: 48, Width1: 64, Precision: "fp32", TFLOPS: 1, GBps: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,18 +77,18 @@ func TestCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.Load(path); err != nil {
+	if err := e.Load(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
 	// Nearly every weight is read once; the norm that both decoders share, twice.
 	if p := 4 * e.Info().Parameters; sum.Weights < p*95/100 || sum.Weights > p*104/100 {
 		t.Errorf("%d bytes of weights, the model has %d", sum.Weights, p)
 	}
-	half, err := gomps.EstimateCost(gomps.CostOptions{Model: path, Height1: 48, Width1: 64, TFLOPS: 1, GBps: 100})
+	half, err := gomps.EstimateCost(t.Context(), gomps.CostOptions{Model: path, Height1: 48, Width1: 64, TFLOPS: 1, GBps: 100})
 	if err != nil || half.Precision != "fp16" || 2*half.Total.Weights != full.Total.Weights || half.Total.FLOPs != full.Total.FLOPs {
 		t.Errorf("half precision: %+v, %v", half, err)
 	}
-	mixed, err := gomps.EstimateCost(gomps.CostOptions{Model: path, Height1: 48, Width1: 64, Height2: 64, Width2: 48})
+	mixed, err := gomps.EstimateCost(t.Context(), gomps.CostOptions{Model: path, Height1: 48, Width1: 64, Height2: 64, Width2: 48})
 	if err != nil || len(mixed.Graphs) != 5 {
 		t.Errorf("two sizes: %+v, %v", mixed, err)
 	}
@@ -111,7 +111,7 @@ func TestCostErrors(t *testing.T) {
 		"enormous":  {gomps.CostOptions{Variant: "mast3r_vit_large", Height1: 1 << 40, Width1: 16}, &se},
 		"file":      {gomps.CostOptions{Model: t.TempDir() + "/none"}, &we},
 	} {
-		if _, err := gomps.EstimateCost(c.opt); !errors.As(err, c.as) {
+		if _, err := gomps.EstimateCost(t.Context(), c.opt); !errors.As(err, c.as) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

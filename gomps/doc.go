@@ -6,7 +6,7 @@
 //	e, err := gomps.Open(gomps.Config{})
 //	...
 //	defer e.Close()
-//	err = e.Load("mast3r_tiny/unified.safetensors")
+//	err = e.Load(context.Background(), "mast3r_tiny/unified.safetensors")
 //	r, err := e.Infer(ctx, left, right, gomps.InferOptions{})
 //	points := r.View[0].Points.Float32s() // [H,W,3], camera 1's frame
 //

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
@@ -36,11 +36,11 @@ type Engine struct {
 	loaded    *loaded
 	retriever *retriever
 
-	// matchMu is apart from mu: matching needs no model and no device.
-	matchMu sync.Mutex
-	pool    *par.Pool
-	matcher *match.Matcher
-	// resizer is used under mu.
+	// matching is apart from turn: matching needs no model and no device.
+	matching turn
+	pool     *par.Pool
+	matcher  *match.Matcher
+	// resizer is used with the turn taken.
 	resizer *preprocess.Resizer
 }
 
@@ -64,34 +64,30 @@ func Open(cfg Config) (*Engine, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	dev, fallback, err := openBackend(cfg, log)
+	dev, fallback, err := cfg.open()
 	if err != nil {
 		return nil, err
 	}
 	pool := par.New(cfg.Threads)
-	return &Engine{cfg: cfg, log: log, dev: dev, fallback: fallback, turn: make(turn, 1),
+	return &Engine{cfg: cfg, log: log, dev: dev, fallback: fallback, turn: make(turn, 1), matching: make(turn, 1),
 		pool: pool, matcher: match.New(pool), resizer: preprocess.NewResizer(pool)}, nil
 }
 
 // Load reads a model: a safetensors file, or a directory that holds
 // unified.safetensors, model.safetensors, or encoder.safetensors and
 // decoder.safetensors. It replaces the model loaded before; when it fails, that
-// one stays.
-func (e *Engine) Load(path string) error {
-	set, err := weights.OpenSet(path)
+// one stays. Cancelling ctx ends the call even where the file system hangs.
+func (e *Engine) Load(ctx context.Context, path string) error {
+	l, err := e.open(ctx, path)
 	if err != nil {
-		return &WeightsError{path, err}
-	}
-	l, err := e.prepare(set)
-	if err != nil {
-		return &WeightsError{path, errors.Join(err, set.Close())}
-	}
-	if err := e.turn.take(context.Background()); err != nil {
 		return err
+	}
+	if err := e.turn.take(ctx); err != nil {
+		return errors.Join(err, l.close())
 	}
 	defer e.turn.give()
 	if e.closed {
-		return errors.Join(ErrClosed, set.Close())
+		return errors.Join(ErrClosed, l.close())
 	}
 	old := e.loaded
 	e.set(func() { e.loaded = l })
@@ -102,7 +98,23 @@ func (e *Engine) Load(path string) error {
 	return old.close()
 }
 
-func (e *Engine) prepare(set *weights.Set) (*loaded, error) {
+// open reads a model.
+func (e *Engine) open(ctx context.Context, path string) (*loaded, error) {
+	return detached(ctx, func() (*loaded, error) {
+		set, err := weights.OpenSet(path)
+		if err != nil {
+			return nil, loadError(path, err)
+		}
+		l, err := e.prepare(set)
+		if err != nil {
+			return nil, loadError(path, errors.Join(err, set.Close()))
+		}
+		return l, nil
+	}, func(l *loaded) { _ = l.close() })
+}
+
+func (e *Engine) prepare(set *weights.Set) (_ *loaded, err error) {
+	defer fault.Guard(&err)()
 	m, err := model.Open(set)
 	if err != nil {
 		return nil, err
@@ -210,10 +222,7 @@ func (e *Engine) Info() Info {
 		WorkingSet: d.WorkingSet, MaxBuffer: d.MaxBuffer, UnifiedMemory: d.UnifiedMemory, OS: d.OS,
 		PoolBuffers: d.PoolBuffers, PoolBytes: d.PoolBytes, LiveBuffers: d.LiveBuffers,
 		FallbackReason: e.fallback,
-	}
-	if gpu, ok := e.dev.(*metal.Backend); ok {
-		s := gpu.Stats()
-		i.WeightsMapped, i.WeightsCopied, i.CommandBuffers = s.MappedBytes, s.CopiedBytes, s.CommandBuffers
+		WeightsMapped:  d.WeightsMapped, WeightsCopied: d.WeightsCopied, CommandBuffers: d.CommandBuffers,
 	}
 	e.state.RLock()
 	defer e.state.RUnlock()
@@ -273,8 +282,6 @@ func (e *Engine) Close() error {
 	l, r := e.loaded, e.retriever
 	e.set(func() { e.closed, e.loaded, e.retriever = true, nil, nil })
 	err := errors.Join(l.close(), r.close(), e.dev.Close())
-	e.matchMu.Lock()
-	defer e.matchMu.Unlock()
-	e.pool.Close()
+	e.pool.Close() // waits for a match that runs
 	return err
 }

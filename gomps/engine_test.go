@@ -49,7 +49,7 @@ func open(t testing.TB, cfg gomps.Config, variant string) *gomps.Engine {
 			t.Error(err)
 		}
 	})
-	if err := e.Load(microModel(t, variant)); err != nil {
+	if err := e.Load(t.Context(), microModel(t, variant)); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -280,10 +280,10 @@ func TestErrors(t *testing.T) {
 	if err := e.Warmup(ctx, 1); !errors.Is(err, gomps.ErrNotLoaded) {
 		t.Errorf("warmup before load: %v", err)
 	}
-	if err := e.Load(filepath.Join(t.TempDir(), "nothing")); !is[*gomps.WeightsError](err) {
+	if err := e.Load(t.Context(), filepath.Join(t.TempDir(), "nothing")); !is[*gomps.WeightsError](err) {
 		t.Errorf("load of nothing: %v", err)
 	}
-	if err := e.Load(microModel(t, "mast3r_micro")); err != nil {
+	if err := e.Load(t.Context(), microModel(t, "mast3r_micro")); err != nil {
 		t.Fatal(err)
 	}
 	for name, img := range map[string]gomps.Image{
@@ -342,7 +342,7 @@ func TestVariantAliases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := e.Load(dir); err != nil {
+			if err := e.Load(t.Context(), dir); err != nil {
 				t.Error(err)
 			}
 			if err := e.Close(); err != nil {
@@ -358,7 +358,7 @@ func TestVariantIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	err = e.Load(microModel(t, "mast3r_micro"))
+	err = e.Load(t.Context(), microModel(t, "mast3r_micro"))
 	if !is[*gomps.ConfigError](err) || !strings.Contains(err.Error(), "mast3r_micro") {
 		t.Errorf("another variant than asked for: %v", err)
 	}

@@ -30,7 +30,7 @@ func ExampleEngine_Infer() {
 		log.Fatal(err)
 	}
 	defer engine.Close()
-	if err := engine.Load(modelPath); err != nil {
+	if err := engine.Load(context.Background(), modelPath); err != nil {
 		log.Fatal(err)
 	}
 	result, err := engine.Infer(context.Background(), stripes(0), stripes(6), gomps.InferOptions{})
@@ -74,7 +74,7 @@ func ExampleEngine_Encode() {
 		log.Fatal(err)
 	}
 	defer engine.Close()
-	if err := engine.Load(modelPath); err != nil {
+	if err := engine.Load(context.Background(), modelPath); err != nil {
 		log.Fatal(err)
 	}
 	ctx := context.Background()

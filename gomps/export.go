@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/onnx"
 )
 
@@ -26,12 +27,13 @@ type ExportOptions struct {
 //
 // Inputs: image1, image2 u8 [1,H,W,3], RGB, at network size. Outputs: points1,
 // conf1, desc1, desc_conf1 and the same of view 2, as Infer gives them.
-func (e *Engine) ExportONNX(path string, opt ExportOptions) error {
-	l, err := e.lock(context.Background())
+func (e *Engine) ExportONNX(ctx context.Context, path string, opt ExportOptions) (err error) {
+	l, err := e.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer e.turn.give()
+	defer fault.Guard(&err)()
 	p := l.model.Patch
 	if opt.Width1 == 0 && opt.Height1 == 0 {
 		opt.Width1 = max(l.size/p*p, p)
@@ -45,13 +47,15 @@ func (e *Engine) ExportONNX(path string, opt ExportOptions) error {
 		return &ShapeError{"export", err.Error(), "picture sizes that are multiples of the patch size"}
 	}
 	meta := map[string]string{"variant": l.model.Variant, "desc_dim": fmt.Sprint(l.model.DescDim), "patch_size": fmt.Sprint(p)}
-	err = onnx.Export(g, path, onnx.Options{HalfWeights: opt.HalfWeights, Producer: "mast3r-runtime", Metadata: meta})
-	var refused *fs.PathError
-	if errors.As(err, &refused) {
+	err = onnx.Export(ctx, g, path, onnx.Options{HalfWeights: opt.HalfWeights, Producer: "mast3r-runtime", Metadata: meta})
+	if cause := ctx.Err(); err != nil && cause != nil {
+		return fmt.Errorf("gomps: export: %w", cause)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return &FileError{err}
 	}
 	if err != nil {
-		return &DeviceError{"export to ONNX", err}
+		return deviceError("export to ONNX", err)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (e *Engine) NewFeatures(tokens []float32, t Transform) (*Features, error) {
 	}
 	buf, err := e.dev.Alloc(4 * len(tokens))
 	if err != nil {
-		return nil, &DeviceError{"allocate features", err}
+		return nil, deviceError("allocate features", err)
 	}
 	copy(float32s(buf.Bytes(), len(tokens)), tokens)
 	return &Features{Tokens: newTensor(shape, buf), Transform: t}, nil

@@ -69,7 +69,7 @@ func (j *job) close() {
 func (j *job) alloc(n int) (backend.Buffer, error) {
 	b, err := j.e.dev.Alloc(n)
 	if err != nil {
-		return nil, &DeviceError{fmt.Sprintf("allocate %d bytes", n), err}
+		return nil, deviceError(fmt.Sprintf("allocate %d bytes", n), err)
 	}
 	return b, nil
 }
@@ -100,7 +100,7 @@ func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, e
 		if j.ctx.Err() != nil {
 			return nil, fmt.Errorf("gomps: %s: %w", key.what, j.ctx.Err())
 		}
-		return nil, &DeviceError{"compile " + key.what, err}
+		return nil, deviceError("compile "+key.what, err)
 	}
 	j.programs = append(j.programs, p)
 	return p, nil
@@ -134,7 +134,7 @@ type work struct {
 func (j *job) begin(lane backend.Lane) (*work, error) {
 	b, err := j.e.dev.Begin(lane)
 	if err != nil {
-		return nil, &DeviceError{"begin work", err}
+		return nil, deviceError("begin work", err)
 	}
 	w := &work{Work: b, j: j, lane: lane}
 	j.works = append(j.works, w)
@@ -167,7 +167,7 @@ func (w *work) flush() error {
 	w.timed = append(w.timed, times...)
 	next, err := w.j.e.dev.Begin(w.lane)
 	if err != nil {
-		return &DeviceError{"begin work", err}
+		return deviceError("begin work", err)
 	}
 	w.Work = next
 	return nil
@@ -177,7 +177,7 @@ func (w *work) wrap(what string, err error) error {
 	if cause := w.j.ctx.Err(); cause != nil {
 		return fmt.Errorf("gomps: %s: %w", what, cause)
 	}
-	return &DeviceError{what, err}
+	return deviceError(what, err)
 }
 
 // encode fills in the features of the pictures, all at once when their sizes

@@ -10,7 +10,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 // Map is a dense map of descriptors to match.
@@ -82,22 +84,34 @@ func (m *Matches) Len() int { return len(m.Idx1) }
 // Match finds pixels of two maps that look at the same point. Neighbours are
 // exact, whatever the number of threads; descriptors that are not finite match
 // nothing. The maps may differ in size, and may be empty.
-func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matches, error) {
+func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Matches, err error) {
 	start := time.Now()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("gomps: match: %w", err)
-	}
 	for i, m := range []Map{m1, m2} {
 		if err := m.check(i + 1); err != nil {
 			return nil, err
 		}
 	}
-	e.matchMu.Lock()
-	defer e.matchMu.Unlock()
-	r, err := e.matcher.Match(m1.view(opt.Mask1), m2.view(opt.Mask2), match.Options{
-		OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: opt.TopK, Border: opt.Border,
-		MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
+	if err := e.matching.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.matching.give()
+	for i, m := range []Map{m1, m2} {
+		for _, mem := range [][]float32{m.Desc, m.Points, m.Weight} {
+			defer fault.Watch(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), 4*len(mem)), fmt.Sprintf("gomps: the memory of map %d", i+1))()
+		}
+	}
+	defer fault.Guard(&err)()
+	var r *match.Result
+	err = e.pool.With(ctx, func(pool *par.Pool) (err error) {
+		r, err = e.matcher.On(pool).Match(m1.view(opt.Mask1), m2.view(opt.Mask2), match.Options{
+			OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: opt.TopK, Border: opt.Border,
+			MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
+		})
+		return err
 	})
+	if cause := ctx.Err(); cause != nil {
+		return nil, fmt.Errorf("gomps: match: %w", cause)
+	}
 	if err != nil {
 		if errors.Is(err, match.ErrShape) {
 			return nil, &ShapeError{"match", err.Error(), "maps, masks and weights of one size"}

@@ -27,7 +27,7 @@ func pairOf(t testing.TB, cfg gomps.Config, dir string) []float32 {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.Load(dir); err != nil {
+	if err := e.Load(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	r := infer(t, e, picture(84, 112, 0), picture(84, 112, 5))
@@ -111,7 +111,7 @@ func BenchmarkLoad(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer e.Close()
-		if err := e.Load(dir); err != nil {
+		if err := e.Load(b.Context(), dir); err != nil {
 			b.Fatal(err)
 		}
 		r, err := e.Infer(context.Background(), picture(160, 224, 0), picture(160, 224, 5), gomps.InferOptions{})

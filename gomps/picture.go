@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 // maxSide bounds a picture's sides: far beyond any camera, and small enough
@@ -51,6 +53,9 @@ func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture,
 		if device := (*DeviceError)(nil); errors.As(err, &device) {
 			return nil, err // no fault of the picture
 		}
+		if cause := j.ctx.Err(); cause != nil {
+			return nil, fmt.Errorf("gomps: preprocessing: %w", cause)
+		}
 		if err != nil {
 			return nil, &ImageError{base + i, err}
 		}
@@ -60,7 +65,9 @@ func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture,
 	return pics, nil
 }
 
-func (j *job) prepareOne(img Image, opt InferOptions) (*picture, error) {
+func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
+	defer fault.Watch(img.Pix, "the memory of the picture")() // a mapped file, perhaps
+	defer fault.Guard(&err)()
 	if err := img.check(); err != nil {
 		return nil, err
 	}
@@ -76,7 +83,6 @@ func (j *job) prepareOne(img Image, opt InferOptions) (*picture, error) {
 		if size == 0 {
 			size = j.l.size
 		}
-		var err error
 		if t, err = preprocess.Plan(img.Width, img.Height, size, patch, !opt.Rectangle43); err != nil {
 			return nil, err
 		}
@@ -86,7 +92,8 @@ func (j *job) prepareOne(img Image, opt InferOptions) (*picture, error) {
 		return nil, err
 	}
 	src := preprocess.Image{Pix: img.Pix, W: img.Width, H: img.Height, Stride: img.stride()}
-	if err := j.e.resizer.Apply(buf.Bytes(), src, t); err != nil {
+	err = j.e.pool.With(j.ctx, func(pool *par.Pool) error { return j.e.resizer.On(pool).Apply(buf.Bytes(), src, t) })
+	if err != nil {
 		return nil, err
 	}
 	return &picture{transform: t, height: t.Height, width: t.Width, pixels: buf}, nil

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 )
 
@@ -87,7 +86,7 @@ func (e *Engine) Profile(ctx context.Context, img1, img2 Image, opt ProfileOptio
 	}
 	defer e.turn.give()
 	r := &profiler{e: e, l: l, stages: map[string]*stage{}, ops: map[string]*OpTime{}}
-	host, measuredOps := e.dev.(*cpu.Backend)
+	host, measuredOps := e.dev.(backend.Profiler)
 	for i := range opt.Warmup + opt.Iterations {
 		if i == opt.Warmup && measuredOps {
 			host.SetProfile(r.sample)
@@ -183,7 +182,7 @@ func (r *profiler) count(p *program, d time.Duration, s *stage) error {
 	}
 	total := g.Cost()
 	s.flops = total.FLOPs
-	if _, ok := r.e.dev.(*cpu.Backend); ok {
+	if _, ok := r.e.dev.(backend.Profiler); ok {
 		return nil
 	}
 	whole := float64(total.FLOPs) + 25*float64(total.Bytes) + 1
@@ -208,8 +207,8 @@ func (r *profiler) op(kind string) *OpTime {
 	return r.ops[kind]
 }
 
-// sample is told of every step of the CPU.
-func (r *profiler) sample(s cpu.Sample) {
+// sample is told of every operation, on a device that can time them.
+func (r *profiler) sample(s backend.Sample) {
 	o := r.op(s.Op)
 	o.Count++
 	o.MS += ms(s.Time)

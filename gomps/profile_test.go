@@ -48,10 +48,10 @@ func TestProfile(t *testing.T) {
 	if _, err := e.Profile(ctx, a, b, gomps.ProfileOptions{}); !errors.Is(err, gomps.ErrNotLoaded) {
 		t.Errorf("without a model: %v", err)
 	}
-	if err := e.Load(path); err != nil {
+	if err := e.Load(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
-	cost, err := gomps.EstimateCost(gomps.CostOptions{Model: path, Height1: 48, Width1: 64})
+	cost, err := gomps.EstimateCost(t.Context(), gomps.CostOptions{Model: path, Height1: 48, Width1: 64})
 	if err != nil {
 		t.Fatal(err)
 	}

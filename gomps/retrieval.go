@@ -11,8 +11,10 @@ import (
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/retrieval"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
@@ -61,13 +63,13 @@ func (r *retriever) close() error {
 
 // LoadRetrieval reads a retrieval head for the model that is loaded, whose
 // encoder it shares.
-func (e *Engine) LoadRetrieval(path string) error {
-	l, err := e.lock(context.Background())
+func (e *Engine) LoadRetrieval(ctx context.Context, path string) error {
+	l, err := e.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer e.turn.give()
-	head, err := openHead(path, l.model.EncDim)
+	head, err := openHead(ctx, path, l.model.EncDim)
 	if err != nil {
 		return err
 	}
@@ -79,21 +81,17 @@ func (e *Engine) LoadRetrieval(path string) error {
 // LoadRetrievalStandalone reads a retrieval head and a model for its encoder
 // alone: the decoders and heads of that model are never prepared. Infer keeps
 // needing a Load.
-func (e *Engine) LoadRetrievalStandalone(modelPath, retrievalPath string) error {
-	set, err := weights.OpenSet(modelPath)
+func (e *Engine) LoadRetrievalStandalone(ctx context.Context, modelPath, retrievalPath string) error {
+	l, err := e.open(ctx, modelPath)
 	if err != nil {
-		return &WeightsError{modelPath, err}
+		return err
 	}
-	l, err := e.prepare(set)
-	if err != nil {
-		return &WeightsError{modelPath, errors.Join(err, set.Close())}
-	}
-	head, err := openHead(retrievalPath, l.model.EncDim)
+	head, err := openHead(ctx, retrievalPath, l.model.EncDim)
 	if err != nil {
 		return errors.Join(err, l.close())
 	}
-	if err := e.turn.take(context.Background()); err != nil {
-		return err
+	if err := e.turn.take(ctx); err != nil {
+		return errors.Join(err, l.close())
 	}
 	defer e.turn.give()
 	if e.closed {
@@ -104,20 +102,33 @@ func (e *Engine) LoadRetrievalStandalone(modelPath, retrievalPath string) error 
 	return old.close()
 }
 
-func openHead(path string, dim int) (*retrieval.Head, error) {
-	file, err := weights.RetrievalFile(path)
-	if err != nil {
-		return nil, &WeightsError{path, err}
-	}
-	set, err := weights.OpenSet(file)
-	if err != nil {
-		return nil, &WeightsError{path, err}
-	}
-	head, err := retrieval.Open(set, dim)
-	if err := errors.Join(err, set.Close()); err != nil {
-		return nil, &WeightsError{path, err}
-	}
-	return head, nil
+func openHead(ctx context.Context, path string, dim int) (*retrieval.Head, error) {
+	return readSet(ctx, path, weights.RetrievalFile, func(set *weights.Set) (*retrieval.Head, error) {
+		return retrieval.Open(set, dim)
+	})
+}
+
+// readSet reads something small out of the file that find finds at path.
+func readSet[T any](ctx context.Context, path string, find func(string) (string, error), read func(*weights.Set) (*T, error)) (*T, error) {
+	return detached(ctx, func() (_ *T, err error) {
+		file, err := find(path)
+		if err != nil {
+			return nil, loadError(path, err)
+		}
+		set, err := weights.OpenSet(file)
+		if err != nil {
+			return nil, loadError(path, err)
+		}
+		guarded := func() (v *T, err error) {
+			defer fault.Guard(&err)()
+			return read(set)
+		}
+		v, err := guarded()
+		if err := errors.Join(err, set.Close()); err != nil {
+			return nil, loadError(path, err)
+		}
+		return v, nil
+	}, func(*T) {})
 }
 
 // RetrievalReady reports whether EncodeRetrieval can be called, and whether it
@@ -196,9 +207,14 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 	}
 	n := pics[0].grid(l.model).Tokens()
 	x := float32s(pics[0].feat.Bytes(), n*l.model.EncDim)
-	e.matchMu.Lock() // the pool's threads
-	defer e.matchMu.Unlock()
-	f, err := e.retriever.head.Apply(e.pool, x, n)
+	var f *retrieval.Features
+	err = e.pool.With(ctx, func(pool *par.Pool) (err error) {
+		f, err = e.retriever.head.Apply(pool, x, n)
+		return err
+	})
+	if cause := ctx.Err(); err != nil && cause != nil {
+		return nil, fmt.Errorf("gomps: retrieval: %w", cause)
+	}
 	if err != nil {
 		return nil, &ShapeError{"retrieval", err.Error(), "features of the head's length"}
 	}
@@ -228,18 +244,10 @@ type RetrievalIndex struct {
 // [words,dim], or the published pickle, or a directory with one of them). Of each
 // picture the nfeat strongest features count; the published head was made for 300.
 // Close it before the engine.
-func (e *Engine) OpenIndex(codebook string, nfeat float64) (*RetrievalIndex, error) {
-	file, err := weights.CodebookFile(codebook)
+func (e *Engine) OpenIndex(ctx context.Context, codebook string, nfeat float64) (*RetrievalIndex, error) {
+	book, err := readSet(ctx, codebook, weights.CodebookFile, retrieval.OpenCodebook)
 	if err != nil {
-		return nil, &WeightsError{codebook, err}
-	}
-	set, err := weights.OpenSet(file)
-	if err != nil {
-		return nil, &WeightsError{codebook, err}
-	}
-	book, err := retrieval.OpenCodebook(set)
-	if err := errors.Join(err, set.Close()); err != nil {
-		return nil, &WeightsError{codebook, err}
+		return nil, err
 	}
 	x := &RetrievalIndex{e: e, nfeat: nfeat, words: newWords(e.dev, book), seen: map[[sha256.Size]byte][]int32{}}
 	if x.index, err = retrieval.NewIndex(book, x.quantize); err != nil {
@@ -367,7 +375,7 @@ func (w *words) program(rows int) (backend.Program, error) {
 	}
 	p, err := w.dev.Compile(context.Background(), g, backend.Options{})
 	if err != nil {
-		return nil, &DeviceError{"compile the codebook", err}
+		return nil, deviceError("compile the codebook", err)
 	}
 	w.programs[rows] = p
 	return p, nil
@@ -398,26 +406,26 @@ func (w *words) rows(features []float32, rows int) (top []int32, stride int, err
 	var bufs [2]backend.Buffer
 	for i, size := range []int{4 * len(features), o.Bytes()} {
 		if bufs[i], err = w.dev.Alloc(size); err != nil {
-			return nil, 0, &DeviceError{"allocate for the codebook", err}
+			return nil, 0, deviceError("allocate for the codebook", err)
 		}
 		defer bufs[i].Release()
 	}
 	copy(float32s(bufs[0].Bytes(), len(features)), features)
 	work, err := w.dev.Begin(backend.Encode)
 	if err != nil {
-		return nil, 0, &DeviceError{"begin work", err}
+		return nil, 0, deviceError("begin work", err)
 	}
 	defer work.Discard()
 	ctx := context.Background()
 	if err := work.Run(ctx, p, bufs[:1], bufs[1:]); err != nil {
-		return nil, 0, &DeviceError{"codebook", err}
+		return nil, 0, deviceError("codebook", err)
 	}
 	done, err := work.Submit()
 	if err == nil {
 		_, err = done.Wait(ctx)
 	}
 	if err != nil {
-		return nil, 0, &DeviceError{"codebook", err}
+		return nil, 0, deviceError("codebook", err)
 	}
 	top = append(top, unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(bufs[1].Bytes()))), o.Numel())...)
 	return top, o.Shape[1], nil

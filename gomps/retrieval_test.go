@@ -39,7 +39,7 @@ func retrievalFile(t *testing.T, variant string) string {
 func TestRetrievalGolden(t *testing.T) {
 	dir := golden.Path(t, "golden", "retrieval_micro")
 	e := open(t, gomps.Config{}, "mast3r_micro")
-	if err := e.LoadRetrieval(retrievalFile(t, "retrieval_micro")); err != nil {
+	if err := e.LoadRetrieval(t.Context(), retrievalFile(t, "retrieval_micro")); err != nil {
 		t.Fatal(err)
 	}
 	var images []gomps.Image
@@ -53,7 +53,7 @@ func TestRetrievalGolden(t *testing.T) {
 	}
 	c := golden.Load(t, filepath.Join(dir, "retrieval_micro.safetensors"))
 	asmk := golden.Load(t, filepath.Join(dir, "asmk.safetensors"))
-	x, err := e.OpenIndex(codebookFile(t, asmk), 30)
+	x, err := e.OpenIndex(t.Context(), codebookFile(t, asmk), 30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +106,11 @@ func TestRetrievalStates(t *testing.T) {
 		t.Errorf("before any load: %v", err)
 	}
 	head := retrievalFile(t, "retrieval_micro")
-	if err := e.LoadRetrieval(head); !errors.Is(err, gomps.ErrNotLoaded) {
+	if err := e.LoadRetrieval(t.Context(), head); !errors.Is(err, gomps.ErrNotLoaded) {
 		t.Errorf("a shared head without a model: %v", err)
 	}
 	model := microModel(t, "mast3r_micro")
-	if err := e.LoadRetrievalStandalone(model, head); err != nil {
+	if err := e.LoadRetrievalStandalone(t.Context(), model, head); err != nil {
 		t.Fatal(err)
 	}
 	if ready, alone := e.RetrievalReady(); !ready || !alone || e.Ready() {
@@ -123,14 +123,14 @@ func TestRetrievalStates(t *testing.T) {
 	if _, err := e.Infer(ctx, img, img, gomps.InferOptions{}); !errors.Is(err, gomps.ErrNotLoaded) {
 		t.Errorf("infer with a standalone retrieval: %v", err)
 	}
-	if err := errors.Join(e.Load(model), e.LoadRetrieval(head)); err != nil {
+	if err := errors.Join(e.Load(t.Context(), model), e.LoadRetrieval(t.Context(), head)); err != nil {
 		t.Fatal(err)
 	}
 	b, err := e.EncodeRetrieval(ctx, img, gomps.InferOptions{})
 	if err != nil || !slices.Equal(a.Features, b.Features) {
 		t.Errorf("the shared encoder gives other features (%v)", err)
 	}
-	if err := e.LoadRetrieval(retrievalFile(t, "retrieval_large")); !is[*gomps.WeightsError](err) {
+	if err := e.LoadRetrieval(t.Context(), retrievalFile(t, "retrieval_large")); !is[*gomps.WeightsError](err) {
 		t.Errorf("a head for another encoder: %v", err)
 	}
 	if _, err := gomps.ScenePairs(4, "nonsense", gomps.SceneOptions{}); !is[*gomps.ConfigError](err) {

@@ -8,9 +8,8 @@ import (
 	"fmt"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/open"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
 )
 
@@ -69,19 +68,18 @@ func SelfCheck(ctx context.Context) (*CheckReport, error) {
 
 // devices compares the GPU with the CPU.
 func (r *CheckReport) devices(ctx context.Context) (err error) {
-	settings, err := Config{}.metal()
-	if err != nil {
-		return err
+	gpu, err := open.Metal(open.Config{})
+	if setting := (*open.SettingError)(nil); errors.As(err, &setting) {
+		return openError(err)
 	}
-	gpu, err := metal.New(settings)
 	if err != nil {
 		r.Reason = err.Error()
 		return nil
 	}
 	defer func() { err = errors.Join(err, gpu.Close()) }()
-	ref, err := cpu.New(cpu.Config{})
+	ref, err := open.CPU(open.Config{})
 	if err != nil {
-		return &DeviceError{"open the CPU", err}
+		return openError(err)
 	}
 	defer ref.Close()
 	d := gpu.Device()

@@ -36,7 +36,7 @@ func TestWordsAreFoundOnce(t *testing.T) {
 	defer e.Close()
 	r := &Retrieval{Features: random(n * dim), N: n, Dim: dim, Attention: make([]float32, n)}
 	scores := func(forget bool) []float64 {
-		x, err := e.OpenIndex(path, -1)
+		x, err := e.OpenIndex(t.Context(), path, -1)
 		if err != nil {
 			t.Fatal(err)
 		}

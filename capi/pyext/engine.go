@@ -38,7 +38,7 @@ func Open(variant string, resolution int, precision string, threads int, backend
 // Load loads a model file or folder.
 func (e *Engine) Load(path string) (err error) {
 	defer recovered(&err)
-	return e.e.Load(path)
+	return e.e.Load(context.Background(), path)
 }
 
 // Warmup runs the network n times on a blank pair.
@@ -50,7 +50,7 @@ func (e *Engine) Warmup(n int) (err error) {
 // ExportONNX writes the network for one pair of height x width as an ONNX model.
 func (e *Engine) ExportONNX(path string, height, width int, half bool) (err error) {
 	defer recovered(&err)
-	return e.e.ExportONNX(path, gomps.ExportOptions{Height1: height, Width1: width, HalfWeights: half})
+	return e.e.ExportONNX(context.Background(), path, gomps.ExportOptions{Height1: height, Width1: width, HalfWeights: half})
 }
 
 // Info is everything that is known of the device and the model, as a JSON object.

@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 
 import mast3r_runtime as m3r
-from mast3r_runtime.backends import _mps
-from mast3r_runtime.backends._mps import MPSEngine
 
 
 def pictures(paths: list[Path]) -> list[m3r.images.U8]:
@@ -25,7 +23,7 @@ def pictures(paths: list[Path]) -> list[m3r.images.U8]:
     return [m3r.read_image(path) for path in paths]
 
 
-def reconstruct(engine: MPSEngine, images: list[m3r.images.U8]) -> None:
+def reconstruct(engine: m3r.Engine, images: list[m3r.images.U8]) -> None:
     """A pair: points, confidences, matches in the pixels of the pictures."""
     result = engine.infer_gpu(images[0], images[1])
     points, confidence = result.pts3d_1.numpy(), result.conf_1.numpy()
@@ -43,7 +41,7 @@ def reconstruct(engine: MPSEngine, images: list[m3r.images.U8]) -> None:
     assert not only.desc_1.is_valid
 
 
-def sequence(engine: MPSEngine, images: list[m3r.images.U8]) -> None:
+def sequence(engine: m3r.Engine, images: list[m3r.images.U8]) -> None:
     """Neighbours of a sequence: every picture is encoded once."""
     for i, result in enumerate(engine.infer_batch_pipelined([*images, images[0]])):
         print(f"pair {i}, {i + 1}: mean confidence {result.conf_1.numpy().mean():.2f}")
@@ -57,7 +55,7 @@ def sequence(engine: MPSEngine, images: list[m3r.images.U8]) -> None:
     print(f"picture 1 seen from camera 2: {both.view_12.pts3d.shape}")
 
 
-def retrieve(engine: MPSEngine, images: list[m3r.images.U8], head: Path, codebook: Path | None) -> None:
+def retrieve(engine: m3r.Engine, images: list[m3r.images.U8], head: Path, codebook: Path | None) -> None:
     """Which pictures are worth pairing."""
     engine.load_retrieval(head)
     assert engine.is_retrieval_ready() and not engine.is_retrieval_standalone()
@@ -79,14 +77,15 @@ def main() -> None:
     parser.add_argument("--codebook", type=Path)
     parser.add_argument("--resolution", type=int, default=256)
     arguments = parser.parse_args()
-    if not _mps.is_available():
-        print("no Metal here:", _mps.get_context_info()["fallback_reason"])
+    backend = m3r.get_backend_info()
+    if "metal" not in backend["available"]:
+        print("no Metal here:", backend["context"]["fallback_reason"])
     images = pictures(arguments.images)
     size = arguments.resolution
-    with MPSEngine(variant="auto", resolution=size, precision="auto", num_threads=0) as engine:
+    with m3r.Engine(variant="auto", resolution=size, precision="auto", num_threads=0) as engine:
         engine.load(arguments.model)
         engine.warmup(num_iterations=1)
-        print(engine.name(), "on", _mps.get_device_name())
+        print(engine.name(), "on", engine.info()["device"])
         reconstruct(engine, images)
         sequence(engine, images)
         if arguments.retrieval is not None:

@@ -14,9 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/open"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
@@ -31,7 +29,8 @@ var (
 
 // Config says where tensors live.
 type Config struct {
-	// Backend is "cpu", "metal", or "auto" (""): Metal where there is one.
+	// Backend is "cpu", "metal", or "auto" (""): what the environment variable
+	// MAST3R_BACKEND names, or else Metal where there is one.
 	Backend string
 	// Threads is the number of CPU threads, 0 for all.
 	Threads int
@@ -91,8 +90,8 @@ const (
 
 // Open starts a context.
 func Open(cfg Config) (*Context, error) {
-	if cfg.BatchSize < 0 || cfg.CacheSize < 0 || cfg.Threads < 0 {
-		return nil, fmt.Errorf("%w: batch size %d, cache size %d, threads %d, want at least 0", ErrOption, cfg.BatchSize, cfg.CacheSize, cfg.Threads)
+	if cfg.BatchSize < 0 || cfg.CacheSize < 0 {
+		return nil, fmt.Errorf("%w: batch size %d, cache size %d, want at least 0", ErrOption, cfg.BatchSize, cfg.CacheSize)
 	}
 	c := &Context{batch: cfg.BatchSize}
 	if c.batch == 0 {
@@ -103,50 +102,15 @@ func Open(cfg Config) (*Context, error) {
 		size = defaultCache
 	}
 	c.cache = newCache(size)
-	switch cfg.Backend {
-	case "", "auto", "metal":
-		gpu, err := openMetal(cfg)
-		if err == nil {
-			c.dev = gpu
-			return c, nil
-		}
-		if cfg.Backend == "metal" {
-			return nil, fmt.Errorf("tensor: open Metal: %w", err)
-		}
-		c.fallback = err.Error()
-		if cfg.Logger != nil {
-			level := slog.LevelInfo
-			if errors.Is(err, selfcheck.ErrDisagree) {
-				level = slog.LevelWarn // the GPU computes something else than the CPU
-			}
-			cfg.Logger.Log(context.Background(), level, "tensors on the CPU", "reason", c.fallback)
-		}
-	case "cpu":
-	default:
-		return nil, fmt.Errorf("%w: backend %q, want auto, cpu or metal", ErrOption, cfg.Backend)
+	var err error
+	c.dev, c.fallback, err = open.Device(open.Config{Backend: cfg.Backend, Threads: cfg.Threads, SkipSelfCheck: cfg.SkipSelfCheck, Logger: cfg.Logger})
+	if setting := (*open.SettingError)(nil); errors.As(err, &setting) {
+		return nil, fmt.Errorf("%w: %s is %q, want %s", ErrOption, setting.Name, setting.Got, setting.Want)
 	}
-	dev, err := cpu.New(cpu.Config{Threads: cfg.Threads})
 	if err != nil {
-		return nil, fmt.Errorf("tensor: open the CPU: %w", err)
+		return nil, fmt.Errorf("tensor: %w", err)
 	}
-	c.dev = dev
 	return c, nil
-}
-
-// openMetal opens the GPU and compares it with the CPU, as the engine does.
-func openMetal(cfg Config) (backend.Backend, error) {
-	gpu, err := metal.New(metal.Config{})
-	if err != nil {
-		return nil, err
-	}
-	if !cfg.SkipSelfCheck {
-		reference := func() (backend.Backend, error) { return cpu.New(cpu.Config{Threads: 1}) }
-		err = selfcheck.Once(gpu, reference, backend.FP32, fmt.Sprint(false)) // no manual attention
-	}
-	if err != nil {
-		return nil, errors.Join(err, gpu.Close())
-	}
-	return gpu, nil
 }
 
 // Stats counts what has happened.
@@ -280,7 +244,7 @@ func (c *Context) run(key string, build func(g *graph.Graph, in []*graph.Node) [
 	}
 	if err := c.encode(p, in, bufs); err != nil {
 		release(out)
-		if errors.Is(err, cpu.ErrIndex) {
+		if errors.Is(err, backend.ErrIndex) {
 			return nil, fmt.Errorf("%w: %s: %w", ErrOption, key, err)
 		}
 		return nil, fmt.Errorf("tensor: %s: %w", key, err)

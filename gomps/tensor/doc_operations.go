@@ -32,6 +32,8 @@
 //   - conv2d_backward(gy, x, w; stride int = 1, padding int = 0, dilation int = 1, groups int = 1) -> gx, gw, gb: Gradients of conv2d: input, weight, bias (a sum, not a mean).
 //   - copy(x): A new tensor with the same elements.
 //   - cos(x): Cosines.
+//   - cumsum(x; axis int): Sums along an axis up to and with each element.
+//   - cumsum_backward(gy; axis int): Gradient of cumsum: sums along an axis from each element on.
 //   - div(a, b): a / b.
 //   - div_(t!, u): t /= u.
 //   - div_relu(a, b): relu(a / b) in one dispatch.

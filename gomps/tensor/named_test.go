@@ -67,6 +67,15 @@ func positive(shape ...int) Array {
 	return a
 }
 
+// cumulate sums down the columns of rows of 4.
+func cumulate(in [][]float64) []float64 {
+	out := slices.Clone(in[0])
+	for i := 4; i < len(out); i++ {
+		out[i] += out[i-4]
+	}
+	return out
+}
+
 func nums(v ...float64) []any {
 	out := make([]any, len(v))
 	for i, x := range v {
@@ -177,7 +186,23 @@ func samples() map[string][]sample {
 		"batch_norm": append(plain(map4, wave(3), wave(3), wave(3), positive(3)), plain(x, row, row, row, positive(4))...),
 		"rope":       with(Attributes{"heads": 2.0, "rows": 2.0, "cols": 3.0}, wave(1, 6, 16)),
 		"attention":  append(with(Attributes{"scale": 0.3}, qkv, wave(2, 2, 4, 8), wave(2, 2, 4, 8)), with(Attributes{"scale": 0.3}, qkv, qkv, qkv, wave(1, 1, 3, 3))...),
-		"sum":        append(plain(x), with(Attributes{"axes": nums(0)}, x)...), "mean": with(Attributes{"axes": nums(-1)}, x), "max": plain(x), "min": plain(x),
+		"cumsum":     {{Attributes{"axis": 0.0}, []any{x}, cumulate, 0}},
+		// The central difference of sum(gy * cumsum(x)) by each x: cumsum is linear, so
+		// that any step is exact.
+		"cumsum_backward": {{Attributes{"axis": 0.0}, []any{y}, func(in [][]float64) []float64 {
+			gx := make([]float64, len(in[0]))
+			for i := range gx {
+				for _, h := range []float64{1, -1} {
+					e := make([]float64, len(gx))
+					e[i] = h
+					for j, v := range cumulate([][]float64{e}) {
+						gx[i] += h / 2 * v * in[0][j]
+					}
+				}
+			}
+			return gx
+		}, 0}},
+		"sum": append(plain(x), with(Attributes{"axes": nums(0)}, x)...), "mean": with(Attributes{"axes": nums(-1)}, x), "max": plain(x), "min": plain(x),
 		"argmax": with(Attributes{"axis": 1.0}, x), "argmin": with(Attributes{"axis": 0.0}, x), "argmax_all": plain(x), "argmin_all": plain(x), "topk": with(Attributes{"k": 2.0}, x),
 		"update_confusion_matrix": plain(wave(3, 4), hot, Array{make([]float32, 16), []int{4, 4}}),
 		"conv2d":                  append(with(Attributes{"padding": 1.0, "activation": "relu"}, map4, w4, wave(2)), plain(map4, w4)...),

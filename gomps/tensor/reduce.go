@@ -56,6 +56,20 @@ func (c *Context) argAll(x *Tensor, least bool) (*Tensor, error) {
 	}, x)
 }
 
+// CumSum are the sums along axis up to and with each element.
+func (c *Context) CumSum(x *Tensor, axis int) (*Tensor, error) { return c.cumSum(x, axis, false) }
+
+// CumSumBackward is the gradient of CumSum, for that of its result.
+func (c *Context) CumSumBackward(gy *Tensor, axis int) (*Tensor, error) {
+	return c.cumSum(gy, axis, true)
+}
+
+func (c *Context) cumSum(x *Tensor, axis int, reverse bool) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("cumsum%d%v", axis, reverse), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Add(graph.CumSum{Axis: axis, Reverse: reverse}, in[0])
+	}, x)
+}
+
 // TopK are the k largest elements of the last dimension, descending, and their
 // int32 positions.
 func (c *Context) TopK(x *Tensor, k int) (values, index *Tensor, err error) {
@@ -110,6 +124,12 @@ var reduceOps = []row{
 	{"argmax_all(x)", "Position of the largest element of the flattened tensor.", "", map1((*Context).ArgMaxAll)},
 	{"argmin_all(x)", "Position of the smallest element of the flattened tensor.", "", map1((*Context).ArgMinAll)},
 	{"topk(x; k int) -> values, index", "The k largest of the last dimension, descending; also their positions.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) { return two(c.TopK(in[0], a.int("k"))) }},
+	{"cumsum(x; axis int)", "Sums along an axis up to and with each element.", "cumsum_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.CumSum(in[0], a.int("axis")))
+	}},
+	{"cumsum_backward(gy; axis int)", "Gradient of cumsum: sums along an axis from each element on.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.CumSumBackward(in[0], a.int("axis")))
+	}},
 	{"update_confusion_matrix(preds, targets, cm!) -> ", "Count (target, argmax of preds) into cm [K,K].", "", func(c *Context, in []*Tensor, _ arguments) ([]*Tensor, error) {
 		return nil, c.UpdateConfusionMatrix(in[0], in[1], in[2])
 	}},

@@ -4,6 +4,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,6 +58,27 @@ type Device struct {
 	PoolBytes   uint64
 	// LiveBuffers are those handed out by Alloc and not released yet.
 	LiveBuffers int
+	// WeightsMapped and WeightsCopied are bytes of the compiled programs' weights
+	// that are used in place and copied, CommandBuffers those committed; only a GPU
+	// counts them.
+	WeightsMapped, WeightsCopied, CommandBuffers int
+}
+
+// Sample is the measurement of one operation.
+type Sample struct {
+	Graph string // the graph's name
+	Op    string // the operation's kind
+	Node  int    // the node's position in the simplified graph
+	Shape string // of the result
+	Time  time.Duration
+	FLOPs int64 // of products; 0 for everything else
+	Bytes int64 // operands and result
+}
+
+// Profiler is a Backend that can time each operation.
+type Profiler interface {
+	// SetProfile has f told of each operation from the next run on; nil ends it.
+	SetProfile(f func(Sample))
 }
 
 // Backend runs graphs. Its methods may be called from any goroutine.
@@ -88,6 +110,10 @@ const (
 	Encode Lane = iota
 	Decode
 )
+
+// ErrIndex is in the chain of the error of a Run whose indices, which are data, lie
+// outside their axis.
+var ErrIndex = errors.New("index out of range")
 
 // Buffer is device memory, packed row-major elements.
 type Buffer interface {

@@ -117,6 +117,25 @@ func (o TopK) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	return out, x.DType, isFloat(x, "x")
 }
 
+// CumSum sums along Axis up to and with each element; with Reverse from the end,
+// which is the gradient.
+type CumSum struct {
+	Axis    int
+	Reverse bool
+}
+
+func (CumSum) Kind() string { return "cumsum" }
+
+func (o CumSum) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
+	if err := arity(in, 1); err != nil {
+		return nil, 0, err
+	}
+	if _, err := axisIn(o.Axis, len(in[0].Shape)); err != nil {
+		return nil, 0, err
+	}
+	return in[0].Shape, in[0].DType, isFloat(in[0], "x")
+}
+
 var reduceNames = [...]string{ReduceSum: "sum", ReduceMean: "mean", ReduceMax: "max", ReduceMin: "min"}
 
 func reduceOps() []Operation {
@@ -135,5 +154,8 @@ func reduceOps() []Operation {
 		}, nil},
 		Operation{"topk", "x", "float", "The k largest of the last dimension, descending, or their positions.", func(g *Graph) *Node {
 			return g.Add(TopK{K: 2}, floats(g, 3, 6))
-		}, nil})
+		}, nil},
+		Operation{"cumsum", "x", "float", "Running sums along an axis, from its start or from its end.", func(g *Graph) *Node {
+			return g.Add(CumSum{Axis: -1, Reverse: true}, g.Add(CumSum{Axis: 1}, floats(g, 2, 7, 3)))
+		}, []string{"onnx", "xla"}})
 }

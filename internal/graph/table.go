@@ -43,8 +43,8 @@ func Operations() []Operation {
 // Has says whether an implementation has the operation.
 func (o Operation) Has(implementation string) bool { return !slices.Contains(o.Lacks, implementation) }
 
-// noONNX marks the operations that only training needs: no file is exported with
-// them.
+// noONNX marks the operations that no network has: files are exported of networks
+// only.
 var noONNX = []string{"onnx"}
 
 // floats declares the next float32 input of an example.

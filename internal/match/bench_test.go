@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match/kernel"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
@@ -63,11 +64,11 @@ var scenes = []struct {
 
 func benchMatchers(b *testing.B, f func(b *testing.B, m *Matcher)) {
 	for _, k := range kernel.All() {
-		if k.Name == "portable" {
+		if k.ISA == isa.Portable {
 			continue // minutes
 		}
 		pool := par.New(0)
-		b.Run(k.Name, func(b *testing.B) { f(b, newWith(pool, k)) })
+		b.Run(k.ISA.String(), func(b *testing.B) { f(b, newWith(pool, k)) })
 		pool.Close()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match/kernel"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
@@ -130,7 +131,7 @@ func TestGoldenMaps(t *testing.T) {
 	m := newMatcher(t, 2)
 	a, b := g.desc("in.desc11"), g.desc("in.desc21")
 	w := a.Width
-	if m.kern.Name != "portable" && !testing.Short() { // 151 million pairs take it a minute
+	if m.kern.ISA != isa.Portable && !testing.Short() { // 151 million pairs take it a minute
 		nnA, nnB := make([]int32, a.Pixels()), make([]int32, b.Pixels())
 		if err := m.Nearest(a, b, nnA, nnB); err != nil {
 			t.Fatal(err)
@@ -261,7 +262,7 @@ func TestGoldenFullSize(t *testing.T) {
 	if testing.Short() {
 		t.Skip("full-size maps in -short mode")
 	}
-	if kernel.Best().Name == "portable" {
+	if kernel.Best().ISA == isa.Portable {
 		t.Skip("full-size maps take minutes without an assembly kernel")
 	}
 	g := openReference(t, golden.Path(t, "golden", "matching", "match_384x512.safetensors"))

@@ -69,6 +69,12 @@ func newWith(pool *par.Pool, k *kernel.Kernel) *Matcher {
 	return m
 }
 
+// On has the calls from now on work on another view of the pool.
+func (m *Matcher) On(pool *par.Pool) *Matcher {
+	m.pool = pool
+	return m
+}
+
 // errRescan would mean that two kernels disagree on the bits of a score.
 var errRescan = errors.New("match: internal error: a winning score was not found again")
 
@@ -168,7 +174,7 @@ func (m *Matcher) scanTile(w *worker, tile, block int) {
 	p := &w.args
 	*p = kernel.Args{ColMax: &w.colMax[0], Tmp: &w.tmp[0], RowMax: &w.rowMax[0], Dim: a.dim}
 	total := b.panelCount(nr)
-	for s := 0; s*sp < total; s++ {
+	for s := 0; s*sp < total && !m.pool.Stopped(); s++ {
 		fill(w.colMax, negInf)
 		p.Panels = min(sp, total-s*sp)
 		p.Cols = &b.panels[s*sp*nr*a.dim]

@@ -105,7 +105,7 @@ func checkNearest(t *testing.T, a, b Map, ms ...*Matcher) {
 		}
 		if !slices.Equal(gotA, wantA) || !slices.Equal(gotB, wantB) {
 			t.Fatalf("%s, %d threads: %dx%d against %dx%d, dim %d: neighbours differ from the definition",
-				m.kern.Name, m.pool.Threads(), a.Height, a.Width, b.Height, b.Width, a.Dim)
+				m.kern.ISA, m.pool.Threads(), a.Height, a.Width, b.Height, b.Width, a.Dim)
 		}
 	}
 }

@@ -12,14 +12,15 @@ import (
 type Panic struct {
 	Tile  int    // the tile that panicked; -1 for Go
 	Value any    // the argument of the original panic
-	Stack []byte // the stack where it happened
+	Stack []byte // the stack where it happened, for a log
 }
 
+// Error has no stack: the text may reach a user.
 func (e *Panic) Error() string {
 	if e.Tile < 0 {
-		return fmt.Sprintf("par: goroutine panicked: %v\n%s", e.Value, e.Stack)
+		return fmt.Sprintf("par: goroutine panicked: %v", e.Value)
 	}
-	return fmt.Sprintf("par: tile %d panicked: %v\n%s", e.Tile, e.Value, e.Stack)
+	return fmt.Sprintf("par: tile %d panicked: %v", e.Tile, e.Value)
 }
 
 // Unwrap returns the panic's value when it was an error, so that errors.As finds
@@ -38,6 +39,7 @@ func Go(fn func(), onPanic func(*Panic)) {
 				onPanic(&Panic{Tile: -1, Value: v, Stack: debug.Stack()})
 			}
 		}()
+		debug.SetPanicOnFault(true) // package fault
 		fn()
 	}()
 }

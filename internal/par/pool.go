@@ -4,6 +4,7 @@ package par
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,14 +20,21 @@ const lingerFor = 20 * time.Microsecond
 // Pool is a fixed set of workers: threads-1 goroutines and the caller of Run.
 // Its methods may be called from several goroutines.
 type Pool struct {
+	*crew
+	stop *atomic.Bool // see With; nil: nothing ends a region early
+}
+
+// crew is what the views of one pool share.
+type crew struct {
 	threads int
 	run     sync.Mutex // held during Run: one region at a time
 
-	// One region. fn and tiles are written before left.Store publishes the
+	// One region. fn, tiles and stop are written before left.Store publishes the
 	// region and are read only by holders of a valid tile, which Run waits for:
 	// that ordering is why they need no lock.
 	fn      func(worker, tile int)
 	tiles   int
+	stop    *atomic.Bool // never nil
 	left    atomic.Int64 // tiles not yet handed out; negative when drained
 	pending atomic.Int64 // tiles not yet finished
 	failed  atomic.Pointer[Panic]
@@ -51,18 +59,22 @@ const (
 	regionEnded
 )
 
+// MaxThreads bounds the number of threads that settings may ask for: more than any
+// machine has, and few enough that a slip of the keyboard does no harm.
+const MaxThreads = 1024
+
 // New returns a pool of the given number of threads, the caller included.
 // threads < 1 means GOMAXPROCS, which follows the cgroup quota of a container.
 func New(threads int) *Pool {
 	if threads < 1 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	p := &Pool{
+	p := &Pool{crew: &crew{
 		threads: threads,
 		fin:     make(chan struct{}, 1),
 		wake:    make(chan struct{}, threads),
 		decoy:   make(chan struct{}, 1),
-	}
+	}}
 	p.exited.Add(threads)
 	go func() { // cannot panic
 		defer p.exited.Done()
@@ -88,13 +100,26 @@ func (p *Pool) Threads() int { return p.threads }
 // wait for itself). If a tile panics, the tiles not yet started are skipped and
 // Run panics with a *Panic once the running ones have ended. After Close, Run
 // still works, on the calling goroutine alone.
+//
+// Below With, Run does not return to its caller once the context has ended.
 func (p *Pool) Run(tiles int, fn func(worker, tile int)) {
 	if tiles <= 0 {
 		return
 	}
+	p.region(tiles, fn)
+	if p.stop != nil && p.stop.Load() {
+		panic(errStopped)
+	}
+}
+
+// region is one turn of Run.
+func (p *Pool) region(tiles int, fn func(worker, tile int)) {
 	p.run.Lock()
 	defer p.run.Unlock()
-	p.fn, p.tiles = fn, tiles
+	p.fn, p.tiles, p.crew.stop = fn, tiles, &never
+	if p.stop != nil {
+		p.crew.stop = p.stop
+	}
 	p.end.Store(regionRuns)
 	p.pending.Store(int64(tiles))
 	p.left.Store(int64(tiles))
@@ -111,7 +136,7 @@ func (p *Pool) Run(tiles int, fn func(worker, tile int)) {
 // call sees to it that so many workers take part, as far as there are threads to
 // run them. Those that linger come by themselves: one that gives up just now looks
 // once more after it has left the count.
-func (p *Pool) call(helpers int) {
+func (p *crew) call(helpers int) {
 	if helpers -= int(p.lingering.Load()); helpers <= 0 {
 		return
 	}
@@ -137,18 +162,25 @@ func (p *Pool) call(helpers int) {
 // Close ends the workers once a running region has finished. It may be called
 // more than once.
 func (p *Pool) Close() {
+	p.dismiss()
+	p.exited.Wait()
+}
+
+func (p *crew) dismiss() {
 	p.run.Lock()
+	defer p.run.Unlock()
 	if !p.closed {
 		p.closed = true
 		close(p.wake)
 		close(p.decoy)
 	}
-	p.run.Unlock()
-	p.exited.Wait()
 }
 
-func (p *Pool) work(w int) {
+func (p *crew) work(w int) {
 	defer p.exited.Done()
+	// A fault in a tile is the caller's error, as one on the caller's own goroutine
+	// is (package fault).
+	debug.SetPanicOnFault(true)
 	for range p.wake {
 		// A late wake-up finds left <= 0, or a newer region, which it joins.
 		for more := true; more; more = p.linger() {
@@ -162,7 +194,7 @@ func (p *Pool) work(w int) {
 }
 
 // linger waits for another region, not for long, and reports whether there is one.
-func (p *Pool) linger() bool {
+func (p *crew) linger() bool {
 	if p.lingering.Add(1) <= p.seats.Load() {
 		spin(func() bool { return p.left.Load() > 0 })
 	}
@@ -172,7 +204,7 @@ func (p *Pool) linger() bool {
 
 // drain is the caller's share of a region: its own tiles, then the wait for
 // those that others still hold.
-func (p *Pool) drain(w int) {
+func (p *crew) drain(w int) {
 	for n := p.left.Add(-1); n >= 0; n = p.left.Add(-1) {
 		if p.tile(w, int(n)) {
 			return
@@ -202,8 +234,8 @@ func spin(f func() bool) bool {
 
 // tile runs the tile that leaves n others unclaimed and reports whether it was
 // the last of the region to finish.
-func (p *Pool) tile(w, n int) bool {
-	if p.failed.Load() == nil {
+func (p *crew) tile(w, n int) bool {
+	if p.failed.Load() == nil && !p.stop.Load() {
 		t := p.tiles - 1 - n
 		if e := protect(p.fn, w, t); e != nil {
 			p.failed.CompareAndSwap(nil, e)

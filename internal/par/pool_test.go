@@ -102,8 +102,8 @@ func TestPanicReachesCaller(t *testing.T) {
 		if e == nil || e.Tile != 13 || !errors.Is(e, boom) {
 			t.Fatalf("round %d: recovered %+v, want *Panic of tile 13 with %v", round, e, boom)
 		}
-		if !strings.Contains(e.Error(), "pool_test.go") {
-			t.Fatalf("the stack does not name the place of the panic:\n%s", e.Error())
+		if !strings.Contains(string(e.Stack), "pool_test.go") {
+			t.Fatalf("the stack does not name the place of the panic:\n%s", e.Stack)
 		}
 		var n atomic.Int64
 		p.Run(10, func(_, _ int) { n.Add(1) })

@@ -20,6 +20,7 @@ from ._checkpoints import places
 from ._checkpoints.specs import MODEL_SPECS
 from ._engine.engine import Engine
 from ._engine.features import Features
+from ._files import replacing
 from ._library.options import Only
 from .errors import ArgumentError, ImageNotFoundError, ModelNotFoundError
 from .images import ImageLike, read_image
@@ -88,9 +89,9 @@ class Retrieved:
         text = "".join(f"{a} {b} {score:.6f}\n" for a, b, score in rows)
         listed = [{"first": a, "second": b, "score": score} for a, b, score in rows]
         files = [folder / "pairs.txt", folder / "pairs.json", folder / "similarity.png"]
-        with export._replacing(files[0]) as temporary:
+        with replacing(files[0]) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        with export._replacing(files[1]) as temporary:
+        with replacing(files[1]) as temporary:
             content = {"method": self.method, "images": list(names), "pairs": listed}
             temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         export.write_png(files[2], similarity_picture(self.scores, names))

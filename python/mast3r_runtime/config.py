@@ -300,7 +300,7 @@ class MASt3RRuntimeConfig:
         Raises
         ------
         ArgumentError
-            The file is no YAML, a key is unknown, or a value out of range. The text has the
+            The file is not valid YAML, a key is unknown, or a value out of range. The text has the
             file and the key.
         FileError
             The file cannot be read.
@@ -313,7 +313,7 @@ class MASt3RRuntimeConfig:
         except OSError as error:
             raise FileError(f"{name}: {error.strerror or error}") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ArgumentError(f"{name}: no YAML: {error}") from error
+            raise ArgumentError(f"{name}: not valid YAML: {error}") from error
         try:
             return cls.from_dict({} if values is None else values)
         except ArgumentError as error:

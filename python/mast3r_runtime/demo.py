@@ -22,24 +22,14 @@ from PIL import Image
 
 from . import drawing, export
 from ._engine.engine import Engine
+from .export import Picture, write_result
 from .images import U8, read_image
 from .results import InferenceResult, MatchResult
 
 __all__ = ["Pair", "Score", "pairs", "run_pair", "score"]
 
 F64 = npt.NDArray[np.float64]
-Picture = Image.Image
 _PICTURES = Path(__file__).with_name("pictures")
-# What write_result leaves in a folder.
-RESULT_FILES = (
-    "result.npz",
-    "points.ply",
-    "points.glb",
-    "depth.png",
-    "confidence.png",
-    "matches.png",
-    "cloud.png",
-)
 NEAR_PX = 3.0  # a match this near to the truth, in network pixels, counts as right
 
 
@@ -277,30 +267,3 @@ def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mappin
     export.write_png(directory / "sheet.png", sheet)
     (directory / "score.json").write_text(json.dumps(vars(rated), indent=2) + "\n")
     return rated, result.timing, sheet
-
-
-def write_result(
-    directory: Path,
-    result: InferenceResult,
-    matches: MatchResult,
-    image_1: U8,
-    image_2: U8,
-    lines: Picture | None = None,
-    keep: float = export.KEEP,
-) -> dict[str, Picture]:
-    """Write the files of ``mast3r infer`` and return the pictures among them by name."""
-    if lines is None:
-        lines = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
-    points, colours = export.coloured_points(result, image_1, image_2, keep)
-    export.write_npz(directory / "result.npz", result, matches)
-    export.write_points(directory / "points.ply", points, colours)
-    export.write_points(directory / "points.glb", points, colours)
-    pictures = {
-        "depth": drawing.depth_map(result.pts3d_1[:, :, 2]),
-        "confidence": drawing.confidence_map(result.conf_1),
-        "matches": lines,
-        "cloud": drawing.point_cloud(points, colours),
-    }
-    for name, picture in pictures.items():
-        export.write_png(directory / f"{name}.png", picture)
-    return pictures

@@ -7,41 +7,43 @@ ever seen under that name.
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from . import drawing
+from ._files import replacing
 from .errors import ShapeError
 from .results import InferenceResult, MatchResult
 
-__all__ = ["KEEP", "coloured_points", "network_pixels", "write_npz", "write_png", "write_points"]
+__all__ = [
+    "KEEP",
+    "RESULT_FILES",
+    "Picture",
+    "coloured_points",
+    "network_pixels",
+    "write_npz",
+    "write_png",
+    "write_points",
+    "write_result",
+]
 
+RESULT_FILES = (  # what write_result leaves in a folder
+    "result.npz",
+    "points.ply",
+    "points.glb",
+    "depth.png",
+    "confidence.png",
+    "matches.png",
+    "cloud.png",
+)
 KEEP = 0.95  # share of each view's points, most confident first, that a point cloud gets
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary name with the same suffix in the same folder; renamed when all went well."""
-    handle, name = tempfile.mkstemp(suffix=path.suffix, prefix=f".{path.stem}-", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp makes it private
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+Picture = Image.Image
 
 
 def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None = None) -> None:
@@ -58,13 +60,13 @@ def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None =
             value = getattr(matches, name)
             if isinstance(value, np.ndarray):
                 arrays[f"match_{name}"] = value
-    with _replacing(path) as temporary, open(temporary, "wb") as file:
+    with replacing(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def write_png(path: Path, picture: Image.Image) -> None:
     """A PIL picture as PNG."""
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         picture.save(temporary, "PNG")
 
 
@@ -118,5 +120,32 @@ def write_points(path: Path, points: F32, colours: U8) -> None:
         raise ValueError(f"points file {path.name!r}: no points to write")
     xyz = points * np.array([1, -1, -1], np.float32) if path.suffix == ".glb" else points
     cloud = trimesh.PointCloud(xyz, colors=colours)  # type: ignore[no-untyped-call]
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         cloud.export(str(temporary))  # type: ignore[no-untyped-call]
+
+
+def write_result(
+    directory: Path,
+    result: InferenceResult,
+    matches: MatchResult,
+    image_1: U8,
+    image_2: U8,
+    lines: Picture | None = None,
+    keep: float = KEEP,
+) -> dict[str, Picture]:
+    """Write the files of ``mast3r infer`` and return the pictures among them by name."""
+    if lines is None:
+        lines = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
+    points, colours = coloured_points(result, image_1, image_2, keep)
+    write_npz(directory / "result.npz", result, matches)
+    write_points(directory / "points.ply", points, colours)
+    write_points(directory / "points.glb", points, colours)
+    pictures = {
+        "depth": drawing.depth_map(result.pts3d_1[:, :, 2]),
+        "confidence": drawing.confidence_map(result.conf_1),
+        "matches": lines,
+        "cloud": drawing.point_cloud(points, colours),
+    }
+    for name, picture in pictures.items():
+        write_png(directory / f"{name}.png", picture)
+    return pictures

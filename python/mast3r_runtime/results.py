@@ -357,9 +357,7 @@ class MatchResult:
     transform_2: Transform | None = None
 
     @classmethod
-    def _take(
-        cls, matches: S.Matches, transforms: tuple[Transform | None, Transform | None]
-    ) -> MatchResult:
+    def _take(cls, matches: S.Matches, transforms: tuple[Transform | None, Transform | None]) -> MatchResult:
         n = matches.count
         one, pair, triple = (n,), (n, 2), (n, 3)
         i1, i2, p1, p2, q1, q2, confidence = GPUTensor._arrays(

@@ -9,7 +9,6 @@ visual words (ASMK); without a codebook :func:`similarity` compares one vector p
 
 from __future__ import annotations
 
-import ctypes as C
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -176,7 +175,7 @@ def scene_pairs(
         options.similarity = scores.ctypes.data
     out = S.Handle()
     name = calls.text("graph", graph)
-    calls.call("mast3r_scene_pairs", calls.int32("n", n), name, C.byref(options), C.byref(out))
+    calls.call("mast3r_scene_pairs", calls.int32("n", n), name, options, out)
     del scores  # was read, and must not go before
     return [Pair(int(a), int(b)) for a, b in GPUTensor(out.value).numpy()]
 
@@ -208,8 +207,8 @@ class Index:
             return GPUTensor(job.take_handle("mast3r_job_take_scores")).numpy()
 
     def __len__(self) -> int:
-        count = C.c_uint64()
-        calls.call("mast3r_index_length", self._live(), C.byref(count))
+        count = S.UInt64()
+        calls.call("mast3r_index_length", self._live(), count)
         return int(count.value)
 
     def close(self) -> None:
@@ -292,12 +291,12 @@ class RetrievalMethods:
         return self._retrieval_state()[1]
 
     def _retrieval_state(self) -> tuple[bool, bool]:
-        ready, standalone = C.c_int32(), C.c_int32()
+        ready, standalone = S.Int32(), S.Int32()
         try:
             engine = self._live()
         except ClosedError:
             return False, False
-        calls.call("mast3r_engine_retrieval", engine, C.byref(ready), C.byref(standalone))
+        calls.call("mast3r_engine_retrieval", engine, ready, standalone)
         return bool(ready.value), bool(standalone.value)
 
     def encode_retrieval(
@@ -327,7 +326,7 @@ class RetrievalMethods:
             return []
         options = infer_options(preprocess, square_ok, resolution)
         structs, pictures = image_array(images)
-        arguments = (structs, len(pictures), C.byref(options))
+        arguments = (structs, len(pictures), options)
         keep = (structs, pictures, options)
         with calls.Job("mast3r_submit_retrieval", engine, *arguments, keep=keep) as job:
             job.wait()

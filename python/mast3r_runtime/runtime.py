@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ._checkpoints import places
-from ._engine.engine import DescLike, Engine
+from ._engine.engine import Engine
+from ._engine.facts import DeviceFacts
 from ._engine.timing import benchmark
-from .backends import _cpu, _mps
-from .config import BackendType, MASt3RRuntimeConfig
+from ._library.device import BACKENDS, available
+from ._library.options import DescLike
+from .config import MASt3RRuntimeConfig
 from .errors import ArgumentError, DeviceError, NotLoadedError
 from .images import ImageLike, read_image
 from .results import InferenceResult, MatchResult
@@ -32,13 +34,12 @@ class Runtime:
     def __init__(self, config: MASt3RRuntimeConfig) -> None:
         self.config = config
         model, runtime = config.model, config.runtime
-        kind: type[Engine] = _mps.MPSEngine
-        if runtime.backend is BackendType.CPU:
-            kind = _cpu.CPUEngine
-        elif runtime.backend is BackendType.METAL and not _mps.is_available():
-            raise DeviceError("backend metal: not available here (see get_backend_info())")
-        self._engine = kind(
-            str(model.variant), model.resolution or 0, str(model.precision), runtime.num_threads
+        self._engine = Engine(
+            str(model.variant),
+            model.resolution or 0,
+            str(model.precision),
+            runtime.num_threads,
+            str(runtime.backend),
         )
 
     @property
@@ -156,13 +157,13 @@ class Runtime:
         Path
             The folder.
         """
-        from . import demo
+        from . import export
 
         if name in ("", ".", "..") or Path(name).name != name:
             raise ArgumentError(f"name {name!r}, want the name of a folder")
         folder = self.config.directories()["export_dir"] / name
         folder.mkdir(parents=True, exist_ok=True)
-        demo.write_result(folder, result, matches, read_image(img1), read_image(img2))
+        export.write_result(folder, result, matches, read_image(img1), read_image(img2))
         return folder
 
     def benchmark(
@@ -192,7 +193,7 @@ def get_runtime(config: MASt3RRuntimeConfig | None = None) -> Runtime:
 
 def get_available_backends() -> list[str]:
     """The backends that can run here, best first."""
-    return [name for name, module in (("metal", _mps), ("cpu", _cpu)) if module.is_available()]
+    return [name for name in BACKENDS if name != "auto" and not available(name)]
 
 
 def get_best_backend() -> str:
@@ -205,4 +206,5 @@ def get_best_backend() -> str:
 
 def get_backend_info() -> dict[str, Any]:
     """What runs here, and on what device."""
-    return {"available": get_available_backends(), "context": _mps.get_context_info()}
+    facts = DeviceFacts("auto", needed="metal")
+    return {"available": get_available_backends(), "context": facts.get_context_info()}

@@ -115,14 +115,15 @@ def test_engine_modules(module: object) -> None:
         assert callable(getattr(module, name)), name
         getattr(module, name)()
     assert set(module.get_context_info()) >= CONTEXT_KEYS
-    assert (module._context._info()["backend"] == "cpu") or module is _mps
+    assert (module.get_name() == "cpu") or module is _mps
 
 
-@pytest.mark.parametrize("kind", [_mps.MPSEngine, _cpu.CPUEngine])
+@pytest.mark.parametrize("kind", [m3r.Engine, _mps.MPSEngine, _cpu.CPUEngine])
 def test_engine_signatures(kind: type[m3r.Engine]) -> None:
     made = inspect.signature(kind).parameters
     assert {name: p.default for name, p in made.items()} == {
         "variant": "mast3r_vit_large", "resolution": 512, "precision": "fp16", "num_threads": 4,
+        "backend": "cpu" if kind is _cpu.CPUEngine else "auto",
     }  # fmt: skip
     for name, want in ENGINE.items():
         assert parameters(getattr(kind, name))[: len(want)] == want, name

@@ -11,7 +11,7 @@ import pytest
 import trimesh
 from PIL import Image
 
-from mast3r_runtime import cli, demo
+from mast3r_runtime import cli, demo, export
 from mast3r_runtime._checkpoints import places
 from mast3r_runtime._commands import selfcheck
 from mast3r_runtime.backends._cpu import CPUEngine
@@ -38,7 +38,7 @@ def test_infer(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
     assert (
         printed.err == "" and values["height_1"] == 64 and values["engine"].startswith("mast3r_micro on cpu")
     )
-    assert {path.name for path in out.iterdir()} == set(demo.RESULT_FILES) == set(values["files"])
+    assert {path.name for path in out.iterdir()} == set(export.RESULT_FILES) == set(values["files"])
     with np.load(out / "result.npz") as archive:
         stored = {name: archive[name] for name in archive.files}
     with CPUEngine("auto", 96, "auto", 0) as engine:
@@ -138,7 +138,7 @@ def test_selfcheck_reports_errors(
         (["infer", "{a}", "{a}", "-o", "{out}", "--model", "{text}"], "text.jpg"),
         (["infer", "{a}", "{a}", "-o", "{out}", "--keep", "0", "--resolution", "96"], "--keep 0"),
         (["infer", "{a}", "{a}", "-o", "{out}", "--threads", "-4"], "-4"),
-        (["info", "--backend", "metal"], "metal"),
+        (["info", "--backend", "metal"], "Metal"),
     ],
 )
 def test_failures(
@@ -175,7 +175,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert list(scores) == ["room", "coffee"] and "motorcycle: left out" in printed.err
     for name, score in scores.items():
         assert {path.name for path in (tmp_path / name).iterdir()} == {
-            *demo.RESULT_FILES,
+            *export.RESULT_FILES,
             "sheet.png",
             "score.json",
         }

@@ -24,6 +24,7 @@ from test_models import MICRO_ARGS, tensors_of
 import mast3r_runtime as m3r
 from mast3r_runtime import cli, errors
 from mast3r_runtime._checkpoints import convert, download, places, specs
+from mast3r_runtime._commands import files as file_verbs
 from mast3r_runtime.backends._cpu import CPUEngine
 
 LARGE = "mast3r_vit_large"
@@ -55,7 +56,7 @@ def served(micro: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyP
         )
         for name, spec in specs.MODEL_SPECS.items()
     }
-    for module in (places, download, convert, cli):
+    for module in (places, download, convert, file_verbs):
         monkeypatch.setattr(module, "MODEL_SPECS", small)
     files = {
         f"/{file.path}": Served(contents.get(file.role, b"").ljust(6 << 20, b"\0"))

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from conftest import FIELDS, assert_same, noise
 
-from mast3r_runtime import errors
+import mast3r_runtime.tensor as mt
+from mast3r_runtime import Engine, errors
 from mast3r_runtime._library.calls import call
 from mast3r_runtime._library.structs import Stats, struct
 from mast3r_runtime.backends import _cpu, _mps
@@ -366,6 +367,37 @@ def test_backend_choice(micro: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         MPSEngine("auto")
     with CPUEngine("auto") as engine:  # asked for by name: the variable has no say
         assert engine.info()["backend"] == "cpu"
+    with pytest.raises(ValueError, match="abacus"):
+        mt.Context()
+    monkeypatch.setenv("MAST3R_BACKEND", "metal")
+    with Engine("auto", backend="cpu") as engine, mt.Context("cpu") as context:
+        assert engine.info()["backend"] == context.stats().backend == "cpu"
+        assert "backend='cpu'" in repr(engine)
+
+
+def test_tensors_obey_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAST3R_BACKEND", "metal")
+    if not _mps.is_available():
+        for make in (Engine, mt.Context):
+            with pytest.raises(errors.DeviceError, match="Metal"):
+                make()
+
+
+def test_backends_that_are_none() -> None:
+    with pytest.raises(errors.ArgumentError, match="abacus.*want auto"):
+        Engine(backend="abacus")
+    with pytest.raises(errors.ArgumentError, match="CPUEngine.*metal.*want cpu"):
+        CPUEngine(backend="metal")
+
+
+@pytest.mark.parametrize("kind", [Engine, CPUEngine])
+def test_an_engine_pickles_with_its_backend(kind: type[Engine], micro: Path) -> None:
+    with kind("auto", 96, "fp32", 2, backend="cpu") as engine:
+        assert engine.path is None
+        engine.load(micro)
+        with pickle.loads(pickle.dumps(engine)) as again:
+            assert type(again) is kind and repr(again) == repr(engine)
+            assert again.path == engine.path == str(micro) and again.is_ready()
 
 
 def test_module_functions(micro: Path, rng: np.random.Generator) -> None:

@@ -40,33 +40,31 @@ func (b *Buffer[M]) Fly() error {
 // released meanwhile. It panics without a matching Fly, a programmer error that
 // would hand out memory the device is writing.
 func (b *Buffer[M]) Land() {
-	b.pool.mu.Lock()
-	if b.flights == 0 {
-		b.pool.mu.Unlock()
-		panic("bufpool: Land without Fly")
-	}
-	b.flights--
-	var victims []slot[M]
-	if b.flights == 0 {
-		b.pool.stats.InFlight--
-		if b.released {
-			victims = b.pool.put(b.mem, b.cap)
+	b.pool.evicting(func() []slot[M] {
+		if b.flights == 0 {
+			panic("bufpool: Land without Fly")
 		}
-	}
-	b.pool.mu.Unlock()
-	b.pool.destroy(victims)
+		if b.flights--; b.flights > 0 {
+			return nil
+		}
+		b.pool.stats.InFlight--
+		if !b.released {
+			return nil
+		}
+		return b.pool.put(b.mem, b.cap)
+	})
 }
 
 // Release gives the buffer back. Calling it again does nothing.
 func (b *Buffer[M]) Release() {
-	b.pool.mu.Lock()
-	var victims []slot[M]
-	if !b.released {
-		b.released = true
-		if b.flights == 0 {
-			victims = b.pool.put(b.mem, b.cap)
+	b.pool.evicting(func() []slot[M] {
+		if b.released {
+			return nil
 		}
-	}
-	b.pool.mu.Unlock()
-	b.pool.destroy(victims)
+		b.released = true
+		if b.flights > 0 {
+			return nil
+		}
+		return b.pool.put(b.mem, b.cap)
+	})
 }

@@ -49,11 +49,10 @@ func (p *Pool[M]) Limit() uint64 {
 
 // SetLimit changes the byte limit and enforces it at once.
 func (p *Pool[M]) SetLimit(bytes uint64) {
-	p.mu.Lock()
-	p.limit = bytes
-	victims := p.enforce(0)
-	p.mu.Unlock()
-	p.destroy(victims)
+	p.evicting(func() []slot[M] {
+		p.limit = bytes
+		return p.enforce(0)
+	})
 }
 
 // Warmup makes a free buffer for each of the sizes, so that the first requests
@@ -94,17 +93,16 @@ func (p *Pool[M]) EvictOlderThan(age time.Duration) int {
 // ShrinkToFit destroys free buffers until at most bytes of them are left, the
 // largest class first, within a class the oldest first.
 func (p *Pool[M]) ShrinkToFit(bytes uint64) int {
-	p.mu.Lock()
-	var victims []slot[M]
-	for p.stats.PooledBytes > bytes {
-		largest := 0
-		for size := range p.free {
-			largest = max(largest, size)
+	return p.evicting(func() (victims []slot[M]) {
+		for p.stats.PooledBytes > bytes {
+			largest := 0
+			for size := range p.free {
+				largest = max(largest, size)
+			}
+			victims = p.evict(victims, largest, 0)
 		}
-		victims = p.evict(victims, largest, 0)
-	}
-	p.mu.Unlock()
-	return p.destroy(victims)
+		return victims
+	})
 }
 
 // MemoryPressure is the hook for a host that is told to save memory: it halves
@@ -119,8 +117,9 @@ func (p *Pool[M]) MemoryPressure(critical bool) int {
 // Close destroys all free buffers; those handed out are destroyed when they
 // come back. It may be called again.
 func (p *Pool[M]) Close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
+	p.evicting(func() []slot[M] {
+		p.closed = true
+		return nil
+	})
 	p.Clear()
 }

@@ -93,38 +93,63 @@ func (p *Pool[M]) Get(n int) (*Buffer[M], error) {
 		return nil, fmt.Errorf("bufpool: buffer of %d bytes", n)
 	}
 	size := ClassSize(n)
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil, ErrClosed
+	mem, found, err := p.reuse(size)
+	if err != nil {
+		return nil, err
 	}
-	if list := p.free[size]; len(list) > 0 {
-		s := list[len(list)-1]
-		p.drop(size, len(list)-1)
-		p.stats.Reuses++
-		p.take(size)
-		p.mu.Unlock()
-		return &Buffer[M]{pool: p, mem: s.mem, n: n, cap: size}, nil
+	if found {
+		return &Buffer[M]{pool: p, mem: mem, n: n, cap: size}, nil
 	}
-	// Room is made before the allocation, so that the device never holds both.
-	victims := p.enforce(size)
-	p.mu.Unlock()
-	p.destroy(victims)
-
-	mem, err := p.alloc.Alloc(size)
+	mem, err = p.alloc.Alloc(size)
 	if err != nil && p.Clear() > 0 {
 		mem, err = p.alloc.Alloc(size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bufpool: %d bytes: %w", size, err)
 	}
-	p.mu.Lock()
-	p.stats.Allocations++
-	p.take(size)
-	victims = p.enforce(0) // others may have allocated meanwhile
-	p.mu.Unlock()
-	p.destroy(victims)
+	p.evicting(func() []slot[M] {
+		p.stats.Allocations++
+		p.take(size)
+		return p.enforce(0) // others may have allocated meanwhile
+	})
 	return &Buffer[M]{pool: p, mem: mem, n: n, cap: size}, nil
+}
+
+// reuse takes a free buffer of a class. When there is none, it makes room for a new
+// one before the allocation, so that the device never holds both.
+func (p *Pool[M]) reuse(size int) (mem M, found bool, err error) {
+	p.evicting(func() []slot[M] {
+		if p.closed {
+			err = ErrClosed
+			return nil
+		}
+		list := p.free[size]
+		if len(list) == 0 {
+			return p.enforce(size)
+		}
+		mem, found = list[len(list)-1].mem, true
+		p.drop(size, len(list)-1)
+		p.stats.Reuses++
+		p.take(size)
+		return nil
+	})
+	return mem, found, err
+}
+
+// evicting calls f under the lock, destroys what it returns outside of it, since a
+// device may take its time, and returns their number.
+func (p *Pool[M]) evicting(f func() []slot[M]) int {
+	victims := p.locked(f)
+	for _, v := range victims {
+		p.alloc.Free(v.mem)
+	}
+	return len(victims)
+}
+
+func (p *Pool[M]) locked(f func() []slot[M]) []slot[M] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return f()
 }
 
 // take counts a buffer that goes out.
@@ -199,26 +224,17 @@ func (p *Pool[M]) drop(size, i int) {
 	p.stats.PooledBytes -= uint64(size)
 }
 
-// destroy frees memory, outside the lock: a device may take its time.
-func (p *Pool[M]) destroy(victims []slot[M]) int {
-	for _, v := range victims {
-		p.alloc.Free(v.mem)
-	}
-	return len(victims)
-}
-
 // remove evicts the free buffers that match, destroys them and returns their
 // number.
 func (p *Pool[M]) remove(match func(slot[M]) bool) int {
-	p.mu.Lock()
-	var victims []slot[M]
-	for size, list := range p.free {
-		for i := len(list) - 1; i >= 0; i-- {
-			if match(list[i]) {
-				victims = p.evict(victims, size, i)
+	return p.evicting(func() (victims []slot[M]) {
+		for size, list := range p.free {
+			for i := len(list) - 1; i >= 0; i-- {
+				if match(list[i]) {
+					victims = p.evict(victims, size, i)
+				}
 			}
 		}
-	}
-	p.mu.Unlock()
-	return p.destroy(victims)
+		return victims
+	})
 }

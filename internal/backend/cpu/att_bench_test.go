@@ -31,7 +31,7 @@ func BenchmarkAttention(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			var all, best time.Duration
 			var flops float64
-			be, err := cpu.New(cpu.Config{Profile: func(s cpu.Sample) {
+			be, err := cpu.New(cpu.Config{Profile: func(s backend.Sample) {
 				if s.Op != (graph.Attention{}).Kind() {
 					return
 				}

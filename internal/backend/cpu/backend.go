@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -22,7 +23,6 @@ import (
 var (
 	ErrClosed      = errors.New("cpu: closed")
 	ErrUnsupported = errors.New("cpu: not supported")
-	ErrIndex       = errors.New("cpu: index out of range")
 )
 
 // Config are the settings of a Backend.
@@ -37,18 +37,7 @@ type Config struct {
 	// Logger gets these warnings; nil discards them.
 	Logger *slog.Logger
 	// Profile, when set, is told of every step that ran.
-	Profile func(Sample)
-}
-
-// Sample is the measurement of one step.
-type Sample struct {
-	Graph string // the graph's name
-	Op    string // the operation's kind
-	Node  int    // the node's position in the simplified graph
-	Shape string // of the result
-	Time  time.Duration
-	FLOPs int64 // of products; 0 for everything else
-	Bytes int64 // operands and result
+	Profile func(backend.Sample)
 }
 
 // Backend is the CPU as a backend.Backend.
@@ -65,12 +54,15 @@ type Backend struct {
 	arena, scratch *region
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Profiler = (*Backend)(nil)
+)
 
 // New starts a backend.
 func New(cfg Config) (*Backend, error) {
-	if cfg.Threads < 0 || cfg.Threads > 4096 {
-		return nil, fmt.Errorf("cpu: %d threads, want 0 (automatic) to 4096", cfg.Threads)
+	if cfg.Threads < 0 || cfg.Threads > par.MaxThreads {
+		return nil, fmt.Errorf("cpu: %d threads, want 0 (automatic) to %d", cfg.Threads, par.MaxThreads)
 	}
 	b := &Backend{cfg: cfg, pool: par.New(cfg.Threads), arena: &region{}, scratch: &region{}, buffers: newBufferPool()}
 	if cfg.PackCache != "" {
@@ -104,7 +96,9 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 			p.dropWeights()
 		}
 	}()
-	if err := p.lower(ctx, simple, opt); err != nil {
+	defer recovered(g, &err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if err := b.pool.With(ctx, func(pool *par.Pool) error { return p.lower(ctx, pool, simple, opt) }); err != nil {
 		return nil, fmt.Errorf("cpu: graph %q: %w", g.Name, err)
 	}
 	if b.weights.disk != nil {
@@ -114,6 +108,14 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 		return nil, err
 	}
 	return p, nil
+}
+
+// recovered turns a panic into an error: a bug of ours must not end the user's
+// process, and a page of a mapped file that is gone is none.
+func recovered(g *graph.Graph, err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("cpu: graph %q: %w", g.Name, fault.Recovered(v))
+	}
 }
 
 // open reports a backend that was closed.

@@ -17,6 +17,8 @@ type convStep struct {
 	x, y view
 	w    factor
 	ep   epilogue
+	then *narrow // the narrow convolution that alone reads the result
+	yd   []float32
 }
 
 func (s *convStep) run(e *exec) error {
@@ -25,12 +27,24 @@ func (s *convStep) run(e *exec) error {
 	}
 	c := &s.cv
 	c.X, c.LDX = e.f32(s.x), s.x.ld
-	c.Y, c.LDY = e.f32(s.y), s.y.ld
+	if s.yd = e.f32(s.y); s.then == nil {
+		c.Y, c.LDY = s.yd, s.y.ld
+	} else {
+		s.then.begin(e)
+	}
 	c.Weights = s.w.packed
 	s.ep.set(e, &c.Epilogue)
 	c.Scratch = e.scratch
 	c.Run(e.pool)
 	return nil
+}
+
+// pixels gives finished pixels to the narrow convolution.
+func (s *convStep) pixels(p, n int, y []float32) {
+	c := len(y) / n
+	for i := range n {
+		s.then.pixel(s.y.row(s.yd, p+i), y[i*c:][:c])
+	}
 }
 
 // maps makes the steps of the operations on feature maps.
@@ -54,9 +68,11 @@ func (l *lowering) maps(n *graph.Node) (step, error) {
 // large 3x3 kernels, scalar products for 1x1 to few channels, a plain product for
 // other 1x1, and the implicit product.
 //
-// Only Winograd's form multiplies in bfloat16, if that is asked for. The others are
-// small, and the last of them makes the points, which 8 bits cannot hold (network.md
-// 18).
+// Only kernels of more than one pixel multiply in bfloat16, if that is asked for:
+// directly on matrix tiles, which do so many products that a quarter of them with
+// transforms around is no faster, and rounds less well; elsewhere in Winograd's form.
+// The others are small, and the last of them makes the points, which 8 bits cannot hold
+// (network.md 18).
 func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	x, w := n.In[0].Shape, n.In[1].Shape
 	out, in, kh, kw := w[0], w[1], w[2], w[3]
@@ -67,14 +83,17 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 	if o.Groups > 1 || o.Dilation > 1 && kh*kw > 1 || in == 0 {
 		return l.directConv(n, o)
 	}
-	if s, err := l.winograd(n, o); s != nil || err != nil {
-		return s, err
-	}
-	if s := l.narrowConv(n); s != nil {
-		return s, nil
-	}
 	taps := kh * kw
-	f, err := l.factorOf(n.In[1], gemm.Source{StrideN: in * taps, StrideC: taps, Taps: taps, StrideTap: 1}, out, in*taps, 0, lowerOptions{f16: l.opt.f16})
+	opt := lowerOptions{f16: l.opt.f16, bf16: l.opt.bf16 && isParam(n.In[1]) && taps > 1 && gemm.Tiles(in)}
+	if !opt.bf16 {
+		if s, err := l.winograd(n, o); s != nil || err != nil {
+			return s, err
+		}
+		if s := l.narrowConv(n); s != nil {
+			return s, nil
+		}
+	}
+	f, err := l.factorOf(n.In[1], gemm.Source{StrideN: in * taps, StrideC: taps, Taps: taps, StrideTap: 1}, out, in*taps, 0, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -87,9 +106,18 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) (step, error) {
 		l.finish(s)
 		return s, nil
 	}
-	s := &convStep{x: xv, w: f, ep: ep, y: l.result(n)}
+	s := &convStep{x: xv, w: f, ep: ep}
+	if r := l.onlyReader(n); opt.bf16 && r != nil && l.allF32(r) && !o.Residual {
+		if s.then = l.narrow(r); s.then != nil {
+			n = r
+		}
+	}
+	s.y = l.result(n)
 	s.cv = gemm.Conv{Batch: x[0], H: x[1], W: x[2], Cin: in, KH: kh, KW: kw, Stride: o.Stride,
 		PadH: o.Pad, PadW: o.Pad, ReLUIn: o.PreRelu, Weights: f.packed, Epilogue: gemm.Epilogue{Act: act}}
+	if s.then != nil {
+		s.cv.Then = s.pixels
+	}
 	l.needScratch(s.cv.ScratchBytes(l.b.pool.Threads()))
 	return s, nil
 }

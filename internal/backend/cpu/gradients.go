@@ -5,6 +5,7 @@ package cpu
 import (
 	"fmt"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -54,7 +55,7 @@ func readIndices(at []int, raw []byte, d tensor.DType, n int) error {
 			at[i] = int(viewAs[int64](raw)[i])
 		}
 		if at[i] < 0 || at[i] >= n {
-			return fmt.Errorf("index %d of an axis of %d: %w", at[i], n, ErrIndex)
+			return fmt.Errorf("index %d of an axis of %d: %w", at[i], n, backend.ErrIndex)
 		}
 	}
 	return nil

@@ -29,8 +29,8 @@ func TestScatterOutside(t *testing.T) {
 		x, idx := g.Input("x", tensor.F32, 1, 2), g.Input("i", tensor.I32, 1)
 		g.Output("y", g.Add(graph.ScatterAdd{Rows: 3}, x, idx))
 		c := compile(t, newBackend(t, 1), g, [][]byte{make([]byte, 8), {bad, 0, 0, bad &^ 3}})
-		if err := c.run(t.Context()); !errors.Is(err, cpu.ErrIndex) {
-			t.Errorf("got %v, want %v", err, cpu.ErrIndex)
+		if err := c.run(t.Context()); !errors.Is(err, backend.ErrIndex) {
+			t.Errorf("got %v, want %v", err, backend.ErrIndex)
 		}
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// bf16Products reports whether this processor multiplies bfloat16 natively.
-func bf16Products() bool { return gemm.Supports(tensor.BF16) }
-
 // activations are the ones that gemm knows: all that graph has.
 var activations = map[graph.Activation]gemm.Act{
 	graph.ActNone: gemm.None, graph.ActRelu: gemm.ReLU, graph.ActGelu: gemm.GELU,
@@ -62,7 +59,7 @@ type factor struct {
 func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int, opt lowerOptions) (factor, error) {
 	if p, ok := w.Op.(graph.Param); ok {
 		src.Data, src.Type = p.Data[offset*p.DType.Size():], p.DType
-		pw, err := l.b.weights.get(l.b.pool, p, src, n, k, opt.stored(p.DType), offset)
+		pw, err := l.b.weights.get(l.pool, p, src, n, k, opt.stored(p.DType), offset)
 		if err != nil {
 			return factor{}, err
 		}

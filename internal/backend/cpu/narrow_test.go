@@ -9,7 +9,6 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
@@ -24,9 +23,6 @@ func TestNarrowConv(t *testing.T) {
 			defer cpu.PadEverything()()
 		}
 		for _, p := range []backend.Precision{backend.FP32, backend.BF16} {
-			if p == backend.BF16 && !gemm.Supports(tensor.BF16) {
-				continue
-			}
 			run := optest.Backend(newBackend(t, 2), backend.Options{Precision: p})
 			for out := 1; out <= 5; out++ {
 				for flags := range 4 {
@@ -55,9 +51,6 @@ func TestNarrowConv(t *testing.T) {
 func TestNarrowAfterWinograd(t *testing.T) {
 	defer cpu.AlwaysWinograd()()
 	for _, p := range []backend.Precision{backend.FP32, backend.FP16, backend.BF16} {
-		if p == backend.BF16 && !gemm.Supports(tensor.BF16) {
-			continue
-		}
 		bound := map[backend.Precision]float64{backend.FP32: 2e-6, backend.FP16: 2e-3, backend.BF16: 2e-2}[p]
 		run := optest.Backend(newBackend(t, 2), backend.Options{Precision: p})
 		for out := 1; out <= 5; out++ {

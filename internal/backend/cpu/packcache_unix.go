@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 )
 
 // mapPack maps a regular file of exactly size bytes that belongs to this user or
@@ -39,7 +41,11 @@ func mapPack(path string, size int) ([]byte, func(), error) {
 	if err != nil {
 		return nil, nil, &os.PathError{Op: "mmap", Path: path, Err: err}
 	}
-	return b, func() { _ = unix.Munmap(b) }, nil
+	forget := fault.Watch(b, fmt.Sprintf("%q of the cache of packed weights", path))
+	return b, func() {
+		forget()
+		_ = unix.Munmap(b)
+	}, nil
 }
 
 // lockPacks takes the lock of a directory: that of the open directory itself, so

@@ -141,12 +141,12 @@ func BenchmarkPair(b *testing.B) {
 
 type profileKey struct{ graph, op, shape string }
 
-type profile map[profileKey]*cpu.Sample
+type profile map[profileKey]*backend.Sample
 
-func (p profile) add(s cpu.Sample) {
+func (p profile) add(s backend.Sample) {
 	k := profileKey{s.Graph, s.Op, s.Shape}
 	if p[k] == nil {
-		p[k] = &cpu.Sample{}
+		p[k] = &backend.Sample{}
 	}
 	p[k].Time += s.Time
 	p[k].FLOPs += s.FLOPs

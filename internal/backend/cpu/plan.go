@@ -10,6 +10,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -25,6 +26,7 @@ type lowerOptions struct{ f16, bf16 bool }
 // steps, and placing intervals in one arena is all there is to memory planning.
 type lowering struct {
 	*Program
+	pool    *par.Pool // for packing
 	opt     lowerOptions
 	g       *graph.Graph
 	views   []view // of node i, valid where known[i]
@@ -37,8 +39,8 @@ type lowering struct {
 // lower fills the program: one walk over the nodes, which are in topological
 // order, then the layout of the arena. The position of a step in the list is the
 // time that lifetimes are measured in.
-func (p *Program) lower(ctx context.Context, g *graph.Graph, opt backend.Options) error {
-	l := &lowering{Program: p, g: g, views: make([]view, len(g.Nodes)), known: make([]bool, len(g.Nodes)),
+func (p *Program) lower(ctx context.Context, pool *par.Pool, g *graph.Graph, opt backend.Options) error {
+	l := &lowering{Program: p, pool: pool, g: g, views: make([]view, len(g.Nodes)), known: make([]bool, len(g.Nodes)),
 		readers: make([][]*graph.Node, len(g.Nodes)), output: map[int]int{}}
 	if err := l.setPrecision(opt.Precision); err != nil {
 		return err
@@ -72,17 +74,15 @@ func (p *Program) lower(ctx context.Context, g *graph.Graph, opt backend.Options
 	return l.place()
 }
 
-// setPrecision turns the wish into storage types. A processor without bfloat16
-// products is an error and not a silent float32: the caller asked for something.
+// setPrecision turns the wish into storage types. What the processor multiplies no
+// faster in bfloat16 is multiplied in float32, with weights of half the size: package
+// gemm decides by the processor.
 func (l *lowering) setPrecision(p backend.Precision) error {
 	switch p {
 	case backend.FP32:
 	case backend.FP16:
 		l.opt.f16 = true
 	case backend.BF16:
-		if !bf16Products() {
-			return fmt.Errorf("precision %v on this processor: %w", p, ErrUnsupported)
-		}
 		l.opt.bf16 = true
 	default:
 		return fmt.Errorf("precision %v: %w", p, ErrUnsupported)

@@ -5,6 +5,7 @@ package cpu
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -136,8 +137,8 @@ func (w *work) Discard() {
 // Wait returns the times of the runs.
 func (w *work) Wait(context.Context) ([]time.Duration, error) { return w.times, nil }
 
-// run executes the steps in order. It looks at ctx between them, which is every
-// few milliseconds for pictures of the usual size.
+// run executes the steps in order. It looks at ctx between them and between their
+// tiles.
 func (p *Program) run(ctx context.Context, in, out []backend.Buffer) (d time.Duration, err error) {
 	b := p.b
 	b.mu.Lock()
@@ -157,29 +158,32 @@ func (p *Program) run(ctx context.Context, in, out []backend.Buffer) (d time.Dur
 		return 0, err
 	}
 	defer p.unbind()
-	// A panic in a step is a bug of ours, but must not end the user's process.
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("cpu: graph %q: internal error: %v", p.g.Name, v)
-		}
-	}()
+	defer recovered(p.g, &err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	start := time.Now()
-	e := exec{p: p, pool: b.pool, scratch: b.scratch.b}
+	err = b.pool.With(ctx, func(pool *par.Pool) error {
+		return p.execute(ctx, exec{p: p, pool: pool, scratch: b.scratch.b})
+	})
+	return time.Since(start), err
+}
+
+func (p *Program) execute(ctx context.Context, e exec) error {
+	b := p.b
 	for i := range p.steps {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return err
 		}
 		s := &p.steps[i]
 		begin := time.Now()
 		if err := s.run(&e); err != nil {
-			return 0, fmt.Errorf("cpu: graph %q: %s %%%d: %w", p.g.Name, s.kind, s.node.ID, err)
+			return fmt.Errorf("cpu: graph %q: %s %%%d: %w", p.g.Name, s.kind, s.node.ID, err)
 		}
 		if b.cfg.Profile != nil {
-			b.cfg.Profile(Sample{Graph: p.g.Name, Op: s.kind, Node: s.node.ID, Shape: s.node.String(),
+			b.cfg.Profile(backend.Sample{Graph: p.g.Name, Op: s.kind, Node: s.node.ID, Shape: s.node.String(),
 				Time: time.Since(begin), FLOPs: s.cost.FLOPs, Bytes: s.cost.Bytes})
 		}
 	}
-	return time.Since(start), nil
+	return nil
 }
 
 // bind points the storages at the caller's buffers and at the arena, which may

@@ -38,6 +38,8 @@ func (l *lowering) reductions(n *graph.Node) (step, error) {
 		return l.argReduce(n, o)
 	case graph.TopK:
 		return l.topK(n, o)
+	case graph.CumSum:
+		return l.cumSum(n, o)
 	}
 	return nil, nil
 }
@@ -262,6 +264,52 @@ func (s *topStep) row(w, r int) {
 			viewAs[int32](s.out)[r*s.dst.ld+i] = int32(b)
 		} else {
 			floats(s.out)[r*s.dst.ld+i] = x[b]
+		}
+	}
+}
+
+// scanStep sums along an axis; one line along it is a tile's job of its own, in
+// float64.
+type scanStep struct {
+	overTiles
+	reverse  bool
+	n        int
+	shape    []int // sizes of the other axes,
+	from, to []int // and their strides in the operand and the result
+	by, dst1 int   // strides along the axis
+	t        tiling
+}
+
+func (l *lowering) cumSum(n *graph.Node, o graph.CumSum) (step, error) {
+	axis := o.Axis
+	if axis < 0 {
+		axis += len(n.Shape)
+	}
+	s := &scanStep{overTiles: l.from(n), reverse: o.Reverse, n: n.Shape[axis]}
+	from, to := s.src.strides(), s.dst.strides()
+	s.by, s.dst1 = from[axis], to[axis]
+	s.shape = slices.Delete(slices.Clone([]int(n.Shape)), axis, axis+1)
+	s.from, s.to = slices.Delete(from, axis, axis+1), slices.Delete(to, axis, axis+1)
+	s.t = newTiling(n.Numel()/s.n, s.n)
+	s.tiles, s.fn = s.t.tiles, s.tile
+	return s, nil
+}
+
+func (s *scanStep) tile(_, t int) {
+	first, end := s.t.span(t)
+	for line := first; line < end; line++ {
+		from, to, r := 0, 0, line
+		for d := len(s.shape) - 1; d >= 0; d-- {
+			i := r % s.shape[d]
+			from, to, r = from+i*s.from[d], to+i*s.to[d], r/s.shape[d]
+		}
+		sum := 0.0
+		for j := range s.n {
+			if s.reverse {
+				j = s.n - 1 - j
+			}
+			sum += float64(s.x[from+j*s.by])
+			s.y[to+j*s.dst1] = float32(sum)
 		}
 	}
 }

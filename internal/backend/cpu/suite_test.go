@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -69,23 +70,86 @@ func TestOperations(t *testing.T) {
 	})
 }
 
-// TestPrecisions runs a network with 16-bit weights under the wider limits.
+// Where there are no matrix tiles, tests of instruction sets run their model.
+var tilesModelled = !slices.Contains(gemm.ISAs(), gemm.AVX512AMX)
+
+func init() {
+	if tilesModelled {
+		gemm.ModelTiles()
+	}
+}
+
+// TestPrecisions runs a network with 16-bit weights under the wider limits, with every
+// way to multiply them.
 func TestPrecisions(t *testing.T) {
 	for _, p := range []backend.Precision{backend.FP16, backend.BF16} {
 		t.Run(p.String(), func(t *testing.T) {
-			b := newBackend(t, 2)
-			if p == backend.BF16 && gemm.Active() != gemm.AVX512BF16 {
-				t.Skip("this processor has no bfloat16 products")
-			}
-			run := optest.Backend(b, backend.Options{Precision: p})
-			modeltest.Tiny(t, run, "dunemast3r_tiny", 3e-2)
-			// Bfloat16 comes in pairs, and three channels do not pair up.
-			g := graph.New("odd")
-			x := g.Input("x", tensor.F32, 1, 8, 8, 3)
-			w := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{4, 3, 2, 2}, DType: tensor.F32, Data: make([]byte, 4*3*4*4)})
-			g.Output("y", g.Conv2D(x, w, nil, 2, 0))
-			mustRun(t, run, g, inputsOf(g, 1))
+			eachISA(t, func(t *testing.T) {
+				if i := gemm.Active(); i != gemm.NEON && i != gemm.AVX2 && i != gemm.AVX512BF16 && (i != gemm.AVX512AMX || tilesModelled) {
+					t.Skip("slow, or the same kernels")
+				}
+				b := newBackend(t, 2)
+				run := optest.Backend(b, backend.Options{Precision: p})
+				modeltest.Tiny(t, run, "dunemast3r_tiny", 3e-2)
+				// Bfloat16 comes in pairs, and three channels do not pair up.
+				g := graph.New("odd")
+				x := g.Input("x", tensor.F32, 1, 8, 8, 3)
+				w := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{4, 3, 2, 2}, DType: tensor.F32, Data: make([]byte, 4*3*4*4)})
+				g.Output("y", g.Conv2D(x, w, nil, 2, 0))
+				mustRun(t, run, g, inputsOf(g, 1))
+			})
 		})
+	}
+}
+
+// TestTileSteps has a linear layer, attention and convolutions that fit matrix tiles,
+// the last with the narrow convolution that reads it: near the plain loops, and the
+// same bits for any number of threads and whatever memory held before.
+func TestTileSteps(t *testing.T) {
+	if !slices.Contains(gemm.ISAs(), gemm.AVX512AMX) {
+		t.Skip("this processor cannot round for tiles")
+	}
+	was := gemm.Active()
+	if err := gemm.Force(gemm.AVX512AMX); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = gemm.Force(was) }()
+	g := graph.New("tiles")
+	param := func(name string, seed uint64, shape ...int) *graph.Node {
+		s := tensor.Shape(shape)
+		w := inputsOf(&graph.Graph{Inputs: []*graph.Node{{Shape: s, DType: tensor.F32}}}, seed)[0]
+		return g.Param(graph.Param{Name: name, Shape: s, DType: tensor.F32, Data: w})
+	}
+	x := g.Input("x", tensor.F32, 2, 45, 64)
+	y := g.Add(graph.Linear{Bias: true, Act: graph.ActGelu}, x, param("w", 1, 96, 64), param("b", 2, 96))
+	y = g.Add(graph.Attention{Heads: 3, Scale: 0.1}, y, y, y)
+	y = g.Reshape(y, 2, 5, 9, 96)
+	y = g.Add(graph.Conv2D{Stride: 1, Pad: 1, Dilation: 1, Groups: 1, PreRelu: true}, y, param("c1", 3, 40, 96, 3, 3))
+	y = g.Affine(y, 0.05, 0)
+	z := g.Reshape(g.SliceAxis(g.Reshape(y, 2, 45, 40), 2, 0, 32), 2, 5, 9, 32)
+	z = g.Add(graph.Conv2D{Stride: 1, Pad: 1, Dilation: 1, Groups: 1, Act: graph.ActRelu}, z, param("c2", 4, 33, 32, 3, 3))
+	z = g.Add(graph.Conv2D{Stride: 1, Dilation: 1, Groups: 1, Bias: true}, z, param("c3", 5, 4, 33, 1, 1), param("b3", 6, 4))
+	g.Output("y", y)
+	g.Output("z", z)
+	data := inputsOf(g, 7)
+	want := mustRun(t, optest.Reference, g, data)
+	var first [][]byte
+	for _, threads := range []int{1, 2, 5} {
+		b := newBackend(t, threads)
+		run := optest.Backend(b, backend.Options{Precision: backend.BF16})
+		for range 2 {
+			got := mustRun(t, run, g, data)
+			if first == nil {
+				first = got
+			}
+			for i := range got {
+				checkRelL2(t, fmt.Sprintf("%d threads, output %d", threads, i), asFloats(got[i]), asFloats(want[i]), 2e-2)
+				if !bytes.Equal(got[i], first[i]) {
+					t.Errorf("%d threads: output %d has other bits", threads, i)
+				}
+			}
+			b.Poison()
+		}
 	}
 }
 
@@ -115,9 +179,6 @@ func TestWinogradEdges(t *testing.T) {
 	defer cpu.AlwaysWinograd()()
 	for p := range winogradL2 {
 		t.Run(p.String(), func(t *testing.T) {
-			if p == backend.BF16 && !gemm.Supports(tensor.BF16) {
-				t.Skip("this processor has no bfloat16 products")
-			}
 			run := optest.Backend(newBackend(t, 2), backend.Options{Precision: p})
 			for _, size := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {3, 3}, {2, 5}, {5, 4}, {8, 8}, {9, 6}, {7, 67}} {
 				for flags := range 16 {
@@ -160,9 +221,6 @@ func winogradEdge(t *testing.T, run optest.Runner, size [2]int, flags int, limit
 // have the same bits as alone, for any number of threads.
 func TestWinogradBlocks(t *testing.T) {
 	for _, p := range []backend.Precision{backend.FP32, backend.BF16} {
-		if p == backend.BF16 && !gemm.Supports(tensor.BF16) {
-			continue
-		}
 		conv := func(pics int) *graph.Graph {
 			g := graph.New("conv")
 			w := inputsOf(&graph.Graph{Inputs: []*graph.Node{{Shape: tensor.Shape{64, 32, 3, 3}, DType: tensor.F32}}}, 9)[0]

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -49,7 +50,6 @@ type weight struct {
 type weightCache struct {
 	mu   sync.Mutex
 	all  map[weightKey]*weight
-	seed maphash.Seed
 	mem  slabs
 	disk *packCache // nil without one
 	// packed counts the packings, for tests.
@@ -103,12 +103,38 @@ func packRows(pool *par.Pool, p graph.Param, s gemm.Source, dst *gemm.Packed) er
 // first call. Programs compiled at the same time meet here: the second waits for
 // the first's packing.
 func (c *weightCache) entry(pool *par.Pool, key weightKey, p graph.Param, batch int, fill func(dst *gemm.Packed) error) (*weight, error) {
-	c.mu.Lock()
-	if c.all == nil {
-		c.all, c.seed = map[weightKey]*weight{}, maphash.MakeSeed()
+	sum := sampleOf(p.Data) // not under the lock: this reads a mapped file
+	for {
+		w, mine := c.claim(key, p, sum)
+		if mine {
+			if err := c.pack(pool, w, p, batch, fill); err != nil {
+				return nil, fmt.Errorf("weight %q: %w", p.Name, err)
+			}
+			return w, nil
+		}
+		<-w.ready
+		if w.err == nil {
+			return w, nil
+		}
+		c.drop(w)
+		if !errors.Is(w.err, errAbandoned) {
+			return nil, w.err
+		}
 	}
-	sum := c.sample(p.Data)
-	w := c.all[key]
+}
+
+// errAbandoned is the error of a weight whose packing did not come to an end: its
+// program was cancelled. Who waits for it packs it in its turn.
+var errAbandoned = errors.New("cpu: the packing of a weight was given up")
+
+// claim counts a use of a weight; mine says that the caller has to pack it.
+func (c *weightCache) claim(key weightKey, p graph.Param, sum uint64) (w *weight, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[weightKey]*weight{}
+	}
+	w = c.all[key]
 	if w != nil && w.sum != sum && w.users == 0 {
 		// Another file was mapped where an unmapped one had been.
 		w.release()
@@ -116,40 +142,43 @@ func (c *weightCache) entry(pool *par.Pool, key weightKey, p graph.Param, batch 
 	}
 	if w != nil {
 		w.users++
-		c.mu.Unlock()
-		<-w.ready
-		if w.err != nil {
-			c.drop(w)
-			return nil, w.err
-		}
-		return w, nil
+		return w, false
 	}
 	w = &weight{key: key, source: p.Data, sum: sum, users: 1, ready: make(chan struct{})}
 	c.all[key] = w
 	c.packed++
-	c.mu.Unlock()
-	w.err = c.build(pool, w, p, batch, fill)
-	close(w.ready)
-	if w.err != nil {
-		c.drop(w)
-		return nil, fmt.Errorf("weight %q: %w", p.Name, w.err)
-	}
-	if p.Release != nil {
-		p.Release(0, len(p.Data))
-	}
-	return w, nil
+	return w, true
 }
 
-// sample is a quick hash of the data, to see that it is still the same.
-func (c *weightCache) sample(data []byte) uint64 {
+// pack fills a claimed weight. Whatever happens in it, those who wait go on.
+func (c *weightCache) pack(pool *par.Pool, w *weight, p graph.Param, batch int, fill func(dst *gemm.Packed) error) error {
+	w.err = errAbandoned
+	defer func() {
+		close(w.ready)
+		if w.err != nil {
+			c.drop(w)
+		}
+	}()
+	w.err = c.build(pool, w, p, batch, fill)
+	if w.err == nil && p.Release != nil {
+		p.Release(0, len(p.Data))
+	}
+	return w.err
+}
+
+var sampleSeed = maphash.MakeSeed()
+
+// sampleOf is a quick hash of the data, to see that it is still the same.
+func sampleOf(data []byte) uint64 {
 	var h maphash.Hash
-	h.SetSeed(c.seed)
+	h.SetSeed(sampleSeed)
 	sample(&h, data)
 	return h.Sum64()
 }
 
 // build packs a weight, or maps it from the disk when it was packed before.
-func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int, fill func(dst *gemm.Packed) error) error {
+func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int, fill func(dst *gemm.Packed) error) (err error) {
+	defer fault.Guard(&err)()
 	size, err := gemm.PackedSize(w.key.as, w.key.n, w.key.k)
 	if err != nil {
 		return err
@@ -174,14 +203,18 @@ func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int,
 			return f.error
 		}
 	}
-	c.mu.Lock()
-	mem, slab, err := c.mem.alloc(size)
-	c.mu.Unlock()
+	mem, slab, err := c.alloc(size)
 	if err != nil {
 		return err
 	}
 	w.free = slab.free
 	return pack(mem)
+}
+
+func (c *weightCache) alloc(size int) ([]byte, *slab, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mem.alloc(size)
 }
 
 // release gives the memory back; the cache's lock is held.

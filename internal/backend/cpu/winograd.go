@@ -85,7 +85,7 @@ func (l *lowering) winograd(n *graph.Node, o graph.Conv2D) (step, error) {
 		o.Act == graph.ActGelu || size < least || min(w[0], w[1]) < 16 && winogradMin > 0 {
 		return nil, nil
 	}
-	weights, err := l.b.weights.winograd(l.b.pool, p, w[0], w[1], as)
+	weights, err := l.b.weights.winograd(l.pool, p, w[0], w[1], as)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (o lowerOptions) winograd(in int) tensor.DType {
 	switch {
 	case o.f16:
 		return tensor.F16
-	case o.bf16 && in%2 == 0: // they come in pairs
+	case o.bf16 && gemm.SerialBF16(in):
 		return tensor.BF16
 	}
 	return tensor.F32

@@ -135,21 +135,28 @@ func (b *Backend) free() error {
 
 // Device are the facts for the user.
 func (b *Backend) Device() backend.Device {
-	i, s := b.dev.Info(), b.pool.Stats()
+	i, s, count := b.dev.Info(), b.pool.Stats(), b.Stats()
 	return backend.Device{
 		Backend: "metal", Name: i.Name, WorkingSet: i.WorkingSet, MaxBuffer: i.MaxBuffer, UnifiedMemory: true,
 		OS:          fmt.Sprintf("macOS %d.%d.%d", i.System.Major, i.System.Minor, i.System.Patch),
 		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
+		WeightsMapped: count.MappedBytes, WeightsCopied: count.CopiedBytes, CommandBuffers: count.CommandBuffers,
 	}
 }
 
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
-	b.mu.Lock()
-	s := b.stats
-	b.mu.Unlock()
+	s := b.count(func(*Stats) {})
 	s.MappedBytes, s.CopiedBytes, s.TableBytes = b.weights.inUse(inPlace), b.weights.inUse(copied), b.weights.inUse(computed)
 	return s
+}
+
+// count changes the counters and returns them.
+func (b *Backend) count(change func(*Stats)) Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.stats)
+	return b.stats
 }
 
 // Pool is the memory of Alloc.
@@ -171,15 +178,20 @@ func (b *Backend) open() error {
 // Close waits for the device and frees what the backend holds. Programs must be
 // closed before; buffers handed out stay readable until they are released.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
+	if !b.closing() {
 		return nil
 	}
-	b.closed = true
-	b.mu.Unlock()
 	b.pending.Wait()
 	return b.free()
+}
+
+// closing lets nothing more begin, and says whether this call is the first.
+func (b *Backend) closing() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	already := b.closed
+	b.closed = true
+	return !already
 }
 
 // buffer is device memory on loan from the pool.

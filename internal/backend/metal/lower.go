@@ -195,12 +195,9 @@ func (l *lowering) op(n *graph.Node) (*mpsgraph.Tensor, error) {
 		return l.l2Normalize(n), nil
 	case graph.ExpPoints:
 		return l.expPoints(n), nil
-	case graph.Reduce:
-		return l.reduce(n, o), nil
-	case graph.ArgReduce:
-		return l.argReduce(n, o), nil
-	case graph.TopK:
-		return l.topK(n, o), nil
+	}
+	if t, ok := l.reductions(n); ok {
+		return t, nil
 	}
 	if t, ok := l.move(n); ok {
 		return t, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/mpsgraph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 )
@@ -69,11 +70,11 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	return p, nil
 }
 
-// recovered turns a panic, a bug of ours, into an error: it must not end the
-// user's process.
+// recovered turns a panic into an error: a bug of ours must not end the user's
+// process, and a page of a mapped file that is gone is none.
 func recovered(err *error) {
 	if v := recover(); v != nil {
-		*err = fmt.Errorf("mps: internal error: %v", v)
+		*err = fmt.Errorf("mps: %w", fault.Recovered(v))
 	}
 }
 
@@ -87,17 +88,22 @@ func (p *Program) Ops() map[string]int { return p.ops }
 // Close waits until the device is done with the program and frees it: memory
 // under no-copy weights may be unmapped when it returns.
 func (p *Program) Close() error {
+	if p.closing() {
+		p.free()
+	}
+	return nil
+}
+
+// closing waits for the runs in flight, and says whether this call is the first.
+func (p *Program) closing() bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for p.flights > 0 {
 		p.idle.Wait()
 	}
 	already := p.closed
 	p.closed = true
-	p.mu.Unlock()
-	if !already {
-		p.free()
-	}
-	return nil
+	return !already
 }
 
 func (p *Program) free() {

@@ -185,9 +185,7 @@ func (w *work) encode(p *Program, in, out []*buffer) error {
 		return err
 	}
 	w.flops += f
-	w.b.mu.Lock()
-	w.b.stats.Runs++
-	w.b.mu.Unlock()
+	w.b.count(func(s *Stats) { s.Runs++ })
 	return nil
 }
 
@@ -224,9 +222,7 @@ func (w *work) commit() error {
 	if err := w.cbs[len(w.cbs)-1].Commit(); err != nil {
 		return err
 	}
-	w.b.mu.Lock()
-	w.b.stats.CommandBuffers++
-	w.b.mu.Unlock()
+	w.b.count(func(s *Stats) { s.CommandBuffers++ })
 	return nil
 }
 
@@ -257,10 +253,7 @@ func (w *work) Submit() (backend.Pending, error) {
 	// A goroutine waits, and no completion handler calls: a handler is a block, and
 	// purego's callbacks are 2000 for the life of the process.
 	w.b.pending.Add(1)
-	par.Go(func() { p.complete(w) }, func(e *par.Panic) {
-		p.err = fmt.Errorf("mps: internal error: %w", e)
-		close(p.done)
-	})
+	par.Go(func() { p.complete(w) }, func(e *par.Panic) { panic(e) }) // complete reports its own
 	return p, nil
 }
 
@@ -310,6 +303,13 @@ type pending struct {
 // submit, so that buffers return even if nobody waits.
 func (p *pending) complete(w *work) {
 	defer p.b.pending.Done()
+	defer close(p.done)
+	// Whatever happens, what the runs hold goes back: Program.Close waits for it.
+	defer func() {
+		defer recovered(&p.err)
+		w.drop()
+	}()
+	defer recovered(&p.err)
 	gpu := make([]time.Duration, len(w.cbs))
 	// Every one: an error is told by its own command buffer and by no other, and what
 	// a failed one has written is garbage.
@@ -326,8 +326,6 @@ func (p *pending) complete(w *work) {
 		p.lane.event.Set(p.value)
 	}
 	p.times = split(w.runs, gpu)
-	w.drop()
-	close(p.done)
 }
 
 // split divides the measured time of each command buffer among its runs by

@@ -4,19 +4,20 @@ package onnx
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/newfile"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -46,7 +47,7 @@ const (
 
 // Export writes g to path and, when it has weights, their bytes to
 // path + ".data". Both appear under their names only when they are complete.
-func Export(g *graph.Graph, path string, opt Options) (err error) {
+func Export(ctx context.Context, g *graph.Graph, path string, opt Options) (err error) {
 	if opt.HalfWeights {
 		if g, err = halved(g); err != nil {
 			return err
@@ -60,20 +61,20 @@ func Export(g *graph.Graph, path string, opt Options) (err error) {
 	if g, err = passes.Prune(g); err != nil {
 		return err
 	}
-	data, err := createTemp(path + ".data")
+	data, err := create(path + ".data")
 	if err != nil {
 		return err
 	}
-	defer data.discard()
-	e := &exporter{opt: opt, data: data, names: map[int]string{}}
+	defer data.f.Abort()
+	e := &exporter{ctx: ctx, opt: opt, data: data, names: map[int]string{}}
 	if err := e.graph(g); err != nil {
 		return err
 	}
-	file, err := createTemp(path)
+	file, err := create(path)
 	if err != nil {
 		return err
 	}
-	defer file.discard()
+	defer file.f.Abort()
 	if _, err := file.Write(e.model(g)); err != nil {
 		return fmt.Errorf("onnx: %w", err)
 	}
@@ -129,26 +130,26 @@ func rounded(p graph.Param, half bool) graph.Param {
 	return p
 }
 
-// tempFile becomes the file of its name on commit, and nothing otherwise.
-type tempFile struct {
+// outFile becomes the file of its name on commit, and nothing otherwise.
+type outFile struct {
 	*bufio.Writer
-	f    *os.File
+	f    *newfile.File
 	name string
 	at   int64
 }
 
-func createTemp(name string) (*tempFile, error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.tmp")
+func create(name string) (*outFile, error) {
+	f, err := newfile.Create(name)
 	if err != nil {
 		return nil, fmt.Errorf("onnx: %w", err)
 	}
-	return &tempFile{Writer: bufio.NewWriterSize(f, 1<<20), f: f, name: name}, nil
+	return &outFile{Writer: bufio.NewWriterSize(f, 1<<20), f: f, name: name}, nil
 }
 
-func (t *tempFile) commit() error {
-	err := errors.Join(t.Flush(), t.f.Chmod(0o644), t.f.Close())
+func (t *outFile) commit() error {
+	err := t.Flush()
 	if err == nil {
-		err = os.Rename(t.f.Name(), t.name)
+		err = t.f.Commit()
 	}
 	if err != nil {
 		return fmt.Errorf("onnx: %w", err)
@@ -156,15 +157,10 @@ func (t *tempFile) commit() error {
 	return nil
 }
 
-// discard removes what was not committed; after commit the name is gone.
-func (t *tempFile) discard() {
-	_ = t.f.Close()
-	_ = os.Remove(t.f.Name())
-}
-
 type exporter struct {
+	ctx   context.Context
 	opt   Options
-	data  *tempFile
+	data  *outFile
 	names map[int]string // of the values, by node ID
 
 	nodes, initializers [][]byte
@@ -175,6 +171,9 @@ type exporter struct {
 // graph emits every node in order.
 func (e *exporter) graph(g *graph.Graph) error {
 	for _, n := range g.Nodes {
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
 		var name string
 		var err error
 		switch o := n.Op.(type) {

@@ -80,7 +80,7 @@ func sample(t *testing.T) *graph.Graph {
 func TestExportStructure(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.onnx")
-	if err := Export(sample(t), path, Options{Producer: "p", Metadata: map[string]string{"k": "v"}}); err != nil {
+	if err := Export(t.Context(), sample(t), path, Options{Producer: "p", Metadata: map[string]string{"k": "v"}}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(path)
@@ -120,7 +120,7 @@ func TestExportStructure(t *testing.T) {
 
 func TestHalfWeights(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.onnx")
-	if err := Export(sample(t), path, Options{HalfWeights: true}); err != nil {
+	if err := Export(t.Context(), sample(t), path, Options{HalfWeights: true}); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(path + ".data"); err != nil || st.Size() != 4000 {
@@ -134,14 +134,14 @@ func TestUnsupported(t *testing.T) {
 	g := graph.New("t")
 	x := g.Input("x", tensor.F32, 1, 4, 4, 3)
 	g.Output("y", g.Add(graph.Resize2D{H: 5, W: 5, Mode: graph.Bicubic, ScaleH: 0.7, ScaleW: 0.7}, x))
-	err := Export(g, filepath.Join(dir, "m.onnx"), Options{})
+	err := Export(t.Context(), g, filepath.Join(dir, "m.onnx"), Options{})
 	if !errors.Is(err, ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("files left: %v", left)
 	}
-	if err := Export(sample(t), filepath.Join(dir, "missing", "m.onnx"), Options{}); err == nil {
+	if err := Export(t.Context(), sample(t), filepath.Join(dir, "missing", "m.onnx"), Options{}); err == nil {
 		t.Error("a folder that is not there")
 	}
 }
@@ -151,7 +151,7 @@ func TestTable(t *testing.T) {
 	for _, o := range graph.Operations() {
 		g := graph.New(o.Kind)
 		g.Output("y", o.Example(g))
-		err := Export(g, filepath.Join(t.TempDir(), "m.onnx"), Options{})
+		err := Export(t.Context(), g, filepath.Join(t.TempDir(), "m.onnx"), Options{})
 		switch {
 		case o.Has("onnx") && err != nil:
 			t.Errorf("onnx does not have %s, which the table says it has: %v", o.Kind, err)

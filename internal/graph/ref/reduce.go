@@ -18,6 +18,8 @@ func reductions(op graph.Op, in []Tensor, out Tensor) (bool, error) {
 		argReduce(o, in[0], out)
 	case graph.TopK:
 		topK(o, in[0], out)
+	case graph.CumSum:
+		cumSum(o, in[0], out)
 	default:
 		return false, nil
 	}
@@ -91,6 +93,21 @@ func topK(o graph.TopK, x, out Tensor) {
 			} else {
 				out.Data[row*o.K+i] = v[j]
 			}
+		}
+	}
+}
+
+func cumSum(o graph.CumSum, x, out Tensor) {
+	axis := resolve(o.Axis, len(x.Shape))
+	inner, n := x.Shape[axis+1:].Numel(), x.Shape[axis]
+	for line := range x.Shape[:axis].Numel() * inner {
+		base, sum := line/inner*n*inner+line%inner, 0.0
+		for j := range n {
+			if o.Reverse {
+				j = n - 1 - j
+			}
+			sum += x.Data[base+j*inner]
+			out.Data[base+j*inner] = sum
 		}
 	}
 }

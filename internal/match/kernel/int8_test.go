@@ -15,7 +15,7 @@ func forEachInt8(t *testing.T, f func(t *testing.T, k *Kernel)) {
 	for _, k := range All() {
 		if k.Int8 != nil {
 			tested = true
-			t.Run(k.Name, func(t *testing.T) { f(t, k) })
+			t.Run(k.ISA.String(), func(t *testing.T) { f(t, k) })
 		}
 	}
 	if !tested {
@@ -219,7 +219,7 @@ func BenchmarkStripInt8(b *testing.B) {
 			name string
 			f    func(*Int8Args)
 		}{{"both", k.Int8.Strip}, {"row", k.Int8.StripRow}} {
-			b.Run(k.Name+"/"+m.name, func(b *testing.B) {
+			b.Run(k.ISA.String()+"/"+m.name, func(b *testing.B) {
 				for b.Loop() {
 					m.f(&p)
 				}

@@ -2,6 +2,12 @@
 
 package kernel
 
+import (
+	"slices"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
+)
+
 // UnrolledDim is the descriptor length with kernels of its own, that of every
 // released model. Other lengths run the same tiles with a loop over the depth.
 const UnrolledDim = 24
@@ -23,7 +29,7 @@ type Args struct {
 
 // Kernel is one implementation.
 type Kernel struct {
-	Name   string
+	ISA    isa.Set
 	MR, NR int
 	// Int8 is nil where no instruction multiplies bytes fast enough to make a
 	// prefilter pay.
@@ -78,5 +84,13 @@ func (k *Kernel) RowBest(a, b *float32, panels, dim int) float32 {
 // portable one is always there, last.
 func All() []*Kernel { return append(native(), &portable) }
 
-// Best is the first of All.
-func Best() *Kernel { return All()[0] }
+// Best is the implementation that this machine and MAST3R_CPU_ISA ask for.
+func Best() *Kernel {
+	all := All()
+	slices.Reverse(all)
+	var have []isa.Set
+	for _, k := range all {
+		have = append(have, k.ISA)
+	}
+	return all[slices.Index(have, isa.Pick(have))]
+}

@@ -4,23 +4,20 @@
 
 package kernel
 
-import "golang.org/x/sys/cpu"
+import "github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 
 // native lists the assembly kernels this processor runs.
-//
-// AVX-512 needs only the F, DQ and BW groups that every such processor since
-// Skylake-X has; x/sys/cpu also checks that the system saves the registers.
 func native() []*Kernel {
 	var ks []*Kernel
-	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW {
+	if isa.AVX512.Usable() {
 		k := &Kernel{
-			Name: "avx512", MR: 12, NR: 32,
+			ISA: isa.AVX512, MR: 12, NR: 32,
 			strip: stripAVX512, stripUnrolled: stripUnrolledAVX512,
 			stripRow: stripRowAVX512, stripRowUnrolled: stripRowUnrolledAVX512,
 			firstEqual: firstEqualAVX512, firstEqualUnrolled: firstEqualUnrolledAVX512,
 			rowBest: rowBestAVX512, rowBestUnrolled: rowBestUnrolledAVX512,
 		}
-		if cpu.X86.HasAVX512VNNI {
+		if isa.ByteProducts() {
 			k.Int8 = &Int8{
 				Offset: 128,
 				strip:  stripInt8AVX512, stripUnrolled: stripInt8UnrolledAVX512,
@@ -31,9 +28,9 @@ func native() []*Kernel {
 		}
 		ks = append(ks, k)
 	}
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+	if isa.AVX2.Usable() {
 		ks = append(ks, &Kernel{
-			Name: "avx2", MR: 6, NR: 16,
+			ISA: isa.AVX2, MR: 6, NR: 16,
 			strip: stripAVX2, stripUnrolled: stripUnrolledAVX2,
 			stripRow: stripRowAVX2, stripRowUnrolled: stripRowUnrolledAVX2,
 			firstEqual: firstEqualAVX2, firstEqualUnrolled: firstEqualUnrolledAVX2,

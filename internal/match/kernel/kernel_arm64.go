@@ -4,20 +4,20 @@
 
 package kernel
 
-import "golang.org/x/sys/cpu"
+import "github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 
 // native lists the assembly kernels: NEON with fused multiply-add is part of
 // every ARMv8-A processor, so only the byte
 // products of ARMv8.2 are asked for.
 func native() []*Kernel {
 	k := &Kernel{
-		Name: "neon", MR: 8, NR: 12,
+		ISA: isa.NEON, MR: 8, NR: 12,
 		strip: stripNEON, stripUnrolled: stripUnrolledNEON,
 		stripRow: stripRowNEON, stripRowUnrolled: stripRowUnrolledNEON,
 		firstEqual: firstEqualNEON, firstEqualUnrolled: firstEqualNEON,
 		rowBest: rowBestNEON, rowBestUnrolled: rowBestNEON,
 	}
-	if cpu.ARM64.HasASIMDDP {
+	if isa.ByteProducts() {
 		k.Int8 = &Int8{
 			strip: stripInt8NEON, stripUnrolled: stripInt8UnrolledNEON,
 			stripRow: stripRowInt8NEON, stripRowUnrolled: stripRowInt8UnrolledNEON,

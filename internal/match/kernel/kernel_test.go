@@ -7,6 +7,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 )
 
 // TestFMA32 compares with exact rational arithmetic, on operands chosen so
@@ -84,7 +86,7 @@ func interleave(x []float32, n, dim, w int) []float32 {
 
 func forEach(t *testing.T, f func(t *testing.T, k *Kernel, dim, panels int, ties bool)) {
 	for _, k := range All() {
-		t.Run(k.Name, func(t *testing.T) {
+		t.Run(k.ISA.String(), func(t *testing.T) {
 			for _, dim := range []int{1, 2, 3, 16, 24, 25, 128} {
 				for _, panels := range []int{1, 2, 5} {
 					f(t, k, dim, panels, false)
@@ -185,13 +187,23 @@ func BenchmarkStrip(b *testing.B) {
 			name string
 			f    func(*Args)
 		}{{"both", k.Strip}, {"row", k.StripRow}} {
-			b.Run(k.Name+"/"+m.name, func(b *testing.B) {
+			b.Run(k.ISA.String()+"/"+m.name, func(b *testing.B) {
 				for b.Loop() {
 					m.f(&p)
 				}
 				flop := 2 * float64(dim*k.MR*panels*k.NR) * float64(b.N)
 				b.ReportMetric(flop/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			})
+		}
+	}
+}
+
+// TestEnvironment: the matcher obeys the variable that the network obeys.
+func TestEnvironment(t *testing.T) {
+	for _, k := range All() {
+		t.Setenv(isa.Env, k.ISA.String())
+		if got := Best().ISA; got != k.ISA {
+			t.Errorf("%s=%v: kernels of %v", isa.Env, k.ISA, got)
 		}
 	}
 }

@@ -5,6 +5,8 @@ package kernel
 import (
 	"math"
 	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 )
 
 // The portable tile is small: Go keeps few floats in registers.
@@ -14,7 +16,7 @@ const (
 )
 
 var portable = Kernel{
-	Name: "portable", MR: portableMR, NR: portableNR,
+	ISA: isa.Portable, MR: portableMR, NR: portableNR,
 	strip: stripGo, stripUnrolled: stripGo,
 	stripRow: stripRowGo, stripRowUnrolled: stripRowGo,
 	firstEqual: firstEqualGo, firstEqualUnrolled: firstEqualGo,

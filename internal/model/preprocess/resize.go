@@ -69,6 +69,12 @@ func NewResizer(r Runner) *Resizer {
 	return z
 }
 
+// On has the calls from now on work on other threads, no more of them than before.
+func (z *Resizer) On(r Runner) *Resizer {
+	z.run = r
+	return z
+}
+
 // rowsPerTile makes a tile of the horizontal pass a few tenths of a
 // millisecond for a 12-megapixel picture.
 const rowsPerTile = 8

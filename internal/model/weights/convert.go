@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -55,6 +56,11 @@ func Convert(ctx context.Context, in, out string, opt ConvertOptions) ([]string,
 	}
 	c := &converter{ctx: ctx, opt: opt}
 	defer c.close()
+	return c.run(sources, out)
+}
+
+func (c *converter) run(sources []string, out string) (written []string, err error) {
+	defer fault.Guard(&err)()
 	for _, p := range sources {
 		if err := c.open(p); err != nil {
 			return nil, err
@@ -63,7 +69,6 @@ func Convert(ctx context.Context, in, out string, opt ConvertOptions) ([]string,
 	if err := c.place(out); err != nil {
 		return nil, err
 	}
-	var written []string
 	for _, job := range c.jobs {
 		if err := c.write(job); err != nil {
 			return written, err
@@ -239,9 +244,9 @@ func (c *converter) write(j convertJob) error {
 	if err != nil {
 		return err
 	}
+	defer w.Abort() // does nothing after Commit
 	for i, t := range j.tensors {
 		if err := c.tensor(w, i, t, j.specs[i].DType); err != nil {
-			w.Abort()
 			return fmt.Errorf("weights: convert %s: %w", j.source.path, err)
 		}
 	}
@@ -294,7 +299,9 @@ var errRange = errors.New("does not fit")
 // product.
 func (c *converter) round(t Tensor, to tensor.DType, at int) ([]byte, error) {
 	if t.DType == to {
-		return t.Data, nil
+		// A copy: write would call a page that is gone a bad address of its own.
+		c.bytes = append(c.bytes[:0], t.Data...)
+		return c.bytes, nil
 	}
 	values := t.View()
 	if values == nil {

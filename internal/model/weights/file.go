@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -82,8 +83,12 @@ type File struct {
 // The mapping follows the file: somebody who truncates it in place while it is
 // open takes the bytes away under the reader, which no check at this point can
 // prevent. Writers should do as Write does and rename a finished file.
+//
+// It does not wait for a writer of a pipe: what is no regular file is refused.
 func Open(path string) (*File, error) {
-	fh, err := os.Open(path)
+	// Opening a FIFO blocks until somebody writes to it, and asking what it is first
+	// would be too early.
+	fh, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
@@ -103,11 +108,16 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weights: %s: %w", path, err)
 	}
+	forget := fault.Watch(image, fmt.Sprintf("%q", path))
+	unmapAll := func() error {
+		forget()
+		return unmap()
+	}
 	f, err := newFile(path, image)
 	if err != nil {
-		return nil, errors.Join(err, unmap())
+		return nil, errors.Join(err, unmapAll())
 	}
-	f.unmap, f.changed = unmap, st.ModTime().UnixNano()
+	f.unmap, f.changed = unmapAll, st.ModTime().UnixNano()
 	return f, nil
 }
 
@@ -115,7 +125,8 @@ func Open(path string) (*File, error) {
 // change while the File is used.
 func OpenBytes(image []byte) (*File, error) { return newFile("", image) }
 
-func newFile(path string, image []byte) (*File, error) {
+func newFile(path string, image []byte) (_ *File, err error) {
+	defer fault.Guard(&err)()
 	c, err := read(image)
 	if err != nil {
 		var fe *FormatError

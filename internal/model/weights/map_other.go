@@ -9,6 +9,9 @@ import (
 	"os"
 )
 
+// nonBlocking is for systems with named pipes in the file system.
+const nonBlocking = 0
+
 // mapFile reads the file: where there is no mmap of the Unix kind, a copy is
 // the simplest thing that is right.
 func mapFile(fh *os.File, size int) ([]byte, func() error, error) {

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// nonBlocking opens a FIFO at once.
+const nonBlocking = unix.O_NONBLOCK
+
 // mapFile maps the whole file read-only. Shared, not private: the pages are
 // the page cache's own, so that several processes with one model hold it once.
 func mapFile(fh *os.File, size int) ([]byte, func() error, error) {

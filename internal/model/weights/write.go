@@ -6,14 +6,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/newfile"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -34,7 +32,7 @@ type Spec struct {
 // several goroutines; nothing is visible under the final name before Commit.
 type Writer struct {
 	path    string
-	tmp     *os.File
+	tmp     *newfile.File
 	specs   []Spec
 	starts  []int64 // absolute file offset of each tensor
 	total   int64
@@ -49,8 +47,7 @@ func Create(path string, specs []Spec, meta map[string]string, align int) (*Writ
 	if err != nil {
 		return nil, err
 	}
-	// In the same directory: a rename is atomic only within a file system.
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	tmp, err := newfile.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
@@ -58,11 +55,14 @@ func Create(path string, specs []Spec, meta map[string]string, align int) (*Writ
 	for _, s := range specs {
 		w.total += int64(s.Shape.Numel() * s.DType.Size())
 	}
-	if _, err = tmp.Write(head); err == nil {
+	if err = tmp.Need(total); err == nil {
+		_, err = tmp.Write(head)
+	}
+	if err == nil {
 		err = tmp.Truncate(total) // padding reads as zeros
 	}
 	if err != nil {
-		w.Abort()
+		defer w.Abort()
 		return nil, fmt.Errorf("weights: %w", err)
 	}
 	return w, nil
@@ -81,32 +81,21 @@ func (w *Writer) WriteAt(i int, p []byte, off int64) error {
 	return nil
 }
 
-// Commit gives the file its name. It fails, and removes the temporary file,
-// when not every byte was written.
+// Commit gives the file its name. It fails when not every byte was written.
 func (w *Writer) Commit() error {
+	defer w.Abort()
 	if got := w.written.Load(); got != w.total {
-		w.Abort()
 		return fmt.Errorf("weights: %s: %d bytes of tensors written, want %d", w.path, got, w.total)
 	}
-	// CreateTemp's mode is for secrets; a model file is like any other file.
-	err := w.tmp.Chmod(0o644)
-	// Sync before the rename, or a crash could leave the name on empty blocks.
-	err = errors.Join(err, w.tmp.Sync(), w.tmp.Close())
-	if err == nil {
-		err = os.Rename(w.tmp.Name(), w.path)
-	}
-	if err != nil {
-		os.Remove(w.tmp.Name())
+	if err := w.tmp.Commit(); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
 	return nil
 }
 
-// Abort removes the unfinished file.
-func (w *Writer) Abort() {
-	w.tmp.Close()
-	os.Remove(w.tmp.Name())
-}
+// Abort removes the unfinished file. After Commit it does nothing, so that callers
+// may defer it.
+func (w *Writer) Abort() { w.tmp.Abort() }
 
 // Write writes tensors that are in memory; see Create.
 func Write(path string, tensors []Tensor, meta map[string]string, align int) error {
@@ -122,9 +111,9 @@ func Write(path string, tensors []Tensor, meta map[string]string, align int) err
 	if err != nil {
 		return err
 	}
+	defer w.Abort()
 	for i, t := range tensors {
 		if err := w.WriteAt(i, t.Data, 0); err != nil {
-			w.Abort()
 			return err
 		}
 	}

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .common import engine_options, open_engine, say
+
 __all__ = ["add"]
 
 
 def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the verbs to the command line."""
-    from ..cli import _engine_options
-
     find = verb("retrieve", _retrieve, "Find which pictures of a folder are worth pairing.")
     find.add_argument("folder", metavar="DIR", type=Path)
-    _engine_options(find)
+    engine_options(find)
     find.add_argument("--retrieval", type=Path, help="retrieval head (default: the one beside the model)")
     find.add_argument(
         "--codebook", type=Path, help="visual words for ASMK (default: the one beside the model)"
@@ -33,7 +33,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
 
     batch = verb("batch", _batch, "Run a folder as a sequence; every picture is encoded once.")
     batch.add_argument("folder", metavar="DIR", type=Path)
-    _engine_options(batch)
+    engine_options(batch)
     batch.add_argument("--graph", default="swin-1-noncyclic", help="pairs (default: neighbours by name)")
     batch.add_argument("--pairs", type=Path, help="pairs.txt of retrieve, in place of --graph")
     batch.add_argument("--top-k", type=int, default=0, help="keep the best so many matches (default: all)")
@@ -42,7 +42,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
 
     onnx = verb("export", _export, "Write the network for one pair as an ONNX model.")
     onnx.add_argument("target", metavar="MODEL.onnx", type=Path)
-    _engine_options(onnx)
+    engine_options(onnx)
     for name in ("height", "width", "height2", "width2"):
         onnx.add_argument(f"--{name}", type=int, default=0, help="at the network (default: its own at 4:3)")
     onnx.add_argument("--half", action="store_true", help="weights as float16")
@@ -57,14 +57,13 @@ def _bar(total: int, unit: str) -> Any:
 
 def _retrieve(arguments: argparse.Namespace) -> int:
     from .. import collection
-    from ..cli import _engine, _say
 
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
-    with _engine(arguments) as engine:
-        head = collection.need_retrieval(engine._path, arguments.retrieval)
+    with open_engine(arguments) as engine:
+        head = collection.need_retrieval(engine.path, arguments.retrieval)
         engine.load_retrieval(head)
-        codebook = arguments.codebook or collection.find_beside(engine._path, "codebook")
+        codebook = arguments.codebook or collection.find_beside(engine.path, "codebook")
         with _bar(len(paths), "picture") as bar:
             found = collection.retrieve(
                 engine,
@@ -87,7 +86,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         "pairs": [{"first": a, "second": b, "score": round(score, 6)} for a, b, score in rows],
         "files": [str(f) for f in files],
     }
-    _say(arguments, values, "\n".join(lines))
+    say(arguments, values, "\n".join(lines))
     return 0
 
 
@@ -114,14 +113,13 @@ def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[
 
 def _batch(arguments: argparse.Namespace) -> int:
     from .. import collection, export
-    from ..cli import _engine, _say
 
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
     pairs = _batch_pairs(arguments, names)
     arguments.out.mkdir(parents=True, exist_ok=True)
     done = []
-    with _engine(arguments) as engine, _bar(len(pairs), "pair") as bar:
+    with open_engine(arguments) as engine, _bar(len(pairs), "pair") as bar:
         images = [str(path) for path in paths]
         for k, (i, j, result) in enumerate(collection.infer_pairs(engine, images, pairs)):
             arrays = result.numpy()
@@ -136,14 +134,12 @@ def _batch(arguments: argparse.Namespace) -> int:
     text = (
         f"{name}: {len(done)} pairs of {encoded} pictures, each encoded once; one npz each in {arguments.out}"
     )
-    _say(arguments, values, text)
+    say(arguments, values, text)
     return 0
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from ..cli import _engine, _say
-
-    with _engine(arguments) as engine:
+    with open_engine(arguments) as engine:
         files = engine.export_onnx(
             arguments.target,
             arguments.height,
@@ -153,5 +149,5 @@ def _export(arguments: argparse.Namespace) -> int:
             half=arguments.half,
         )
     sizes = {str(file): file.stat().st_size for file in files}
-    _say(arguments, sizes, "\n".join(f"{file}: {size / 2**20:.1f} MiB" for file, size in sizes.items()))
+    say(arguments, sizes, "\n".join(f"{file}: {size / 2**20:.1f} MiB" for file, size in sizes.items()))
     return 0

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .common import engine_options, open_engine, say
+
 __all__ = ["add"]
 
 
 def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the verb to the command line."""
-    from ..cli import _engine_options
-
     profile = verb("profile", _profile, "Say where the time of a pair goes, or what it should cost.")
-    _engine_options(profile)
+    engine_options(profile)
     profile.add_argument("--iterations", type=int, default=10)
     profile.add_argument("--wait", action="store_true", help="wait for Enter, so that a profiler can attach")
     profile.add_argument(
@@ -39,12 +39,10 @@ def _size(text: str) -> tuple[int, int]:
 
 
 def _profile(arguments: argparse.Namespace) -> int:
-    from ..cli import _say
-
     if arguments.iterations < 1:
         raise ValueError(f"--iterations {arguments.iterations}: want at least 1")
     values, text = _static(arguments) if arguments.static else _measured(arguments)
-    _say(arguments, values, text)
+    say(arguments, values, text)
     return 0
 
 
@@ -71,9 +69,8 @@ def _measured(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
     from .._engine.reports import profile
     from .._engine.timing import native_size
-    from ..cli import _engine
 
-    with _engine(arguments) as engine:
+    with open_engine(arguments) as engine:
         height, width = arguments.size or native_size(engine)
         pair = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
         if arguments.wait:

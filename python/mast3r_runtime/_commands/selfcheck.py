@@ -18,8 +18,6 @@ import numpy as np
 from .._checkpoints import places
 from .._engine import reports
 from .._engine.engine import Engine
-from ..backends._cpu import CPUEngine
-from ..backends._mps import MPSEngine
 from ..errors import Mast3rError
 from ..images import U8, read_image
 from ..results import InferenceResult
@@ -45,18 +43,17 @@ class Check:
 
 def run(backend: str = "auto") -> Iterator[Check]:
     """Yield the checks one by one; an error of ours is a failed check, not an exception."""
-    kind: type[Engine] = CPUEngine if backend == "cpu" else MPSEngine
     pair = [read_image(_DATA / f"view_{i}.png") for i in (1, 2)]
     with tempfile.TemporaryDirectory(prefix="mast3r-selfcheck-") as folder:
         model = Path(folder) / "unified.safetensors"
         synthetic.write(model)
         steps: list[Callable[[], Iterator[Check]]] = [
             *([] if backend == "cpu" else [_metal]),
-            lambda: _reference(kind, model, pair),
-            lambda: _threads(kind, model, pair),
-            lambda: _preprocessing(kind, model, pair),
-            lambda: _matching(kind),
-            lambda: _bundled(kind, pair),
+            lambda: _reference(backend, model, pair),
+            lambda: _threads(backend, model, pair),
+            lambda: _preprocessing(backend, model, pair),
+            lambda: _matching(backend),
+            lambda: _bundled(backend, pair),
         ]
         for step in steps:
             try:
@@ -78,14 +75,14 @@ def _metal() -> Iterator[Check]:
     for precision, count in agreeing.items():
         yield Check(f"metal {precision} operations", True, f"{count} agree with the CPU")
     if report["metal"]:
-        with MPSEngine("auto", 0, "auto", 0) as engine:
+        with Engine("auto", 0, "auto", 0) as engine:
             reason = engine.info()["fallback_reason"]
             where = f"{report['device']}, {report['os']}"
             yield Check("metal is used", not reason, reason or where)
 
 
-def _open(kind: type[Engine], model: Path | None, resolution: int = 96, threads: int = 0) -> Engine:
-    engine = kind("auto", resolution, "auto", threads)
+def _open(backend: str, model: Path | None, resolution: int = 96, threads: int = 0) -> Engine:
+    engine = Engine("auto", resolution, "auto", threads, backend)
     try:
         engine.load(model)
     except BaseException:
@@ -98,9 +95,9 @@ def _infer(engine: Engine, pair: list[U8], preprocess: bool = False) -> Inferenc
     return engine.infer_gpu(pair[0], pair[1], preprocess=preprocess).numpy()
 
 
-def _reference(kind: type[Engine], model: Path, pair: list[U8]) -> Iterator[Check]:
+def _reference(backend: str, model: Path, pair: list[U8]) -> Iterator[Check]:
     """Every output against the reference's, at every third pixel."""
-    with _open(kind, model) as engine, np.load(_DATA / "landscape.npz") as golden:
+    with _open(backend, model) as engine, np.load(_DATA / "landscape.npz") as golden:
         limit = _LIMITS[engine.info()["precision"]]
         result = _infer(engine, pair)
         for field in _FIELDS:
@@ -112,9 +109,9 @@ def _reference(kind: type[Engine], model: Path, pair: list[U8]) -> Iterator[Chec
             yield Check(f"reference {field}", error <= limit, f"relative L2 {error:.1e} (limit {limit:.1e})")
 
 
-def _threads(kind: type[Engine], model: Path, pair: list[U8]) -> Iterator[Check]:
+def _threads(backend: str, model: Path, pair: list[U8]) -> Iterator[Check]:
     """The same numbers whatever the number of threads, and an earlier result stays as it was."""
-    with _open(kind, model, threads=1) as one, _open(kind, model, threads=2) as two:
+    with _open(backend, model, threads=1) as one, _open(backend, model, threads=2) as two:
         first = _infer(one, pair)
         kept = {field: getattr(first, field).copy() for field in _FIELDS}
         other = _infer(two, pair)
@@ -127,22 +124,22 @@ def _threads(kind: type[Engine], model: Path, pair: list[U8]) -> Iterator[Check]
         )
 
 
-def _preprocessing(kind: type[Engine], model: Path, pair: list[U8]) -> Iterator[Check]:
+def _preprocessing(backend: str, model: Path, pair: list[U8]) -> Iterator[Check]:
     """Pictures that have the network's size already go through unchanged."""
-    with _open(kind, model, resolution=pair[0].shape[1]) as engine:
+    with _open(backend, model, resolution=pair[0].shape[1]) as engine:
         raw, whole = _infer(engine, pair), _infer(engine, pair, preprocess=True)
     same = all(np.array_equal(getattr(raw, f), getattr(whole, f)) for f in _FIELDS)
     yield Check("preprocessing", same, "identity at the network's size" if same else "changed the picture")
 
 
-def _matching(kind: type[Engine]) -> Iterator[Check]:
+def _matching(backend: str) -> Iterator[Check]:
     """A shuffled map: every pixel finds its own again."""
     rng = np.random.default_rng(1)
     desc = rng.standard_normal((24, 32, 24)).astype(np.float32)
     desc /= np.linalg.norm(desc, axis=2, keepdims=True)
     order = rng.permutation(24 * 32)
     shuffled = desc.reshape(-1, 24)[order].reshape(24, 32, 24)
-    with kind("auto", 0, "auto", 0) as engine:
+    with Engine("auto", 0, "auto", 0, backend) as engine:
         matches = engine.match(desc, shuffled, top_k=None, confidence_threshold=0.0)
     found = np.full(order.size, -1)
     found[matches.idx_1] = matches.idx_2
@@ -150,9 +147,9 @@ def _matching(kind: type[Engine]) -> Iterator[Check]:
     yield Check("matching", right == order.size, f"{right} of {order.size} planted matches found")
 
 
-def _bundled(kind: type[Engine], pair: list[U8]) -> Iterator[Check]:
+def _bundled(backend: str, pair: list[U8]) -> Iterator[Check]:
     """The model in the wheel loads and gives finite numbers."""
-    with _open(kind, places.bundled_model()) as engine:
+    with _open(backend, places.bundled_model()) as engine:
         result = _infer(engine, pair)
         finite = all(np.isfinite(getattr(result, f)).all() for f in _FIELDS)
         unit = float(np.abs(np.linalg.norm(result.desc_1, axis=2) - 1).max())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine and what it is made of.
 
-``engine`` is the class; ``features`` is what it keeps of one picture; ``device`` chooses the
-backend and tells facts about it.
+``engine`` is the class, ``features`` what it keeps of one picture, ``facts`` what it tells about
+its device; ``reports`` and ``timing`` measure it, ``pillow`` prepares pictures in Python.
 """
 
 from .engine import Engine, _rebuild

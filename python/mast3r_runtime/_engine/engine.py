@@ -3,90 +3,60 @@
 
 from __future__ import annotations
 
-import ctypes as C
 import json
 import logging
 import os
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Any, Union
 
-import numpy as np
 import numpy.typing as npt
 
 from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S
-from .._library.memory import Array, GPUTensor
-from .._library.options import Only, image_array, infer_options
-from ..errors import ClosedError, Mast3rError, ShapeError
+from .._library.device import backend_wanted, create, info_of
+from .._library.options import DescLike, Only, image_array, infer_options, map_struct
+from ..errors import ClosedError, ShapeError
 from ..images import ImageLike
 from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
 from ..retrieval import RetrievalMethods
 from .features import FeatureMethods
-from .onnx import OnnxMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Engine", "create", "info_of"]
+__all__ = ["Engine", "open_engines"]
 
 _log = logging.getLogger("mast3r_runtime")
 
-DescLike = Union[npt.ArrayLike, GPUTensor]
 PairResult = Union[GPUInferenceResult, InferenceResult]
-
-_MAP_SIZE = C.sizeof(S.Map)
 
 _said: set[str] = set()  # reasons for a fallback that were logged: once per process
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-def create(
-    backend: str, variant: str = "auto", resolution: int = 0, precision: str = "auto", threads: int = 0
-) -> int:
-    """Create a native engine and return its handle."""
-    config = S.struct(
-        S.Config,
-        resolution=calls.int32("resolution", resolution),
-        threads=calls.int32("num_threads", threads),
-        variant=calls.text("variant", variant),
-        precision=calls.text("precision", precision),
-        backend=calls.text("backend", backend),
-    )
-    handle = S.Handle()
-    calls.call("mast3r_engine_create", C.byref(config), C.byref(handle))
-    return int(handle.value)
-
-
-def info_of(handle: int) -> dict[str, Any]:
-    """Everything the library says about an engine, texts decoded."""
-    info = S.struct(S.Info)
-    calls.call("mast3r_engine_info", handle, C.byref(info))
-    skip = {"size", "reserved"}
-    values = {name: getattr(info, name) for name, *_ in info._fields_ if name not in skip}
-    return {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in values.items()}
-
-
-def backend_wanted(preferred: str) -> str:
-    """Apply MAST3R_BACKEND to "auto": ``metal`` insists, ``cpu`` forces."""
-    wanted = os.environ.get("MAST3R_BACKEND", "").strip().lower()
-    if preferred != "auto" or wanted in ("", "auto"):
-        return preferred
-    if wanted in ("metal", "cpu"):
-        return wanted
-    raise ValueError(f"MAST3R_BACKEND={wanted!r}, want auto, metal or cpu")
-
-
-class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
-    """A two-view engine. Use :class:`MPSEngine` or :class:`CPUEngine`.
+class Engine(RetrievalMethods, FeatureMethods):
+    """A two-view engine.
 
     Calls may come from several threads. An engine pickles as its configuration and the
     path of its model, never as memory.
-    """
 
-    _backend: ClassVar[str] = "auto"
+    Parameters
+    ----------
+    variant : str
+        The model that :meth:`load` expects; ``auto``: whatever the file holds.
+    resolution : int
+        Long side of the pictures at the network, in pixels; 0: the model's own.
+    precision : {"auto", "fp32", "fp16", "bf16"}
+        Of the arithmetic; a backend that cannot do it says so in ``info()``.
+    num_threads : int
+        Threads of the CPU backend; 0: every core.
+    backend : {"auto", "metal", "cpu"}
+        Where to compute. ``auto`` is what MAST3R_BACKEND says, else Metal where it can run the
+        model, else the CPU. The other names are insisted on: DeviceError where there is none.
+    """
 
     def __init__(
         self,
@@ -94,12 +64,12 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         resolution: int = 512,
         precision: str = "fp16",
         num_threads: int = 4,
+        backend: str = "auto",
     ) -> None:
-        self._config = (variant, resolution, precision, num_threads)
+        self._config = (variant, resolution, precision, num_threads, backend)
         self._path: str | None = None
         self._closed = False
-        backend = backend_wanted(self._backend)
-        self._handle = create(backend, variant, resolution, precision, num_threads)
+        self._handle = create(backend_wanted(backend), variant, resolution, precision, num_threads)
         # Not __del__: a finalizer also runs at exit, in order, and cannot revive the object.
         self._finalizer = weakref.finalize(self, calls.release, "mast3r_engine_close", self._handle)
         _open.add(self)
@@ -121,6 +91,11 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         with calls.Job("mast3r_submit_load", self._live(), calls.text("path", where)) as job:
             job.wait()
         self._path = os.fspath(where)
+
+    @property
+    def path(self) -> str | None:
+        """Where the loaded model lies; None before the first :meth:`load`."""
+        return self._path
 
     def is_ready(self) -> bool:
         """Whether a model is loaded and the engine is open."""
@@ -169,11 +144,12 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         return (_rebuild, (type(self), self._config, self._path))
 
     def __repr__(self) -> str:
-        variant, resolution, precision, threads = self._config
+        variant, resolution, precision, threads, backend = self._config
+        where = "" if backend == "auto" else f", backend={backend!r}"
         state = ", closed" if self._closed else ""
         return (
             f"{type(self).__name__}({variant!r}, resolution={resolution}, "
-            f"precision={precision!r}, num_threads={threads}{state})"
+            f"precision={precision!r}, num_threads={threads}{where}{state})"
         )
 
     # ---- inference -------------------------------------------------------
@@ -196,8 +172,7 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         are not computed, and their tensors are not valid.
         """
         options = infer_options(preprocess, square_ok, resolution, only)
-        result = self._run("mast3r_submit_infer", [img1, img2], options)[0]
-        return GPUInferenceResult._take(result)
+        return GPUInferenceResult._take(self._pair("mast3r_submit_infer", img1, img2, options))
 
     def infer_symmetric(
         self,
@@ -210,8 +185,7 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
     ) -> SymmetricResult:
         """Encode each picture once, decode the pair both ways."""
         options = infer_options(preprocess, square_ok, resolution, only)
-        result = self._run("mast3r_submit_symmetric", [img1, img2], options)[0]
-        return SymmetricResult._take(result)
+        return SymmetricResult._take(self._pair("mast3r_submit_symmetric", img1, img2, options))
 
     def infer_batch_pipelined(
         self,
@@ -225,24 +199,22 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
         if len(images) < 2:
             raise ShapeError(f"infer_batch_pipelined: {len(images)} images, want at least 2")
         options = infer_options(preprocess, square_ok, resolution, only)
-        results = self._run("mast3r_submit_sequence", images, options)
-        return [GPUInferenceResult._take(result) for result in results]
-
-    def _run(
-        self, submit: str, images: Sequence[ImageLike], options: S.InferOptions
-    ) -> list[S.Result]:
         engine = self._live()
         structs, pictures = image_array(images)
-        arguments: tuple[Any, ...] = (C.byref(structs[0]), C.byref(structs[1]))
-        count = 1
-        if submit == "mast3r_submit_sequence":
-            arguments = (structs, len(pictures))
-            count = len(pictures) - 1
-        keep = (pictures, structs, options)
-        with calls.Job(submit, engine, *arguments, C.byref(options), keep=keep) as job:
+        count, keep = len(pictures), (pictures, structs, options)
+        with calls.Job("mast3r_submit_sequence", engine, structs, count, options, keep=keep) as job:
             job.wait()
-            name = "mast3r_job_take_result"
-            return [job.take(S.Result, name, i) for i in range(count)]
+            taken = [job.take(S.Result, "mast3r_job_take_result", i) for i in range(count - 1)]
+        return [GPUInferenceResult._take(result) for result in taken]
+
+    def _pair(self, submit: str, img1: ImageLike, img2: ImageLike, options: S.InferOptions) -> S.Result:
+        """Run one pair by the call ``submit``."""
+        engine = self._live()
+        structs, pictures = image_array([img1, img2])
+        keep = (pictures, structs, options)
+        with calls.Job(submit, engine, structs[0], structs[1], options, keep=keep) as job:
+            job.wait()
+            return job.take(S.Result, "mast3r_job_take_result", 0)
 
     # ---- matching --------------------------------------------------------
 
@@ -291,8 +263,8 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
                 pts3d_1 = pts3d_2 = None
         if desc_2 is None:
             raise ShapeError("match: one descriptor map, want two, or a whole result")
-        map1, keep1 = _map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
-        map2, keep2 = _map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
+        map1, keep1 = map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
+        map2, keep2 = map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
         options = S.struct(
             S.MatchOptions,
             top_k=calls.int32("top_k", top_k or 0),
@@ -303,76 +275,67 @@ class Engine(RetrievalMethods, FeatureMethods, OnnxMethods):
             min_weight=float(min_weight),
             min_confidence=float(confidence_threshold),
         )
-        arguments = (C.byref(map1), C.byref(map2), C.byref(options))
         keep = (keep1, keep2, map1, map2, options)
-        with calls.Job("mast3r_submit_match", self._live(), *arguments, keep=keep) as job:
+        with calls.Job("mast3r_submit_match", self._live(), map1, map2, options, keep=keep) as job:
             job.wait()
             matches = job.take(S.Matches, "mast3r_job_take_matches")
             return MatchResult._take(matches, transforms)
 
+    # ---- export ----------------------------------------------------------
 
-def _rebuild(kind: type[Engine], config: tuple[str, int, str, int], path: str | None) -> Engine:
+    def export_onnx(
+        self,
+        path: str | os.PathLike[str],
+        height: int = 0,
+        width: int = 0,
+        height2: int = 0,
+        width2: int = 0,
+        half: bool = False,
+    ) -> list[Path]:
+        """Write the loaded network, for one pair of pictures, as an ONNX model (opset 20).
+
+        Inputs ``image1`` and ``image2``: ``uint8 [1, H, W, 3]``, RGB, at network size. Outputs:
+        ``points1``, ``conf1``, ``desc1``, ``desc_conf1`` and the same of view 2, each with a
+        leading 1, as :meth:`infer_gpu` gives them with ``preprocess=False``.
+
+        Parameters
+        ----------
+        path : path
+            The model's file. The weights go beside it, to ``path`` + ``.data``.
+        height, width : int
+            The first picture's size at the network, multiples of the patch; 0: the model's own
+            at 4:3.
+        height2, width2 : int
+            The second picture's; 0: the same.
+        half : bool
+            Store the weights as float16; the arithmetic stays float32.
+
+        Returns
+        -------
+        list of Path
+            The files written.
+        """
+        options = S.struct(
+            S.ExportOptions,
+            half=int(bool(half)),
+            height1=calls.int32("height", height),
+            width1=calls.int32("width", width),
+            height2=calls.int32("height2", height2),
+            width2=calls.int32("width2", width2),
+        )
+        name = calls.text("path", path)
+        with calls.Job("mast3r_submit_export", self._live(), name, options, keep=options) as job:
+            job.wait()
+        return [Path(path), Path(os.fspath(path) + ".data")]
+
+
+def _rebuild(kind: type[Engine], config: tuple[Any, ...], path: str | None) -> Engine:
     engine = kind(*config)
     if path is not None:
         engine.load(path)
     return engine
 
 
-def _map_struct(
-    which: str,
-    desc: DescLike,
-    weight: DescLike | None,
-    points: DescLike | None,
-    mask: npt.ArrayLike | None,
-) -> tuple[S.Map, list[Array]]:
-    """Return the C struct of one map and the arrays whose memory it points at."""
-    descriptors = _floats(f"desc_{which}", desc)
-    if descriptors.ndim == 4 and descriptors.shape[0] == 1:
-        descriptors = descriptors[0]
-    if descriptors.ndim != 3:
-        raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
-    height, width, dim = descriptors.shape
-    keep: list[Array] = [descriptors]
-    out = S.Map(_MAP_SIZE, height, width, dim, descriptors.ctypes.data)
-    if weight is None and points is None and mask is None:
-        return out, keep
-    for field, name, value, shape in (
-        ("weight", f"conf_{which}", weight, (height, width)),
-        ("points", f"pts3d_{which}", points, (height, width, 3)),
-        ("mask", f"mask_{which}", mask, (height, width)),
-    ):
-        if value is None:
-            continue
-        array: Array
-        if field == "mask":
-            array = np.ascontiguousarray(np.asarray(value).astype(bool).view(np.uint8))
-        else:
-            array = _floats(name, value)
-        if array.shape == (1, *shape):
-            array = array[0]
-        if array.shape != shape:
-            raise ShapeError(f"match: {name} of shape {array.shape}, want {shape}")
-        keep.append(array)
-        setattr(out, field, array.ctypes.data)
-    return out, keep
-
-
-def _floats(name: str, value: DescLike) -> Array:
-    array = value.numpy() if isinstance(value, GPUTensor) else np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise ShapeError(f"match: {name} of element type {array.dtype}, want float32")
-    return np.ascontiguousarray(array, np.float32)
-
-
 def open_engines() -> list[Engine]:
     """The engines of this process that are open."""
     return [engine for engine in list(_open) if not engine._closed]
-
-
-def available(backend: str) -> str:
-    """Return "" when the backend can run here, else the reason why not."""
-    try:
-        calls.release("mast3r_engine_close", create(backend))
-    except Mast3rError as error:
-        return str(error) or type(error).__name__
-    return ""

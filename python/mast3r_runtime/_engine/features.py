@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes as C
 import json
 import os
 import struct
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files import replacing
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
@@ -49,14 +49,12 @@ class Features:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``.npz`` or ``.safetensors``, as the suffix says."""
-        from .. import export  # with Pillow, which nothing else here needs
-
         path = Path(path)
         transform = np.array([getattr(self.transform, name) for name in Transform.__slots__], np.int32)
         arrays = {"tokens": np.ascontiguousarray(self.numpy()), "transform": transform}
         if path.suffix not in (".npz", ".safetensors"):
             raise ValueError(f"features file {path.name!r}: want .npz or .safetensors")
-        with export._replacing(path) as temporary, open(temporary, "wb") as file:
+        with replacing(path) as temporary, open(temporary, "wb") as file:
             if path.suffix == ".npz":
                 np.savez(file, **arrays)  # type: ignore[arg-type]
             else:
@@ -145,7 +143,7 @@ class FeatureMethods:
         options = infer_options(preprocess, square_ok, resolution)
         structs, pictures = image_array(images)
         keep = (structs, pictures, options)
-        arguments = (structs, len(pictures), C.byref(options))
+        arguments = (structs, len(pictures), options)
         with calls.Job("mast3r_submit_encode", engine, *arguments, keep=keep) as job:
             job.wait()
             taken = [job.take(S.Encoded, "mast3r_job_take_encoded", i) for i in range(job.results())]
@@ -157,7 +155,7 @@ class FeatureMethods:
         (one, keep_1), (two, keep_2) = _struct(features_1), _struct(features_2)
         options = infer_options(only=only)
         keep = (one, two, keep_1, keep_2, options)
-        arguments = (C.byref(one), C.byref(two), C.byref(options))
+        arguments = (one, two, options)
         with calls.Job("mast3r_submit_decode", engine, *arguments, keep=keep) as job:
             job.wait()
             return GPUInferenceResult._take(job.take(S.Result, "mast3r_job_take_result", 0))

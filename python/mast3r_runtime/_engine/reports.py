@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes as C
 import json
 import os
 from typing import Any
@@ -80,7 +79,7 @@ def estimate_cost(
         tflops=float(tflops),
         gb_per_s=float(gb_per_s),
     )
-    with calls.Job("mast3r_submit_cost", C.byref(options), keep=options) as job:
+    with calls.Job("mast3r_submit_cost", options, keep=options) as job:
         return _report(job)
 
 
@@ -106,7 +105,7 @@ def profile(
     handle = engine._live()
     structs, pictures = image_array([image_1, image_2])
     options = infer_options(preprocess, True, None, None)
-    arguments = (C.byref(structs[0]), C.byref(structs[1]), C.byref(options))
+    arguments = (structs[0], structs[1], options)
     count, keep = calls.int32("iterations", iterations, 1), (pictures, structs, options)
     with calls.Job("mast3r_submit_profile", handle, *arguments, count, int(bool(wait)), keep=keep) as job:
         return _report(job)

@@ -273,7 +273,7 @@ def set_log_level() -> None:
 def forward_log() -> None:
     """Hand the library's log records to ``logging.getLogger("mast3r_runtime")``."""
     record = S.struct(S.LogRecord)
-    while call("mast3r_log_next", C.byref(record)) == OK:
+    while call("mast3r_log_next", record) == OK:
         level = 20 + record.level * 10 // 4
         _log.log(level, "%s", record.text.decode("utf-8", "replace"))
 
@@ -285,7 +285,7 @@ class Job:
         self._handle = S.Handle()
         self._keep = keep
         set_log_level()
-        call(submit, *arguments, C.byref(self._handle))
+        call(submit, *arguments, self._handle)
 
     def __enter__(self) -> Job:
         return self
@@ -315,7 +315,7 @@ class Job:
     def progress(self) -> tuple[int, int]:
         """Bytes done and in all; (0, 0) before the job has counted them."""
         out = S.struct(S.Progress)
-        call("mast3r_job_progress", self._handle, C.byref(out))
+        call("mast3r_job_progress", self._handle, out)
         return int(out.done), int(out.total)
 
     def files(self) -> list[str]:
@@ -326,26 +326,26 @@ class Job:
     def take(self, kind: type[S.SizedT], name: str, *arguments: Any) -> S.SizedT:
         """Take a result struct, with the tensors whose handles it holds."""
         out = S.struct(kind)
-        call(name, self._handle, *arguments, C.byref(out))
+        call(name, self._handle, *arguments, out)
         return out
 
     def take_handle(self, name: str) -> int:
         """Take a handle that the finished job holds."""
         out = S.Handle()
-        call(name, self._handle, C.byref(out))
+        call(name, self._handle, out)
         return int(out.value)
 
     def results(self) -> int:
         """How many results the finished job holds."""
         count = C.c_size_t()
-        call("mast3r_job_results", self._handle, C.byref(count))
+        call("mast3r_job_results", self._handle, count)
         return int(count.value)
 
 
 def text_of(read: Callable[[Any, int, Any], int]) -> str:
     """Read a text of unknown length through a (buffer, capacity, needed) call."""
     needed = C.c_size_t()
-    read(None, 0, C.byref(needed))
+    read(None, 0, needed)
     buffer = C.create_string_buffer(needed.value)
-    read(buffer, needed.value, C.byref(needed))
+    read(buffer, needed.value, needed)
     return buffer.value.decode("utf-8", "replace")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes as C
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -28,7 +27,7 @@ _DTYPES: dict[int, DType] = {1: FLOAT32, 2: INT64}
 
 def _describe(handle: int) -> S.TensorDesc:
     desc = S.struct(S.TensorDesc)
-    calls.call("mast3r_tensor_describe", handle, C.byref(desc))
+    calls.call("mast3r_tensor_describe", handle, desc)
     return desc
 
 
@@ -82,9 +81,9 @@ class GPUTensor:
 
     @classmethod
     def _of(cls, handle: int, shape: tuple[int, ...], dtype: DType = FLOAT32) -> GPUTensor:
-        """The tensor of a handle whose shape is known, which saves asking for it.
+        """Return the tensor of a handle whose shape is known already.
 
-        Of 0, an output that was left out: empty and not valid.
+        Handle 0 stands for an output that was left out: the tensor is empty and not valid.
         """
         tensor = cls.__new__(cls)
         if handle:
@@ -95,7 +94,7 @@ class GPUTensor:
 
     @staticmethod
     def _last_side(handle: int) -> int:
-        """The last side of the tensor of a handle; 0 of none."""
+        """Return the size of a tensor's last dimension; 0 for handle 0."""
         if not handle:
             return 0
         desc = _describe(handle)
@@ -107,7 +106,7 @@ class GPUTensor:
         missing = [t for t in tensors if t._array is None and t._memory is not None]
         if missing:
             handles = (S.Handle * len(missing))(*(t._held().handle for t in missing))
-            pointers = (C.c_void_p * len(missing))()
+            pointers = (S.Pointer * len(missing))()
             calls.call("mast3r_tensors_data", handles, len(missing), pointers)
             for tensor, pointer in zip(missing, pointers, strict=True):
                 tensor._bring(pointer)
@@ -160,8 +159,8 @@ class GPUTensor:
         """The values as an array; the same one every time."""
         if self._array is not None:
             return self._array
-        pointer = C.c_void_p()
-        calls.call("mast3r_tensor_data", self._held().handle, C.byref(pointer))
+        pointer = S.Pointer()
+        calls.call("mast3r_tensor_data", self._held().handle, pointer)
         return self._bring(pointer.value)
 
     def _held(self) -> _Memory:

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures and options on their way into the library."""
+"""Pictures, maps and options on their way into the library."""
 
 from __future__ import annotations
 
 import ctypes as C
 from collections.abc import Iterable, Sequence
+from typing import Union
 
-from ..errors import ArgumentError
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArgumentError, ShapeError
 from ..images import U8, ImageLike, read_image
 from . import calls
 from . import structs as S
+from .memory import Array, GPUTensor
 
-__all__ = ["OUTPUTS", "Only", "image_array", "infer_options", "outputs"]
+__all__ = ["OUTPUTS", "DescLike", "Only", "image_array", "infer_options", "map_struct", "outputs"]
 
 OUTPUTS = ("pts3d", "conf", "desc", "desc_conf")
 
 Only = Iterable[str] | None
+DescLike = Union[npt.ArrayLike, GPUTensor]
 
 _IMAGE_SIZE = C.sizeof(S.Image)
 
@@ -56,3 +62,49 @@ def image_array(images: Sequence[ImageLike]) -> tuple[C.Array[S.Image], list[U8]
         struct.stride = 3 * struct.width
         struct.pixels = picture.ctypes.data
     return structs, pictures
+
+
+def map_struct(
+    which: str,
+    desc: DescLike,
+    weight: DescLike | None,
+    points: DescLike | None,
+    mask: npt.ArrayLike | None,
+) -> tuple[S.Map, list[Array]]:
+    """Return the C struct of one map and the arrays whose memory it points at."""
+    descriptors = _floats(f"desc_{which}", desc)
+    if descriptors.ndim == 4 and descriptors.shape[0] == 1:
+        descriptors = descriptors[0]
+    if descriptors.ndim != 3:
+        raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
+    height, width, dim = descriptors.shape
+    keep: list[Array] = [descriptors]
+    out = S.struct(S.Map, height=height, width=width, dim=dim, descriptors=descriptors.ctypes.data)
+    if weight is None and points is None and mask is None:
+        return out, keep
+    for field, name, value, shape in (
+        ("weight", f"conf_{which}", weight, (height, width)),
+        ("points", f"pts3d_{which}", points, (height, width, 3)),
+        ("mask", f"mask_{which}", mask, (height, width)),
+    ):
+        if value is None:
+            continue
+        array: Array
+        if field == "mask":
+            array = np.ascontiguousarray(np.asarray(value).astype(bool).view(np.uint8))
+        else:
+            array = _floats(name, value)
+        if array.shape == (1, *shape):
+            array = array[0]
+        if array.shape != shape:
+            raise ShapeError(f"match: {name} of shape {array.shape}, want {shape}")
+        keep.append(array)
+        setattr(out, field, array.ctypes.data)
+    return out, keep
+
+
+def _floats(name: str, value: DescLike) -> Array:
+    array = value.numpy() if isinstance(value, GPUTensor) else np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ShapeError(f"match: {name} of element type {array.dtype}, want float32")
+    return np.ascontiguousarray(array, np.float32)

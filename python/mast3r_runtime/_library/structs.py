@@ -11,6 +11,11 @@ import ctypes as C
 from typing import Any, TypeVar
 
 Handle = C.c_uint64
+Int32 = C.c_int32
+Int64 = C.c_int64
+UInt64 = C.c_uint64
+Size = C.c_size_t
+Pointer = C.c_void_p
 _MAX_DIMS = 8
 
 

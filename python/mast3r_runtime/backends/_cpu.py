@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from .._engine.device import Context
-from .._engine.engine import Engine, available
+from .._engine.engine import Engine
+from .._engine.facts import DeviceFacts
 from .._library.memory import GPUTensor
+from ..errors import ArgumentError
 from ..results import GPUInferenceResult, MatchResult, SymmetricResult
 from ..retrieval import RetrievalResult
 
@@ -28,22 +29,28 @@ __all__ = [
 
 
 class CPUEngine(Engine):
-    """The engine on the CPU, whatever else the machine has."""
+    """``Engine(..., backend="cpu")``, whatever else the machine has."""
 
-    _backend = "cpu"
+    def __init__(
+        self,
+        variant: str = "mast3r_vit_large",
+        resolution: int = 512,
+        precision: str = "fp16",
+        num_threads: int = 4,
+        backend: str = "cpu",
+    ) -> None:
+        if backend != "cpu":
+            raise ArgumentError(f"CPUEngine: backend={backend!r}, want cpu; Engine takes any")
+        super().__init__(variant, resolution, precision, num_threads, backend)
 
 
-_context = Context(CPUEngine._backend)
+_facts = DeviceFacts("cpu", needed="cpu")
 
-get_name = _context.get_name
-get_device_name = _context.get_device_name
-get_recommended_working_set_size = _context.get_recommended_working_set_size
-get_max_buffer_length = _context.get_max_buffer_length
-get_context_info = _context.get_context_info
-synchronize = _context.synchronize
-clear_buffer_pool = _context.clear_buffer_pool
-
-
-def is_available() -> bool:
-    """Whether the native library can be used here."""
-    return available("cpu") == ""
+get_name = _facts.get_name
+get_device_name = _facts.get_device_name
+get_recommended_working_set_size = _facts.get_recommended_working_set_size
+get_max_buffer_length = _facts.get_max_buffer_length
+get_context_info = _facts.get_context_info
+synchronize = _facts.synchronize
+clear_buffer_pool = _facts.clear_buffer_pool
+is_available = _facts.is_available

@@ -9,8 +9,8 @@ it cannot, :class:`MPSEngine` runs on the CPU backend and says so in ``name()`` 
 
 from __future__ import annotations
 
-from .._engine.device import Context
-from .._engine.engine import Engine, available
+from .._engine.engine import Engine
+from .._engine.facts import DeviceFacts
 from .._library.memory import GPUTensor
 from ..results import GPUInferenceResult, MatchResult, SymmetricResult
 from ..retrieval import RetrievalResult
@@ -34,22 +34,16 @@ __all__ = [
 
 
 class MPSEngine(Engine):
-    """The engine on Metal, or on the CPU where there is no Metal."""
-
-    _backend = "auto"
+    """:class:`mast3r_runtime.Engine` under the name of older scripts."""
 
 
-_context = Context(MPSEngine._backend)
+_facts = DeviceFacts("auto", needed="metal")
 
-get_name = _context.get_name
-get_device_name = _context.get_device_name
-get_recommended_working_set_size = _context.get_recommended_working_set_size
-get_max_buffer_length = _context.get_max_buffer_length
-get_context_info = _context.get_context_info
-synchronize = _context.synchronize
-clear_buffer_pool = _context.clear_buffer_pool
-
-
-def is_available() -> bool:
-    """True only where Metal can run the model: macOS 15 or later on an Apple GPU."""
-    return available("metal") == ""
+get_name = _facts.get_name
+get_device_name = _facts.get_device_name
+get_recommended_working_set_size = _facts.get_recommended_working_set_size
+get_max_buffer_length = _facts.get_max_buffer_length
+get_context_info = _facts.get_context_info
+synchronize = _facts.synchronize
+clear_buffer_pool = _facts.clear_buffer_pool
+is_available = _facts.is_available

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes as C
 import json
 import threading
 import weakref
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from .._library import calls
 from .._library import structs as S
+from .._library.device import backend_wanted
 from .._library.memory import Array
 from ..errors import ArgumentError, ClosedError, ShapeError
 
@@ -47,10 +47,10 @@ class Stats:
 class Context:
     """A device, its compiled operations and its memory.
 
-    ``backend`` is "auto" (Metal where there is one), "cpu" or "metal"; ``batch_size`` operations
-    are collected before the device gets them; ``cache_size`` compiled ones are kept. In a ``with``
-    block it is the context of new tensors, and closed at the end; without any, new tensors live in
-    one that is opened at the first need.
+    ``backend`` is "auto" (what MAST3R_BACKEND says, else Metal where there is one, else the CPU),
+    "metal" or "cpu"; ``batch_size`` operations are collected before the device gets them;
+    ``cache_size`` compiled ones are kept. In a ``with`` block it is the context of new tensors, and
+    closed at the end; without any, new tensors live in one that is opened at the first need.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Context:
             threads=calls.int32("threads", threads),
             batch_size=calls.int32("batch_size", batch_size),
             cache_size=calls.int32("cache_size", cache_size),
-            backend=calls.text("backend", backend),
+            backend=calls.text("backend", backend_wanted(backend)),
         )
         handle = S.Handle()
         calls.set_log_level()
-        calls.call("mast3r_tensor_open", C.byref(config), C.byref(handle))
+        calls.call("mast3r_tensor_open", config, handle)
         self._handle = int(handle.value)
         self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_close", self._handle)
         self._tokens: list[Token[Context | None]] = []
@@ -77,12 +77,12 @@ class Context:
         int32 if they fit.
         """
         array = _narrow(np.asarray(values, dtype))
-        shape = (C.c_int64 * array.ndim)(*array.shape)
+        shape = (S.Int64 * array.ndim)(*array.shape)
         data = array.ctypes.data if array.size else None
         handle = S.Handle()
         calls.call(
             "mast3r_tensor_from_host",
-            self._open(), _CODES[array.dtype], array.ndim, shape, data, array.nbytes, C.byref(handle),
+            self._open(), _CODES[array.dtype], array.ndim, shape, data, array.nbytes, handle,
         )  # fmt: skip
         return Tensor(self, int(handle.value))
 
@@ -91,11 +91,9 @@ class Context:
         code = _CODES.get(np.dtype(dtype))
         if code is None:
             raise ArgumentError(f"zeros of {np.dtype(dtype)}, want float32, float16 or int32")
-        dims = (C.c_int64 * len(shape))(*(_whole("shape", d) for d in shape))
+        dims = (S.Int64 * len(shape))(*(_whole("shape", d) for d in shape))
         handle = S.Handle()
-        calls.call(
-            "mast3r_tensor_from_host", self._open(), code, len(shape), dims, None, 0, C.byref(handle)
-        )
+        calls.call("mast3r_tensor_from_host", self._open(), code, len(shape), dims, None, 0, handle)
         return Tensor(self, int(handle.value))
 
     def commit(self) -> None:
@@ -113,7 +111,7 @@ class Context:
     def stats(self) -> Stats:
         """Count what has happened."""
         out = S.struct(S.TensorStats)
-        calls.call("mast3r_tensor_info", self._open(), C.byref(out))
+        calls.call("mast3r_tensor_info", self._open(), out)
         values: dict[str, Any] = {name: getattr(out, name) for name in Stats.__dataclass_fields__}
         texts: dict[str, Any] = {k: v.decode() for k, v in values.items() if isinstance(v, bytes)}
         return Stats(**{**values, **texts})
@@ -207,7 +205,7 @@ class Tensor:
         self._handle = handle
         self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_release", handle)
         desc = S.struct(S.TensorDesc)
-        calls.call("mast3r_tensor_describe", handle, C.byref(desc))
+        calls.call("mast3r_tensor_describe", handle, desc)
         self._shape: tuple[int, ...] = tuple(desc.shape[: desc.ndim])
         self._dtype = _DTYPES[desc.dtype]
 
@@ -360,21 +358,19 @@ def _one(name: str, *operands: TensorLike) -> Tensor:
     return apply(name, operands, {})[0]
 
 
-def apply(
-    name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]
-) -> list[Tensor]:
+def apply(name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]) -> list[Tensor]:
     """Run an operation by its name; arrays are copied to the device of the tensors among them."""
     context = next((x.context for x in operands if isinstance(x, Tensor)), None) or _context()
     tensors = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
     handles = (S.Handle * len(tensors))(*(0 if x is None else x._live() for x in tensors))
     room = _room(attributes)
     results = (S.Handle * room)()
-    produced = C.c_size_t()
+    produced = S.Size()
     text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode() if attributes else None
     calls.call(
         "mast3r_tensor_apply",
         context._open(), name.encode(), text, handles, len(tensors), results, room,
-        C.byref(produced),
+        produced,
     )  # fmt: skip
     return [Tensor(context, int(handle)) for handle in results[: produced.value]]
 

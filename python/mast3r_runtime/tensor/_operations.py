@@ -39,6 +39,8 @@ __all__ = [
     "conv2d_backward",
     "copy",
     "cos",
+    "cumsum",
+    "cumsum_backward",
     "div",
     "div_",
     "div_relu",
@@ -248,6 +250,16 @@ def copy(x: TensorLike) -> Tensor:
 def cos(x: TensorLike) -> Tensor:
     """Cosines."""
     return apply("cos", (x,), {})[0]
+
+
+def cumsum(x: TensorLike, axis: int) -> Tensor:
+    """Sums along an axis up to and with each element."""
+    return apply("cumsum", (x,), {"axis": axis})[0]
+
+
+def cumsum_backward(gy: TensorLike, axis: int) -> Tensor:
+    """Gradient of cumsum: sums along an axis from each element on."""
+    return apply("cumsum_backward", (gy,), {"axis": axis})[0]
 
 
 def div(a: TensorLike, b: TensorLike) -> Tensor:

@@ -22,36 +22,40 @@ const module = "github.com/mast3r-runtime/mast3r-runtime/"
 var arrows = map[string][]string{
 	"internal/tensor":                 {},
 	"internal/par":                    {},
+	"internal/fault":                  {},
+	"internal/newfile":                {},
+	"internal/isa":                    {},
 	"internal/graph":                  {"internal/tensor"},
 	"internal/graph/ref":              {"internal/graph", "internal/tensor"},
 	"internal/graph/passes":           {"internal/graph", "internal/graph/ref"},
 	"internal/backend":                {"internal/backend/bufpool", "internal/graph"},
 	"internal/backend/bufpool":        {},
-	"internal/model/weights":          {"internal/tensor", "internal/model/weights/pickle"},
+	"internal/model/weights":          {"internal/tensor", "internal/model/weights/pickle", "internal/fault", "internal/newfile"},
 	"internal/model/weights/pickle":   {"internal/tensor"},
 	"internal/model/weights/synth":    {"internal/model/weights", "internal/tensor", "internal/par"},
 	"internal/model/preprocess":       {},
 	"gomps/geometry":                  {},
 	"internal/model":                  {"internal/graph", "internal/tensor", "internal/model/weights"},
-	"internal/backend/cpu/gemm":       {"internal/backend/cpu/vec", "internal/par", "internal/tensor"},
+	"internal/backend/cpu/gemm":       {"internal/backend/cpu/vec", "internal/isa", "internal/par", "internal/tensor"},
 	"internal/backend/cpu/gemm/gen":   {},
-	"internal/backend/cpu/vec":        {"internal/tensor"},
+	"internal/backend/cpu/vec":        {"internal/isa", "internal/tensor"},
 	"internal/backend/cpu/vec/gen":    {},
-	"internal/backend/cpu":            {"internal/backend", "internal/backend/bufpool", "internal/backend/cpu/gemm", "internal/backend/cpu/vec", "internal/graph", "internal/graph/passes", "internal/graph/ref", "internal/par", "internal/tensor"},
+	"internal/backend/cpu":            {"internal/backend", "internal/backend/bufpool", "internal/backend/cpu/gemm", "internal/backend/cpu/vec", "internal/graph", "internal/graph/passes", "internal/graph/ref", "internal/par", "internal/tensor", "internal/fault"},
 	"internal/match":                  {"internal/match/kernel", "internal/par"},
-	"internal/match/kernel":           {},
+	"internal/match/kernel":           {"internal/isa"},
 	"internal/match/kernel/gen":       {},
-	"internal/backend/metal/objc":     {"internal/par"},
-	"internal/backend/metal/device":   {"internal/backend/bufpool", "internal/backend/metal/objc", "internal/par"},
+	"internal/backend/metal/objc":     {},
+	"internal/backend/metal/device":   {"internal/backend/metal/objc", "internal/par"},
 	"internal/backend/metal/mpsgraph": {"internal/backend/metal/device", "internal/backend/metal/objc", "internal/tensor"},
-	"internal/backend/metal":          {"internal/backend", "internal/backend/bufpool", "internal/graph", "internal/graph/passes", "internal/backend/metal/device", "internal/backend/metal/mpsgraph", "internal/backend/metal/objc", "internal/par", "internal/tensor"},
+	"internal/backend/metal":          {"internal/backend", "internal/backend/bufpool", "internal/graph", "internal/graph/passes", "internal/backend/metal/device", "internal/backend/metal/mpsgraph", "internal/backend/metal/objc", "internal/par", "internal/tensor", "internal/fault"},
+	"internal/backend/open":           {"internal/backend", "internal/backend/cpu", "internal/backend/metal", "internal/backend/selfcheck", "internal/par"},
 	"internal/backend/selfcheck":      {"internal/backend", "internal/graph", "internal/model", "internal/par", "internal/tensor", "internal/model/weights", "internal/model/weights/synth"},
 	"internal/testing/golden":         {"internal/tensor", "internal/model/weights"},
 	"internal/retrieval":              {"internal/par", "internal/tensor", "internal/model/weights"},
-	"internal/graph/onnx":             {"internal/graph", "internal/graph/passes", "internal/tensor"},
-	"gomps":                           {"internal/backend", "internal/backend/cpu", "gomps/geometry", "internal/graph/onnx", "internal/retrieval", "internal/graph", "internal/graph/passes", "internal/match", "internal/backend/metal/device", "internal/model", "internal/backend/metal", "internal/par", "internal/model/preprocess", "internal/backend/selfcheck", "internal/tensor", "internal/model/weights", "internal/model/weights/synth"},
-	"gomps/tensor":                    {"internal/backend", "internal/backend/cpu", "internal/graph", "internal/backend/metal", "internal/backend/selfcheck", "internal/tensor"},
-	"capi":                            {"gomps", "gomps/tensor", "internal/par"},
+	"internal/graph/onnx":             {"internal/graph", "internal/graph/passes", "internal/tensor", "internal/newfile"},
+	"gomps":                           {"internal/backend", "internal/backend/open", "internal/graph/onnx", "internal/retrieval", "internal/graph", "internal/graph/passes", "internal/match", "internal/backend/metal/device", "internal/model", "internal/backend/metal", "internal/par", "internal/model/preprocess", "internal/backend/selfcheck", "internal/tensor", "internal/model/weights", "internal/model/weights/synth", "internal/fault"},
+	"gomps/tensor":                    {"internal/backend", "internal/backend/open", "internal/graph", "internal/tensor"},
+	"capi":                            {"gomps", "gomps/tensor", "internal/par", "internal/fault"},
 	"capi/cmd/libmast3r":              {"capi"},
 	"capi/pyext":                      {"capi", "capi/pyext/hide", "gomps"},
 	"capi/pyext/hide":                 {},
@@ -119,6 +123,7 @@ func repository(t *testing.T) []file {
 }
 
 func TestArrowsGoOneWay(t *testing.T) {
+	used := map[string]bool{}
 	for _, f := range repository(t) {
 		if f.test || slices.ContainsFunc(testSupport, func(p string) bool { return strings.HasPrefix(f.dir+"/", p) }) {
 			continue
@@ -133,11 +138,44 @@ func TestArrowsGoOneWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ours, ok := strings.CutPrefix(path, module); ok && !slices.Contains(allowed, ours) {
-				t.Errorf("%s: %s must not import %s", f.path, f.dir, ours)
+			if ours, ok := strings.CutPrefix(path, module); ok {
+				used[f.dir+" -> "+ours] = true
+				if !slices.Contains(allowed, ours) {
+					t.Errorf("%s: %s must not import %s", f.path, f.dir, ours)
+				}
 			}
 			if path == "C" && !strings.HasPrefix(f.dir, "capi") {
 				t.Errorf("%s: cgo outside capi", f.path)
+			}
+		}
+	}
+	for from, list := range arrows {
+		for _, to := range list {
+			if !used[from+" -> "+to] && !slices.ContainsFunc(testSupport, func(p string) bool { return strings.HasPrefix(from+"/", p) }) {
+				t.Errorf("the table of arrows lets %s import %s, which it does not", from, to)
+			}
+		}
+	}
+}
+
+// TestInternalFitsOnAPage: the folders directly under internal are the parts of the
+// project, few enough to keep in mind.
+func TestInternalFitsOnAPage(t *testing.T) {
+	entries, err := os.ReadDir(filepath.Join("..", "..", "..", "internal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) == 0 || len(entries) > 12 {
+		t.Errorf("%d entries under internal, want at most 12", len(entries))
+	}
+}
+
+// TestOneDetection: only internal/isa asks the processor what it can do.
+func TestOneDetection(t *testing.T) {
+	for _, f := range repository(t) {
+		for _, imp := range f.tree.Imports {
+			if imp.Path.Value == `"golang.org/x/sys/cpu"` && f.dir != "internal/isa" {
+				t.Errorf("%s imports x/sys/cpu; ask internal/isa", f.path)
 			}
 		}
 	}

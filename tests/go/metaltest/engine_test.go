@@ -54,7 +54,7 @@ func open(t testing.TB, cfg gomps.Config, variant string) *gomps.Engine {
 			t.Error(err)
 		}
 	})
-	if err := e.Load(modelDir(t, variant)); err != nil {
+	if err := e.Load(t.Context(), modelDir(t, variant)); err != nil {
 		t.Fatal(err)
 	}
 	return e

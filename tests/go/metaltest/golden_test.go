@@ -102,7 +102,7 @@ func TestReferenceRetrieval(t *testing.T) {
 	if err := synth.Write(pool, head, d, synth.Golden, d.Metadata("retrieval_micro")); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.LoadRetrieval(head); err != nil {
+	if err := e.LoadRetrieval(t.Context(), head); err != nil {
 		t.Fatal(err)
 	}
 	c := golden.Load(t, filepath.Join(dir, "retrieval_micro.safetensors"))

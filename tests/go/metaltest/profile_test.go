@@ -60,7 +60,7 @@ func TestCostIsWhatIsLowered(t *testing.T) {
 	}
 	defer b.Close()
 	m := modeltest.Synthetic(t, "mast3r_micro", false)
-	cost, err := gomps.EstimateCost(gomps.CostOptions{Model: modelDir(t, "mast3r_micro"), Height1: 48, Width1: 64})
+	cost, err := gomps.EstimateCost(t.Context(), gomps.CostOptions{Model: modelDir(t, "mast3r_micro"), Height1: 48, Width1: 64})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -178,7 +178,7 @@ func TestNoWeightIsCopied(t *testing.T) {
 				return n
 			}
 			before := copied()
-			if err := e.Load(out); err != nil {
+			if err := e.Load(t.Context(), out); err != nil {
 				t.Fatal(err)
 			}
 			infer(t, e, picture(48, 64, 0), picture(48, 64, 5))

@@ -128,6 +128,43 @@ type wargs struct {
 	steps int            // 48: > 0
 }
 
+// tkargs are the arguments of a tile kernel: for each panel, and for each group of
+// 16 or 32 rows,
+//
+//	c[i][j] = ini[i][j] + sum over steps of 32 values: a[i][32s+k] * b[32s+k][j]
+//
+// in bfloat16. The values of a row may lie together or 32 by 32, kstep bytes apart;
+// a panel is as in kargs, its steps 2048 bytes apart. Panels of c are 128 bytes apart.
+// Other numbers are bytes too.
+type tkargs struct {
+	a      unsafe.Pointer // 0
+	lda    uintptr        // 8
+	kstep  uintptr        // 16
+	nexta  uintptr        // 24: from group to group
+	b      unsafe.Pointer // 32
+	nextb  uintptr        // 40: from panel to panel
+	c      unsafe.Pointer // 48
+	ldc    uintptr        // 56
+	nextc  uintptr        // 64
+	ini    unsafe.Pointer // 72
+	ldi    uintptr        // 80: 0 repeats one row
+	nexti  uintptr        // 88
+	panelI uintptr        // 96
+	steps  int            // 104: > 0
+	groups int            // 112: > 0
+	panels int            // 120: > 0
+}
+
+// spargs are the arguments of rounding to bfloat16: n values, a multiple of 32, each
+// at least floor, 32 to a place, of which the places are step bytes apart.
+type spargs struct {
+	dst   unsafe.Pointer // 0
+	src   unsafe.Pointer // 8
+	n     int            // 16: > 0
+	step  uintptr        // 24
+	floor float32        // 32
+}
+
 // vargs are the arguments of a conversion of n elements, n a multiple of 16.
 type vargs struct {
 	dst   unsafe.Pointer // 0

@@ -40,7 +40,8 @@ type Attention struct {
 	Mask                  []float32 // [Nq][Nk] or nil; for all batch entries and heads
 	LDMask                int
 	// Type is the type in which products are computed: F32 (or 0), or BF16, which
-	// rounds Q, K, V and the weights of the softmax but no sum.
+	// rounds Q, K, V and the weights of the softmax but no sum; where RoundsBF16 of
+	// HeadDim is false, it is F32.
 	Type tensor.DType
 
 	// Scratch has ScratchBytes(threads) bytes.
@@ -53,7 +54,7 @@ type Attention struct {
 	none     Epilogue
 }
 
-func (a *Attention) bf16() bool { return a.Type == tensor.BF16 }
+func (a *Attention) bf16() bool { return a.g.way != wayWide }
 
 // attPlan is everything Run derives from the fields. Sizes are in floats.
 type attPlan struct {
@@ -63,6 +64,8 @@ type attPlan struct {
 	whole        int // heads that are one task each, the first ones
 	threads      int
 	worker       int // scratch of one worker
+	sums         int // of it, the sums on tiles
+	way          way // float32 is the widest
 }
 
 // scoreBytes bounds the scores of a block.
@@ -82,23 +85,32 @@ const headBytes = 640 << 10
 const packKeyRows = 4 * panelN
 
 func (a *Attention) plan(threads int) {
-	g := &a.g
+	g, im := &a.g, active.Load()
+	g.way, g.sums = wayWide, 0
+	if a.Type == tensor.BF16 {
+		g.way = im.bf16(a.HeadDim)
+	}
 	nk := (a.Nk + panelN - 1) / panelN * panelN
 	// A stride that is an odd multiple of a cache line never crowds one set.
 	g.lds, g.ldq = nk|16, (a.HeadDim+15)&^15|16
-	mr := active.Load().sizes[0]
-	g.rows = min(a.Nq, maxQueryRows/mr*mr, max(maxMR, scoreBytes/(4*g.lds))/mr*mr)
+	if g.way == wayTiles { // whole groups of rows
+		g.rows = max(tileRows, min(2*tileRows, ceil(a.Nq, tileRows), scoreBytes/(4*g.lds)/tileRows*tileRows))
+		g.sums = tileSums(1, g.rows)
+	} else {
+		mr := im.sizes[0]
+		g.rows = min(a.Nq, maxQueryRows/mr*mr, max(maxMR, scoreBytes/(4*g.lds))/mr*mr)
+	}
 	g.blocks = (a.Nq + g.rows - 1) / g.rows
 	g.kSize = nk * a.HeadDim
 	g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * a.Nk
 	if a.bf16() { // pairs; an odd number of keys is padded
 		g.kSize /= 2
-		g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * ((a.Nk + 1) / 2)
+		g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * ((a.valueRows() + 1) / 2)
 	}
 	// Scores, largest scores, row sums, rotated queries, and one mask row; or rotated
 	// keys.
 	g.worker = max(g.rows*(g.lds+maxLanes+g.ldq)+(g.rows+15)&^15+nk, panelN*g.ldq)
-	g.worker = (g.worker + 15) &^ 15
+	g.worker = (g.worker+15)&^15 + g.sums
 	g.whole, g.threads = 0, threads
 	if kv := g.kSize + g.vSize; 4*kv <= headBytes {
 		// What every thread still has to do when the last whole head is taken is as
@@ -109,14 +121,22 @@ func (a *Attention) plan(threads int) {
 	}
 }
 
+// valueRows is the number of packed rows of V: whole steps for tiles.
+func (a *Attention) valueRows() int {
+	if a.g.way == wayTiles {
+		return ceil(a.Nk, tileK)
+	}
+	return a.Nk
+}
+
 // Check reports whether the fields fit together.
 func (a *Attention) Check() error {
 	if a.Batch < 1 || a.Heads < 1 || a.HeadDim < 8 || a.HeadDim%8 != 0 || a.Nq < 1 || a.Nk < 1 {
 		return fmt.Errorf("gemm: attention: batch %d, %d heads of %d, %d queries, %d keys: %w",
 			a.Batch, a.Heads, a.HeadDim, a.Nq, a.Nk, ErrShape)
 	}
-	if a.Type != tensor.Invalid && a.Type != tensor.F32 && !(a.bf16() && Supports(a.Type)) {
-		return fmt.Errorf("gemm: attention in %v with %v: %w", a.Type, Active(), ErrUnsupported)
+	if a.Type != tensor.Invalid && a.Type != tensor.F32 && a.Type != tensor.BF16 {
+		return fmt.Errorf("gemm: attention in %v: %w", a.Type, ErrUnsupported)
 	}
 	width, ok := product(a.Heads, a.HeadDim)
 	nq, ok1 := product(a.Batch, a.Nq)
@@ -186,7 +206,7 @@ func (a *Attention) setPacked() {
 		a.kp.Type, a.kp.kind, a.kp.stepSize = tensor.BF16, kBF16, 2
 	}
 	a.vp = a.kp
-	a.vp.N, a.vp.K = a.HeadDim, a.Nk
+	a.vp.N, a.vp.K = a.HeadDim, a.valueRows()
 	a.kp.panel, a.vp.panel = 4*a.g.kSize/a.kp.panels(), 4*a.g.vSize/a.vp.panels()
 }
 
@@ -263,6 +283,11 @@ func (a *Attention) packKeys(w, head, j0, n int) {
 func (a *Attention) packValues(dst []byte, src []float32, n, cols int) {
 	_ = src[(n-1)*a.LDV+cols-1]
 	p := pargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), lds: uintptr(a.LDV * 4), n: n}
+	if a.g.way == wayTiles && n < tileK {
+		p.n = n
+		a.packPadded(p, src, cols)
+		return
+	}
 	if cols < panelN || a.bf16() && n%2 > 0 {
 		a.packPadded(p, src, cols)
 		return
@@ -277,6 +302,9 @@ func (a *Attention) packPadded(p pargs, src []float32, cols int) {
 		copy(pad[j*panelN:][:cols], src[j*a.LDV:])
 	}
 	p.src, p.lds = unsafe.Pointer(&pad), panelN*4
+	if a.g.way == wayTiles {
+		p.n = tileK
+	}
 	a.packRows(&p)
 }
 
@@ -300,6 +328,7 @@ func (a *Attention) block(w, head, q0 int) {
 	top, mem := mem[:g.rows*maxLanes], mem[g.rows*maxLanes:]
 	inv, mem := mem[:(g.rows+15)&^15], mem[(g.rows+15)&^15:]
 	q, pad := mem[:g.rows*g.ldq], mem[g.rows*g.ldq:]
+	pad, sums := pad[:len(pad)-g.sums], pad[len(pad)-g.sums:]
 	scale := float32(float64(a.Scale) * math.Log2E) // see sargs
 	rotate(a.im, q, g.ldq, a.Q[(b*a.Nq+q0)*a.LDQ+h*hd:], a.LDQ, n, hd, a.RopeQ, q0, scale)
 	ldq := g.ldq * 4
@@ -314,6 +343,7 @@ func (a *Attention) block(w, head, q0 int) {
 		lines: 1, rows: n, a: unsafe.Pointer(&s[0]), lda: g.lds * 4,
 		c: unsafe.Pointer(&a.O[(b*a.Nq+q0)*a.LDO+h*hd]), ldc: a.LDO * 4,
 		off: noOff[:], steps: a.vp.steps(), ep: &a.none, scale: inv,
+		tile: tileBlock{on: g.way == wayTiles, kstep: tileK * 2, next: tileRows * g.lds * 4, sums: sums},
 	}
 	pv.run()
 }
@@ -322,6 +352,10 @@ func (a *Attention) block(w, head, q0 int) {
 // number of rows for which top has the largest scores.
 func (a *Attention) scores(s, top []float32, q unsafe.Pointer, ldq int, k unsafe.Pointer, head, q0, n int) (known int) {
 	lds := a.g.lds * 4
+	if a.g.way == wayTiles {
+		a.tileScores(s, q, ldq, k, n)
+		return 0
+	}
 	done := 0
 	if groups := n / scoreRows; groups > 0 {
 		for i := range top {
@@ -351,6 +385,18 @@ func (a *Attention) scores(s, top []float32, q unsafe.Pointer, ldq int, k unsafe
 	}
 	qk.run()
 	return known
+}
+
+// tileScores is scores on tiles: whole groups of rows, the last with what there is in
+// memory after the others.
+func (a *Attention) tileScores(s []float32, q unsafe.Pointer, ldq int, k unsafe.Pointer, n int) {
+	lds := a.g.lds * 4
+	tileProduct(&tkargs{
+		a: q, lda: uintptr(ldq), kstep: tileK * 2, nexta: uintptr(tileRows * ldq),
+		b: k, nextb: uintptr(a.kp.panel),
+		c: unsafe.Pointer(&s[0]), ldc: uintptr(lds), nextc: uintptr(tileRows * lds),
+		ini: unsafe.Pointer(&zeroRow), steps: a.HeadDim / tileK, groups: ceil(n, tileRows) / tileRows, panels: a.kp.panels(),
+	}, tileRows)
 }
 
 // ahead returns the address to prefetch. While the scores of a block are computed,

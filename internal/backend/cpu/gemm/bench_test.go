@@ -64,7 +64,7 @@ func eachBench(b *testing.B, f func(b *testing.B, pool *par.Pool, d tensor.DType
 			b.Fatal(err)
 		}
 		for _, d := range types() {
-			if isa == AVX512BF16 && d != tensor.BF16 {
+			if isa >= AVX512BF16 && d != tensor.BF16 {
 				continue // the kernels of AVX512
 			}
 			pool := par.New(0)

@@ -84,8 +84,10 @@ type block struct {
 	fresh freshPanels
 	thin  bool // few rows: the operand of fresh need not be packed; see addRows
 
-	// wide takes a piece of a panel in float16, as float32, if there is a place.
+	// wide takes a piece of a panel of 16-bit values, as float32, if there is a place.
 	wide []float32
+
+	tile tileBlock
 }
 
 // piece is what one piece of K is multiplied from: where its rows and its first panel
@@ -108,6 +110,10 @@ type tiles struct {
 // for all panels; inside it panel by panel, so that a panel read from memory
 // serves all rows; and inside it row group by row group.
 func (b *block) run() {
+	if b.tile.on {
+		b.runTiles()
+		return
+	}
 	var ts tiles
 	k := kargs{runs: len(b.off), off: &b.off[0]}
 	kc := b.steps
@@ -144,7 +150,11 @@ func (b *block) piece(p0, k0, n int) piece {
 		return x
 	}
 	x.next = b.w.panel
-	x.w = unsafe.Add(b.wdata, p0*x.next+k0*panelN*b.w.Type.Size()*b.w.stepSize)
+	size := b.w.Type.Size() * b.w.stepSize
+	if b.wide != nil {
+		size = b.w.Type.Size() // its steps are those of float32
+	}
+	x.w = unsafe.Add(b.wdata, p0*x.next+k0*panelN*size)
 	return x
 }
 
@@ -156,8 +166,13 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 	kind, step := b.w.kind, b.w.Type.Size()*b.w.stepSize // bytes per column and step
 	panel := unsafe.Add(x.w, (p-x.p0)*x.next)
 	if b.wide != nil {
-		wide := b.wide[:k.steps*panelN]
-		vec.F32FromF16(wide, unsafe.Slice((*uint16)(panel), len(wide)))
+		wide := b.wide[:ceil(k.steps, 2)*panelN]
+		if kind == kBF16 {
+			unpairBF16(b.im, wide, panel)
+		} else {
+			wide = wide[:k.steps*panelN]
+			vec.F32FromF16(wide, unsafe.Slice((*uint16)(panel), len(wide)))
+		}
 		kind, step, panel = kF32, 4, unsafe.Pointer(&wide[0])
 	}
 	im := b.im

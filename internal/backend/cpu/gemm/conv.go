@@ -4,6 +4,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -33,6 +34,10 @@ type Conv struct {
 	LDY              int
 	Epilogue
 
+	// Then, where it is set, takes the output instead of Y, which is not used: n pixels
+	// from the one at index pixel on, channels side by side. The map is never written.
+	Then func(pixel, n int, y []float32)
+
 	// Scratch has ScratchBytes(threads) bytes.
 	Scratch []byte
 
@@ -53,7 +58,10 @@ type convPlan struct {
 	nc, nb int     // panels per task, groups of panels
 	pix    int     // floats, or pairs of bfloat16, between pixels of the window
 	win    int     // pixels per window row
-	bytes  int     // of the window, per worker
+	bytes  int     // per worker: the window, the sums of tiles, the output for Then
+	sums   int     // where the sums begin
+	out    int     // where that begins
+	way    way     // float32 is the widest
 	off    []int64 // of the runs
 	steps  int     // per run
 }
@@ -76,7 +84,7 @@ func (c *Conv) Check() error {
 		return fmt.Errorf("gemm: convolution %dx%d of %dx%dx%d, stride %d, padding %d,%d: %w",
 			c.KH, c.KW, c.Batch, c.H, c.W, c.Stride, c.PadH, c.PadW, ErrShape)
 	}
-	if !Supports(w.Type) || w.kind == kBF16 && c.Cin%2 != 0 {
+	if w.kind == kBF16 && !RoundsBF16(c.Cin) || w.kind == kBF16 && c.Cin%2 != 0 {
 		return fmt.Errorf("gemm: convolution of %d channels, %v weights, %v: %w", c.Cin, w.Type, Active(), ErrUnsupported)
 	}
 	in, ok := product(c.Batch, c.H, c.W)
@@ -91,8 +99,10 @@ func (c *Conv) Check() error {
 	if !ok {
 		return fmt.Errorf("gemm: convolution output overflows: %w", ErrShape)
 	}
-	if err := checkRows("convolution output", c.Y, out, w.N, c.LDY); err != nil {
-		return err
+	if c.Then == nil {
+		if err := checkRows("convolution output", c.Y, out, w.N, c.LDY); err != nil {
+			return err
+		}
 	}
 	return c.Epilogue.check(out, w.N)
 }
@@ -102,6 +112,13 @@ func (c *Conv) Check() error {
 func (c *Conv) plan(threads int) {
 	g := &c.g
 	s, cin := max(c.Stride, 1), c.Cin/c.Weights.stepSize
+	unit, across, most := 14, 56, 16 // pixels of a kernel and of a tile, and its lines
+	if g.way = wayWide; c.Weights.kind == kBF16 {
+		g.way = active.Load().bf16(c.Cin)
+	}
+	if g.way == wayTiles {
+		unit, across, most = 16, 64, 8
+	}
 	g.oh, g.ow = c.OutSize()
 	// Rows of A that are a multiple of 2 KiB apart would crowd into two sets of
 	// the first-level cache. Otherwise pixels stay adjacent, which joins the taps
@@ -114,15 +131,15 @@ func (c *Conv) plan(threads int) {
 	// Tiles of about 4 full kernels across, and as many rows as fit. A tile reads
 	// (th*s+KH-1)(tw*s+KW-1) pixels for th*tw outputs: for 3x3 about 1.5 copies per
 	// pixel, each of them paid back by 9*Cout multiplications.
-	g.tx = max(1, (g.ow+28)/56)
+	g.tx = max(1, (g.ow+across/2)/across)
 	g.tw = (g.ow + g.tx - 1) / g.tx
 	if g.tx > 1 {
-		g.tw = (g.tw + 13) / 14 * 14
+		g.tw = ceil(g.tw, unit)
 	}
 	g.tx = (g.ow + g.tw - 1) / g.tw
 	g.win = (g.tw-1)*s + c.KW
 	line := g.win * g.pix * 4
-	g.th = min(g.oh, max(1, min(16, (windowBytes/line-c.KH)/s+1)))
+	g.th = min(g.oh, max(1, min(most, (windowBytes/line-c.KH)/s+1)))
 	panels := c.Weights.panels()
 	g.nc = panels
 	// Small pictures: fewer rows, then fewer panels per task, until each thread has a
@@ -134,7 +151,7 @@ func (c *Conv) plan(threads int) {
 		case g.th > 4:
 			g.th = (g.th + 1) / 2
 			continue
-		case g.nc > 1:
+		case g.nc > 1 && c.Then == nil:
 			g.nc = (g.nc + 1) / 2
 			continue
 		}
@@ -142,7 +159,15 @@ func (c *Conv) plan(threads int) {
 	}
 	g.ty, g.nb = (g.oh+g.th-1)/g.th, (panels+g.nc-1)/g.nc
 	// One vector more, for the rounding to bfloat16 in whole vectors.
-	g.bytes = (((g.th-1)*s+c.KH)*line+64+63)/64*64 + 64
+	g.bytes = ceil(((g.th-1)*s+c.KH)*line+64, 64) + 64
+	if g.way == wayTiles {
+		// The last tile may have 15 rows that are none, for memory that holds anything.
+		g.sums = ceil(g.bytes+15*s*g.pix*4, 64)
+		g.bytes = g.sums + tileSums(g.th, g.tw)*4
+	}
+	if g.out = g.bytes; c.Then != nil {
+		g.bytes += ceil(g.th*g.tw*c.Weights.N*4, 64)
+	}
 	g.off = g.off[:0]
 	for r := range runs {
 		y, x := r, 0
@@ -181,7 +206,12 @@ func (c *Conv) tile(worker, t int) {
 	oy := t / g.tx % g.ty * g.th
 	pg := t / (g.tx * g.ty) % g.nb
 	n := t / (g.tx * g.ty * g.nb)
-	win := c.Scratch[worker*g.bytes:][:g.bytes]
+	mem := c.Scratch[worker*g.bytes:][:g.bytes]
+	win := mem
+	if g.way == wayTiles {
+		win = mem[:g.sums]
+	}
+	ends := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(mem[g.out:]))), len(mem[g.out:])/4)
 	h, w := min(g.th, g.oh-oy), min(g.tw, g.ow-ox)
 	c.window(win, n, oy*s-c.PadH, ox*s-c.PadW, (h-1)*s+c.KH, (w-1)*s+c.KW)
 	p := (n*g.oh+oy)*g.ow + ox
@@ -190,13 +220,27 @@ func (c *Conv) tile(worker, t int) {
 		p0: pg * g.nc, p1: min(c.Weights.panels(), (pg+1)*g.nc),
 		lines: h, rows: w,
 		a: unsafe.Pointer(&win[0]), lda: s * g.pix * 4, linA: s * g.win * g.pix * 4,
-		c: unsafe.Pointer(&c.Y[p*c.LDY]), ldc: c.LDY * 4, linC: g.ow * c.LDY * 4,
 		off: g.off, steps: g.steps, ep: &c.Epilogue,
+	}
+	if c.Then == nil {
+		b.c, b.ldc, b.linC = unsafe.Pointer(&c.Y[p*c.LDY]), c.LDY*4, g.ow*c.LDY*4
+	} else {
+		b.c, b.ldc, b.linC = unsafe.Pointer(&ends[0]), c.Weights.N*4, w*c.Weights.N*4
+	}
+	if g.way == wayTiles {
+		sums := mem[g.sums:g.out]
+		b.tile = tileBlock{on: true, kstep: tileK * 2, next: tileRows * b.lda,
+			sums: unsafe.Slice((*float32)(unsafe.Pointer(&sums[0])), len(sums)/4)}
 	}
 	if c.Res != nil {
 		b.res, b.ldr, b.linR = unsafe.Pointer(&c.Res[p*c.LDR]), c.LDR*4, g.ow*c.LDR*4
 	}
 	b.run()
+	for l := range h {
+		if c.Then != nil {
+			c.Then(p+l*g.ow, w, ends[l*w*c.Weights.N:][:w*c.Weights.N])
+		}
+	}
 }
 
 // window copies rows x cols input pixels from (y0, x0) on, zeros outside.
@@ -222,13 +266,26 @@ func (c *Conv) window(dst []byte, n, y0, x0, rows, cols int) {
 		}
 		for i := in0; i < in1; i++ {
 			x := c.X[src+i*c.LDX:][:c.Cin]
-			if c.Weights.kind == kBF16 {
+			switch {
+			case g.way == wayTiles:
+				c.spreadPixel(line[i*px:][:px], x)
+				continue
+			case c.Weights.kind == kBF16:
 				c.roundPixel(line[i*px:][:px], x)
 				continue
 			}
 			copyRow(c.im, unsafe.Pointer(&line[i*px]), x, c.ReLUIn)
 		}
 	}
+}
+
+// spreadPixel stores the channels of a pixel, a multiple of 32, as bfloat16.
+func (c *Conv) spreadPixel(dst []byte, x []float32) {
+	s := spargs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&x[0]), n: len(x), step: tileK * 2}
+	if !c.ReLUIn {
+		s.floor = float32(math.Inf(-1))
+	}
+	spreadBF16(&s)
 }
 
 // roundPixel stores the channels of a pixel as bfloat16.

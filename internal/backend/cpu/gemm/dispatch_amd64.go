@@ -4,8 +4,6 @@ package gemm
 
 import (
 	"unsafe"
-
-	"golang.org/x/sys/cpu"
 )
 
 //go:generate go run ./gen -out .
@@ -22,46 +20,33 @@ var impls = [numISA]*impl{
 	AVX2:       &avx2Impl,
 	AVX512:     {isa: AVX512, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16}, half: &avx2Impl},
 	AVX512BF16: {isa: AVX512BF16, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16, kBF16: avx512BF16}, half: &avx2Impl},
+	// Makers of tiles run VDPBF16PS at less than the speed of float32, see
+	// isa.VectorBF16Pays: what does not fit tiles is widened.
+	AVX512AMX: {isa: AVX512AMX, nr: 32, sizes: avx512Sizes, kern: [3]kernelID{kF32: avx512F32, kF16: avx512F16}, half: &avx2Impl, tiles: true},
 }
 
-// usable asks the processor and, for the size of the registers that a context
-// switch saves, the operating system: x/sys/cpu checks XCR0 before it reports AVX
-// or AVX-512. F16C has no flag of its own there; every processor with AVX2 and
-// FMA has it (the first AVX2 processors, Haswell and Excavator, came after it).
-func usable(i ISA) bool {
-	x := &cpu.X86
-	avx2 := x.HasAVX && x.HasAVX2 && x.HasFMA
-	avx512 := avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
-	switch i {
-	case Portable:
-		return true
-	case AVX2:
-		return avx2
-	case AVX512:
-		return avx512
-	case AVX512BF16:
-		return avx512 && x.HasAVX512BF16
-	}
-	return false
-}
+func (im *impl) avx512() bool { return im.isa >= AVX512 }
+
+// roundsAVX512 says that an implementation has the instructions that round to bfloat16.
+func (im *impl) roundsAVX512() bool { return im.isa >= AVX512BF16 }
 
 func epilogue(im *impl, e *eargs) {
-	switch im.isa {
-	case AVX512, AVX512BF16:
+	switch {
+	case im.avx512():
 		avx512Epilogue(e)
-	case AVX2:
+	case im.isa == AVX2:
 		avx2Epilogue(e)
 	default:
 		portableEpilogue(e)
 	}
 }
 
-// softmax does the rows of s; short is only for AVX512BF16.
+// softmax does the rows of s; short is only for bfloat16 products.
 func softmax(im *impl, s *sargs) {
 	switch {
 	case s.short:
 		avx512SoftmaxBF16(s)
-	case im.isa == AVX512 || im.isa == AVX512BF16:
+	case im.avx512():
 		avx512Softmax(s)
 	default:
 		eachRow(im, s)
@@ -82,7 +67,7 @@ const scoreRows = 14
 // scores runs the kernel for groups of scoreRows rows, if there is one.
 func scores(im *impl, kind int, k *qargs) bool {
 	switch {
-	case im.isa != AVX512 && im.isa != AVX512BF16:
+	case !im.avx512():
 		return false
 	case kind == kBF16:
 		avx512ScoresBF16(k)
@@ -95,13 +80,27 @@ func scores(im *impl, kind int, k *qargs) bool {
 // toBF16 rounds a multiple of 16 values. The vector form also flushes subnormals
 // to zero, as the products do.
 func toBF16(im *impl, dst unsafe.Pointer, src []float32) {
-	if im.isa != AVX512BF16 || len(src) == 0 {
+	if !im.roundsAVX512() || len(src) == 0 {
 		portableBF16(dst, src)
 		return
 	}
 	avx512ToBF16(&vargs{dst: dst, src: unsafe.Pointer(&src[0]), n: len(src)})
 }
 
-// pairBF16 interleaves pairs of rows of 32 values, rounded. Only AVX512BF16 has
-// bfloat16 products.
+// pairBF16 interleaves pairs of rows of 32 values, rounded, for bfloat16 products.
 func pairBF16(p *pargs) { avx512PairBF16(p) }
+
+// spreadBF16 rounds rows for tiles.
+func spreadBF16(s *spargs) { avx512SpreadBF16(s) }
+
+// tileProduct runs a tile kernel of 16 or 32 rows.
+func tileProduct(k *tkargs, rows int) {
+	switch {
+	case tilesInGo:
+		portableTiles(k, rows)
+	case rows == tileRows:
+		amxBF16x32(k)
+	default:
+		amxBF16x16(k)
+	}
+}

@@ -9,10 +9,6 @@ var impls = [numISA]*impl{
 	NEON:     {isa: NEON, nr: 16, sizes: []int{6, 4, 2, 1}, kern: [3]kernelID{kF32: neonF32, kF16: neonF16}},
 }
 
-// usable: NEON with half-precision conversion is part of every arm64 that Go runs
-// on.
-func usable(i ISA) bool { return i == Portable || i == NEON }
-
 func epilogue(im *impl, e *eargs) {
 	if im.isa == NEON {
 		neonEpilogue(e)
@@ -38,5 +34,7 @@ func scores(*impl, int, *qargs) bool { return false }
 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
 
-// pairBF16 is never called: no instruction set here has bfloat16 products.
-func pairBF16(*pargs) { panic("gemm: no bfloat16 products") }
+// Never called: no instruction set here has bfloat16 products.
+func pairBF16(*pargs)          { panic("gemm: no bfloat16 products") }
+func spreadBF16(*spargs)       { panic("gemm: no bfloat16 products") }
+func tileProduct(*tkargs, int) { panic("gemm: no tiles") }

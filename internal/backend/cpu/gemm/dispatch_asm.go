@@ -58,6 +58,17 @@ func rotateFast(im *impl, r *rargs) bool {
 	return true
 }
 
+// unpairBF16 widens pairs of rows of 32 values, the first row in the lower halves, to
+// rows of float32. An odd number of rows is rounded up.
+func unpairBF16(im *impl, dst []float32, src unsafe.Pointer) {
+	v := vargs{dst: unsafe.Pointer(&dst[0]), src: src, n: len(dst) / (2 * panelN)}
+	if im.isa == Portable {
+		portableUnpair(&v)
+		return
+	}
+	vecUnpairBF16(&v)
+}
+
 func copyRows(im *impl, p *pargs) {
 	if im.isa == Portable {
 		portableCopyRows(p)

@@ -8,8 +8,6 @@ import "unsafe"
 
 var impls = [numISA]*impl{Portable: &portableImpl}
 
-func usable(i ISA) bool { return i == Portable }
-
 func (id kernelID) call(k *kargs) { callPortable(id, k) }
 
 func epilogue(_ *impl, e *eargs) { portableEpilogue(e) }
@@ -29,6 +27,10 @@ func transposeFast(*impl, int, []byte, unsafe.Pointer, int, int) int { return 0 
 
 func rotateFast(*impl, *rargs) bool { return false }
 
+func unpairBF16(_ *impl, dst []float32, src unsafe.Pointer) {
+	portableUnpair(&vargs{dst: unsafe.Pointer(&dst[0]), src: src, n: len(dst) / (2 * panelN)})
+}
+
 func copyRows(_ *impl, p *pargs) { portableCopyRows(p) }
 
 func addRows(_ *impl, p *wargs) { portableAddRows(p) }
@@ -39,5 +41,7 @@ func scaleRow(_ *impl, dst, src []float32, s float32) { portableScale(dst, src, 
 
 func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
 
-// pairBF16 is never called: no instruction set here has bfloat16 products.
-func pairBF16(*pargs) { panic("gemm: no bfloat16 products") }
+// Never called: no instruction set here has bfloat16 products.
+func pairBF16(*pargs)          { panic("gemm: no bfloat16 products") }
+func spreadBF16(*spargs)       { panic("gemm: no bfloat16 products") }
+func tileProduct(*tkargs, int) { panic("gemm: no tiles") }

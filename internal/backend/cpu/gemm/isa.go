@@ -4,38 +4,25 @@ package gemm
 
 import (
 	"fmt"
-	"os"
 	"sync/atomic"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // ISA names the instruction set whose kernels run.
-type ISA uint8
+type ISA = isa.Set
 
-// The instruction sets, each better than the ones before it on its machine.
+// The instruction sets that have kernels here.
 const (
-	Portable   ISA = iota // plain Go
-	NEON                  // arm64
-	AVX2                  // AVX2, FMA and F16C
-	AVX512                // AVX-512 F, BW, DQ, VL
-	AVX512BF16            // AVX512 and native bfloat16 products
-	numISA
+	Portable   = isa.Portable
+	NEON       = isa.NEON
+	AVX2       = isa.AVX2
+	AVX512     = isa.AVX512
+	AVX512BF16 = isa.AVX512BF16
+	AVX512AMX  = isa.AVX512AMX
+	numISA     = isa.Count
 )
-
-var isaNames = [numISA]string{"portable", "neon", "avx2", "avx512", "avx512bf16"}
-
-func (i ISA) String() string {
-	if i >= numISA {
-		return fmt.Sprintf("isa(%d)", uint8(i))
-	}
-	return isaNames[i]
-}
-
-// ISAEnv names the environment variable that picks the instruction set, by its
-// String, for a whole process. An unknown or unusable value is ignored: a
-// library must not fail to start over it.
-const ISAEnv = "MAST3R_CPU_ISA"
 
 // kernelID numbers a microkernel; kernelID.call dispatches. A switch and not a
 // function value, so that arguments stay on the caller's stack.
@@ -53,6 +40,8 @@ type impl struct {
 	// rows. 0 means the type is not supported.
 	kern [3]kernelID
 	rows rowPlan
+	// tiles says that bfloat16 products may run on matrix tiles.
+	tiles bool
 	// half, if there is one, is an implementation whose kernels are half as wide and
 	// give the same bits: for a last panel with few columns.
 	half *impl
@@ -85,14 +74,7 @@ func init() {
 			im.rows.init(im.sizes)
 		}
 	}
-	best := ISAs()
-	use(best[len(best)-1])
-	name := os.Getenv(ISAEnv)
-	for _, i := range best {
-		if i.String() == name {
-			use(i)
-		}
-	}
+	use(isa.Pick(ISAs()))
 }
 
 func use(i ISA) { active.Store(impls[i]) }
@@ -101,7 +83,7 @@ func use(i ISA) { active.Store(impls[i]) }
 func ISAs() []ISA {
 	var r []ISA
 	for i := range numISA {
-		if impls[i] != nil && usable(i) {
+		if impls[i] != nil && i.Usable() {
 			r = append(r, i)
 		}
 	}
@@ -123,12 +105,42 @@ func Force(i ISA) error {
 	return fmt.Errorf("gemm: instruction set %v: not available here, have %v", i, ISAs())
 }
 
-// Supports reports whether products with weights stored as d have kernels in the
-// active instruction set. F32 and F16 always do; BF16 only natively.
+// Supports reports whether there are products with weights stored as d.
 func Supports(d tensor.DType) bool {
-	k, ok := kindOf(d)
-	return ok && active.Load().kern[k] != 0
+	_, ok := kindOf(d)
+	return ok
 }
+
+// way is how products with bfloat16 weights run.
+type way uint8
+
+const (
+	// wayWide widens a panel to float32 and multiplies in that: half the memory at the
+	// speed of float32, and the first operand keeps its precision.
+	wayWide   way = iota
+	wayVector     // kernels with bfloat16 products
+	wayTiles
+)
+
+// bf16 is the way for k values of a row. It depends on nothing else, so that rows of
+// one product have the same bits wherever they are multiplied.
+func (im *impl) bf16(k int) way {
+	switch {
+	case im.tiles && k%tileK == 0 && isa.Tiles():
+		return wayTiles
+	case im.kern[kBF16] != 0:
+		return wayVector
+	}
+	return wayWide
+}
+
+// RoundsBF16 reports whether a product of rows of k values with bfloat16 weights
+// rounds the rows too. Where it does not, it runs in float32.
+func RoundsBF16(k int) bool { return active.Load().bf16(k) != wayWide }
+
+// Tiles reports whether such a product runs on matrix tiles. The first call of this
+// or RoundsBF16 asks the system for them.
+func Tiles(k int) bool { return active.Load().bf16(k) == wayTiles }
 
 // rowPlan splits a number of rows into microkernel calls. Results do not depend
 // on the split (see the package comment), only speed does.

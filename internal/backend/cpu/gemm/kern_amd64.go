@@ -172,6 +172,12 @@ func avx512ScoresF32(p *qargs)
 func avx512ScoresBF16(p *qargs)
 
 //go:noescape
+func amxBF16x32(p *tkargs)
+
+//go:noescape
+func amxBF16x16(p *tkargs)
+
+//go:noescape
 func avx512Epilogue(p *eargs)
 
 //go:noescape
@@ -208,6 +214,9 @@ func vecFromF16(p *vargs)
 func vecFromBF16(p *vargs)
 
 //go:noescape
+func vecUnpairBF16(p *vargs)
+
+//go:noescape
 func vecReLU(p *vargs)
 
 //go:noescape
@@ -215,6 +224,9 @@ func vecScale(p *vargs)
 
 //go:noescape
 func avx512ToBF16(p *vargs)
+
+//go:noescape
+func avx512SpreadBF16(p *spargs)
 
 //go:noescape
 func avx512PairBF16(p *pargs)

@@ -85,6 +85,9 @@ func vecFromF16(p *vargs)
 func vecFromBF16(p *vargs)
 
 //go:noescape
+func vecUnpairBF16(p *vargs)
+
+//go:noescape
 func vecReLU(p *vargs)
 
 //go:noescape

@@ -4,6 +4,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -30,13 +31,14 @@ type MatMul struct {
 	// Scratch has ScratchBytes(threads) bytes; nil where that is 0.
 	Scratch []byte
 
-	fn, packFn func(worker, tile int)
-	im         *impl
-	part       partition
-	bytes      workerBytes
-	job        packJob
-	data       []byte // packed
-	scratch    []byte // of the workers
+	fn, packFn, tileFn func(worker, tile int)
+	im                 *impl
+	part               partition
+	bytes              workerBytes
+	job                packJob
+	data               []byte // packed
+	scratch            []byte // of the workers
+	a16                []byte // the first operand for tiles
 }
 
 // blockBytes bounds the part of A that one task keeps in the second-level cache
@@ -61,6 +63,7 @@ const wideRows = 56
 type partition struct {
 	mc, mb, nc, nb, kc int
 
+	way  way  // for weights in bfloat16
 	tidy bool // tasks copy their rows of A
 	own  bool // tasks pack their panels
 	thin bool // and that only in part
@@ -79,15 +82,20 @@ const threadTasks = 16
 func (m *MatMul) split(im *impl, threads int) partition {
 	rows := max(m.M, 1)
 	mr, panels, batch := im.sizes[0], m.W.panels(), max(m.Batch, 1)
-	steps := m.W.steps()
-	p := partition{kc: steps, nc: min(8, panels)}
-	p.tidy = m.W.kind != kBF16 && rows > thinRows && panels >= tidyPanels && crowded(m.LDA*4, min(rows, mr))
+	p := partition{nc: min(8, panels), way: m.way(im)}
+	if p.way == wayTiles {
+		m.splitTiles(&p, threads)
+		return p
+	}
+	steps := m.steps(p.way)
+	p.kc = steps
+	p.tidy = p.way != wayVector && rows > thinRows && panels >= tidyPanels && crowded(m.LDA*4, min(rows, mr))
 	p.own = m.Fresh != nil && rows <= ownRows && (rows <= 2*mr || panels*batch >= threads)
 	switch {
 	case p.own:
 		p.thin = rows <= thinRows && m.Fresh.columns(m.W)
 		p.ownPanels(rows, steps, panels)
-	case m.W.kind == kBF16:
+	case p.way == wayVector:
 		// Each task rounds its rows of A, all of K at once: spread over more columns.
 		p.nc = min(16, panels)
 	case steps > maxSteps*5/4:
@@ -127,6 +135,22 @@ func (m *MatMul) split(im *impl, threads int) partition {
 	}
 }
 
+// way is how the product runs; float32 is the widest.
+func (m *MatMul) way(im *impl) way {
+	if m.W.kind != kBF16 {
+		return wayWide
+	}
+	return im.bf16(m.W.K)
+}
+
+// steps is the number of steps of the kernels over a row.
+func (m *MatMul) steps(w way) int {
+	if w == wayVector {
+		return m.W.steps()
+	}
+	return m.W.K
+}
+
 // ScratchBytes returns the bytes of Scratch that Run needs on a pool of that many
 // threads. Scratch holds rounded or re-spaced rows of A, partial sums when K is
 // split, and operands packed on the fly; otherwise it is 0. M, LDA, W, Fresh (set
@@ -136,8 +160,12 @@ func (m *MatMul) ScratchBytes(threads int) int {
 	return m.packedBytes(p) + threads*m.workerBytes(p).total
 }
 
-// packedBytes is what Run packs before it multiplies.
+// packedBytes is what Run packs before it multiplies: the second operand, or for
+// tiles the first.
 func (m *MatMul) packedBytes(p partition) int {
+	if p.way == wayTiles {
+		return max(m.Batch, 1) * m.tileBytes()
+	}
 	if m.Fresh == nil || p.own {
 		return 0
 	}
@@ -148,11 +176,15 @@ func (m *MatMul) packedBytes(p partition) int {
 type workerBytes struct{ tidy, own, wide, total int }
 
 func (m *MatMul) workerBytes(p partition) (w workerBytes) {
-	if m.W.kind == kBF16 {
+	switch p.way {
+	case wayTiles:
+		w.total = tileSums(1, p.mc) * 4
+		return w
+	case wayVector:
 		w.total = p.mc * bf16Row(m.W.K)
 		return w
 	}
-	if p.kc < m.W.steps() {
+	if p.kc < m.W.K {
 		w.total = p.mc * p.nc * panelN * 4
 	}
 	w.tidy = w.total
@@ -165,13 +197,16 @@ func (m *MatMul) workerBytes(p partition) (w workerBytes) {
 	}
 	w.wide = w.total
 	if m.widens(p) {
-		w.total += p.kc * panelN * 4
+		w.total += ceil(p.kc, 2) * panelN * 4
 	}
 	return w
 }
 
-// widens reports whether tasks widen panels.
-func (m *MatMul) widens(p partition) bool { return m.W.kind == kF16 && p.mc >= wideRows }
+// widens reports whether tasks widen panels: those in bfloat16 always, since there
+// are no kernels that read them.
+func (m *MatMul) widens(p partition) bool {
+	return m.W.kind == kF16 && p.mc >= wideRows || m.W.kind == kBF16 && p.way == wayWide
+}
 
 // bf16Row is the row stride in bytes of k values rounded to bfloat16: room for
 // whole vectors, and never a multiple of 4096, which would put all rows of a
@@ -237,10 +272,14 @@ func (m *MatMul) Run(pool *par.Pool) {
 	n := m.packedBytes(m.part)
 	checkScratch("product", m.Scratch, n+pool.Threads()*m.bytes.total)
 	if m.fn == nil {
-		m.fn, m.packFn = m.tile, m.job.tile
+		m.fn, m.packFn, m.tileFn = m.tile, m.job.tile, m.spread
 	}
 	m.data, m.scratch = m.W.data, m.Scratch[n:]
-	if n > 0 {
+	switch {
+	case m.part.way == wayTiles:
+		m.a16 = m.Scratch[:n]
+		pool.Run(max(m.Batch, 1)*ceil(m.M, tileRows)/tileRows, m.tileFn)
+	case n > 0:
 		m.data = m.Scratch[:n]
 		m.job = newPackJob(m.im, m.W, m.Fresh, m.data)
 		pool.Run(m.job.tiles(), m.packFn)
@@ -263,17 +302,17 @@ func (m *MatMul) tile(worker, t int) {
 		lda: m.LDA * 4,
 		c:   unsafe.Pointer(&m.C[bi*m.StrideC+r0*m.LDC]),
 		ldc: m.LDC * 4,
-		off: noOff[:], steps: m.W.steps(), ep: &m.Epilogue, kc: p.kc,
+		off: noOff[:], steps: m.steps(p.way), ep: &m.Epilogue, kc: p.kc,
 	}
 	scratch := m.scratch[worker*m.bytes.total:][:m.bytes.total]
-	if p.kc < b.steps {
+	if p.kc < b.steps && p.way != wayTiles {
 		b.part = unsafe.Slice((*float32)(unsafe.Pointer(&scratch[0])), p.mc*p.nc*panelN)
 	}
 	if p.tidy {
 		b.tidy = unsafe.Pointer(&scratch[m.bytes.tidy])
 	}
 	if m.widens(*p) {
-		b.wide = unsafe.Slice((*float32)(unsafe.Pointer(&scratch[m.bytes.wide])), p.kc*panelN)
+		b.wide = unsafe.Slice((*float32)(unsafe.Pointer(&scratch[m.bytes.wide])), ceil(p.kc, 2)*panelN)
 	}
 	if p.own {
 		b.fresh = freshPanels{src: m.Fresh, b: bi % m.W.Batch, mem: scratch[m.bytes.own:]}
@@ -284,7 +323,10 @@ func (m *MatMul) tile(worker, t int) {
 	if m.Res != nil {
 		b.res, b.ldr = unsafe.Pointer(&m.Res[bi*m.StrideR+r0*m.LDR]), m.LDR*4
 	}
-	if m.W.kind == kBF16 {
+	switch p.way {
+	case wayTiles:
+		m.onTiles(&b, bi, r0, scratch)
+	case wayVector:
 		ld := bf16Row(m.W.K)
 		for i := range b.rows {
 			roundRow(m.im, scratch[i*ld:][:ld], m.A[bi*m.StrideA+(r0+i)*m.LDA:][:m.W.K])
@@ -292,6 +334,67 @@ func (m *MatMul) tile(worker, t int) {
 		b.a, b.lda = unsafe.Pointer(&scratch[0]), ld
 	}
 	b.run()
+}
+
+// splitTiles chooses the tasks of a product on tiles. A task keeps its rows of A, in
+// bfloat16, and a panel in the second-level cache.
+func (m *MatMul) splitTiles(p *partition, threads int) {
+	const least = 2 * tileRows
+	rows, panels, batch := max(m.M, 1), m.W.panels(), max(m.Batch, 1)
+	p.kc = m.W.K
+	mc := min(max(tileABytes/(2*m.W.K)/tileRows*tileRows, least), maxBlockRows)
+	for {
+		mb := (rows + mc - 1) / mc
+		p.mc = ceil((rows+mb-1)/mb, tileRows)
+		p.mb, p.nb = (rows+p.mc-1)/p.mc, (panels+p.nc-1)/p.nc
+		work := float64(p.mc*p.nc) * float64(m.W.K) / tileRate
+		switch {
+		case threads == 1 || p.mb*p.nb*batch >= tileTasks*threads || work < taskWork:
+			return
+		case p.nc > 4:
+			p.nc = (p.nc + 1) / 2
+		case mc > least:
+			mc = max(least, mc/2)
+		case p.nc > 1:
+			p.nc = (p.nc + 1) / 2
+		default:
+			return
+		}
+	}
+}
+
+// tileABytes bounds the rows of A of a task on tiles, tileRate is about the products
+// of rows and panels that a thread does in a cycle, and tileTasks the tasks that a
+// thread should get.
+const (
+	tileABytes = 512 << 10
+	tileRate   = 8
+	tileTasks  = 6
+)
+
+// tileBytes are those of the first operand, groups of rows in steps of 32 values.
+func (m *MatMul) tileBytes() int { return ceil(m.M, tileRows) * m.W.K * 2 }
+
+// spread rounds a group of rows for tiles: [K/32][32 rows][32].
+func (m *MatMul) spread(_, t int) {
+	groups := ceil(m.M, tileRows) / tileRows
+	b, r0 := t/groups, t%groups*tileRows
+	s := spargs{n: m.W.K, step: tileRows * tileK * 2, floor: float32(math.Inf(-1))}
+	dst := m.a16[b*m.tileBytes()+r0*m.W.K*2:]
+	for i := range min(tileRows, m.M-r0) {
+		s.dst = unsafe.Pointer(&dst[i*tileK*2])
+		s.src = unsafe.Pointer(&m.A[b*m.StrideA+(r0+i)*m.LDA:][:m.W.K][0])
+		spreadBF16(&s)
+	}
+}
+
+// onTiles points a task at the rounded rows.
+func (m *MatMul) onTiles(b *block, bi, r0 int, scratch []byte) {
+	b.steps = m.W.steps()
+	b.a = unsafe.Pointer(&m.a16[bi*m.tileBytes()+r0*m.W.K*2])
+	b.lda = tileK * 2
+	b.tile = tileBlock{on: true, kstep: tileRows * tileK * 2, next: tileRows * m.W.K * 2,
+		sums: unsafe.Slice((*float32)(unsafe.Pointer(&scratch[0])), tileSums(1, m.part.mc))}
 }
 
 // roundRow writes a row as bfloat16, padded with zeros to whole vectors.

@@ -41,9 +41,9 @@ func randomEpilogue(r *rand.Rand, m, n int) (Epilogue, guarded) {
 func checkMatMul(t *testing.T, mm *MatMul, a, w []float32, c []float32, ep *Epilogue) {
 	t.Helper()
 	n, k := mm.W.N, mm.W.K
-	a, w = stored(mm.W.Type, a), stored(mm.W.Type, w)
-	if mm.W.Type == tensor.F16 {
-		a = mm.A // only weights are stored as float16
+	w = stored(mm.W.Type, w)
+	if mm.W.Type == tensor.BF16 && RoundsBF16(k) { // otherwise only weights are stored
+		a = stored(mm.W.Type, a)
 	}
 	for i := range mm.M {
 		for j := range n {
@@ -244,19 +244,24 @@ func TestRunDoesNotAllocate(t *testing.T) {
 	}
 	eachISA(t, func(t *testing.T) {
 		for _, d := range types() {
-			w := mustPack(t, d, 72, 40, 1, Rows(Bytes(normal(r, 72*40)), tensor.F32, 40))
-			mm := MatMul{M: 30, A: normal(r, 30*40), LDA: 40, W: w, C: make([]float32, 30*72), LDC: 72,
+			w := mustPack(t, d, 72, 128, 1, Rows(Bytes(normal(r, 72*128)), tensor.F32, 128))
+			mm := MatMul{M: 30, A: normal(r, 30*128), LDA: 128, W: w, C: make([]float32, 30*72), LDC: 72,
 				Epilogue: Epilogue{Bias: normal(r, 72), Act: GELU}}
 			mm.Scratch = Alloc(mm.ScratchBytes(2))
 			check(d.String()+" product", func() { mm.Run(pool) })
-			c := Conv{Batch: 1, H: 5, W: 6, Cin: 10, KH: 2, KW: 2, PadH: 1, PadW: 1, Weights: w,
-				X: normal(r, 300), LDX: 10, Y: make([]float32, 42*72), LDY: 72}
+			if d == tensor.BF16 && !RoundsBF16(32) {
+				continue
+			}
+			c := Conv{Batch: 1, H: 5, W: 6, Cin: 32, KH: 2, KW: 2, PadH: 1, PadW: 1, Weights: w,
+				X: normal(r, 960), LDX: 32, Y: make([]float32, 42*72), LDY: 72}
 			c.Scratch = Alloc(c.ScratchBytes(2))
 			check(d.String()+" convolution", func() { c.Run(pool) })
 		}
-		a := Attention{Batch: 1, Heads: 2, HeadDim: 16, Nq: 20, Nk: 30, Scale: 1, Q: normal(r, 640), K: normal(r, 960), V: normal(r, 960),
-			O: make([]float32, 640), LDQ: 32, LDK: 32, LDV: 32, LDO: 32, RopeQ: ropeTables(20, 5, 16)}
-		a.Scratch = Alloc(a.ScratchBytes(2))
-		check("attention", func() { a.Run(pool) })
+		for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
+			a := Attention{Batch: 1, Heads: 2, HeadDim: 32, Nq: 20, Nk: 30, Scale: 1, Q: normal(r, 1280), K: normal(r, 1920), V: normal(r, 1920),
+				O: make([]float32, 1280), LDQ: 64, LDK: 64, LDV: 64, LDO: 64, RopeQ: ropeTables(20, 5, 32), Type: d}
+			a.Scratch = Alloc(a.ScratchBytes(2))
+			check(d.String()+" attention", func() { a.Run(pool) })
+		}
 	})
 }

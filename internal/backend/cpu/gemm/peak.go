@@ -15,6 +15,7 @@ import (
 // these kernels can be faster.
 type Peak struct {
 	im         *impl
+	way        way
 	kind, step int
 	mem        []peakMem
 }
@@ -25,9 +26,9 @@ const (
 )
 
 type peakMem struct {
-	a [maxMR * (peakSteps + 16)]float32
+	a [tileRows * (peakSteps + 16)]float32
 	b [panelN * peakSteps]float32
-	c [maxMR * tileLD]float32
+	c [tileRows * tileLD]float32
 }
 
 // NewPeak prepares the loop for weights stored as d in the active instruction set.
@@ -38,7 +39,13 @@ func NewPeak(pool *par.Pool, d tensor.DType) (*Peak, error) {
 	p := &Peak{im: active.Load(), step: 1, mem: make([]peakMem, pool.Threads())}
 	p.kind, _ = kindOf(d)
 	if d == tensor.BF16 {
-		p.step = 2
+		p.way = p.im.bf16(2 * peakSteps)
+		switch p.way {
+		case wayWide:
+			p.kind = kF32
+		case wayVector:
+			p.step = 2
+		}
 	}
 	return p, nil
 }
@@ -48,6 +55,9 @@ func NewPeak(pool *par.Pool, d tensor.DType) (*Peak, error) {
 func (p *Peak) Burst(pool *par.Pool) (flop float64) {
 	tiles := 8 * pool.Threads()
 	pool.Run(tiles, p.tile)
+	if p.way == wayTiles {
+		return 2 * tileRows * panelN * 2 * peakSteps * peakCalls * float64(tiles)
+	}
 	return 2 * float64(p.im.sizes[0]*p.im.nr*peakSteps*p.step) * peakCalls * float64(tiles)
 }
 
@@ -55,6 +65,12 @@ func (p *Peak) tile(w, _ int) {
 	m := &p.mem[w]
 	k := kargs{a: unsafe.Pointer(&m.a), lda: (peakSteps + 16) * 4, b: unsafe.Pointer(&m.b), c: unsafe.Pointer(&m.c), ldc: tileLD * 4,
 		steps: peakSteps, runs: 1, off: &noOff[0], ini: unsafe.Pointer(&zeroRow)}
+	if p.way == wayTiles {
+		t := tkargs{a: k.a, lda: peakSteps * 4, kstep: tileK * 2, b: k.b, c: k.c, ldc: tileRowLD, ini: k.ini,
+			steps: 2 * peakSteps / tileK, groups: peakCalls, panels: 1}
+		tileProduct(&t, tileRows)
+		return
+	}
 	for range peakCalls {
 		p.im.kern[p.kind].call(&k)
 	}

@@ -191,6 +191,17 @@ func portableBF16(dst unsafe.Pointer, src []float32) {
 	}
 }
 
+// portableUnpair widens n pairs of rows.
+func portableUnpair(v *vargs) {
+	for i := range v.n {
+		pair := (*[panelN]uint32)(unsafe.Add(v.src, i*panelN*4))
+		even, odd := row32(v.dst, 2*i*panelN*4), row32(v.dst, (2*i+1)*panelN*4)
+		for j, x := range pair {
+			even[j], odd[j] = math.Float32frombits(x<<16), math.Float32frombits(x&0xffff0000)
+		}
+	}
+}
+
 func portableReLU(dst, src []float32) {
 	for i, x := range src {
 		dst[i] = relu(x)

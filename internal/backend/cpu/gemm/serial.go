@@ -14,7 +14,8 @@ import (
 //
 // for every matrix b of W. Column N0 is the first of C. N0 is a multiple of 32, and
 // so is N1 unless it is W.N. Weights in BF16 multiply A16, bfloat16 from RoundBF16
-// with an even K, others A; the strides of either are in its elements.
+// with an even K, where SerialBF16 says so, others A; the strides of either are in
+// its elements.
 type Serial struct {
 	Rows, N0, N1 int
 	W            *Packed
@@ -31,7 +32,7 @@ var noEpilogue Epilogue
 // Check reports whether the fields fit together.
 func (s *Serial) Check() error {
 	w := s.W
-	if w == nil || !Supports(w.Type) || w.kind == kBF16 && w.K%2 != 0 {
+	if w == nil || w.kind == kBF16 && (active.Load().kern[kBF16] == 0 || w.K%2 != 0) {
 		return fmt.Errorf("gemm: serial product with these weights: %w", ErrUnsupported)
 	}
 	if s.N0 < 0 || s.N0 >= s.N1 || s.N1 > w.N || s.N0%panelN != 0 || s.N1%panelN != 0 && s.N1 != w.N {
@@ -82,6 +83,9 @@ func checkBatch(what string, n, batch, stride, rows, cols, ld int) error {
 	}
 	return nil
 }
+
+// SerialBF16 reports whether a Serial takes weights in BF16 with K values a row.
+func SerialBF16(k int) bool { return active.Load().kern[kBF16] != 0 && k%2 == 0 }
 
 // RoundBF16 rounds a multiple of 16 values to bfloat16 as products with such
 // weights do.

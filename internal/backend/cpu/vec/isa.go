@@ -4,66 +4,41 @@ package vec
 
 import (
 	"fmt"
-	"os"
-	"strings"
+	"slices"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 )
 
 // ISA names an instruction set.
-type ISA uint8
+type ISA = isa.Set
 
-// The instruction sets, in rising order of preference on one architecture.
+// The instruction sets that have kernels here. Products have one for bfloat16
+// beyond AVX-512; rows have nothing to gain from it.
 const (
-	Portable ISA = iota
-	NEON
-	AVX2
-	AVX512
+	Portable = isa.Portable
+	NEON     = isa.NEON
+	AVX2     = isa.AVX2
+	AVX512   = isa.AVX512
 )
 
-var isaNames = [...]string{"portable", "neon", "avx2", "avx512"}
-
-// String is the lower-case name.
-func (i ISA) String() string {
-	if int(i) < len(isaNames) {
-		return isaNames[i]
-	}
-	return fmt.Sprintf("isa(%d)", uint8(i))
-}
-
 // active is written before main starts and by Force, which only tests call.
-var active = best()
+var active = isa.Pick(Supported())
 
-// Supported lists what this machine can run, Portable first.
+// Supported lists the sets with kernels that this machine can run, Portable first.
 func Supported() []ISA {
-	l := []ISA{Portable}
-	for _, i := range []ISA{NEON, AVX2, AVX512} {
-		if supported(i) {
-			l = append(l, i)
+	var list []ISA
+	for _, i := range []ISA{Portable, NEON, AVX2, AVX512} {
+		if i.Usable() {
+			list = append(list, i)
 		}
 	}
-	return l
-}
-
-// isaEnv is the variable that picks an instruction set for a whole process, the
-// one package gemm reads too; a value this machine cannot run is ignored.
-const isaEnv = "MAST3R_CPU_ISA"
-
-func best() ISA { return choose(os.Getenv(isaEnv), Supported()) }
-
-// choose takes the named set if it is in the list, else the last. Products have
-// a set for bfloat16 beyond AVX-512; rows have nothing to gain from it.
-func choose(name string, have []ISA) ISA {
-	for _, i := range have {
-		if i.String() == strings.TrimSuffix(name, "bf16") {
-			return i
-		}
-	}
-	return have[len(have)-1]
+	return list
 }
 
 // Force switches to an instruction set of Supported and returns the function
 // that switches back. It is for tests: no kernel may be running meanwhile.
 func Force(i ISA) (restore func(), err error) {
-	if i != Portable && !supported(i) {
+	if !slices.Contains(Supported(), i) {
 		return nil, fmt.Errorf("vec: this machine has no %v", i)
 	}
 	old := active

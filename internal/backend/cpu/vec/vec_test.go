@@ -383,13 +383,7 @@ func TestNoAllocation(t *testing.T) {
 	})
 }
 
-func TestChooseISA(t *testing.T) {
-	have := []ISA{Portable, AVX2, AVX512}
-	for name, want := range map[string]ISA{"": AVX512, "avx2": AVX2, "portable": Portable, "avx512bf16": AVX512, "neon": AVX512, "sse": AVX512} {
-		if got := choose(name, have); got != want {
-			t.Errorf("%q: got %v, want %v", name, got, want)
-		}
-	}
+func TestForce(t *testing.T) {
 	if _, err := Force(ISA(99)); err == nil {
 		t.Error("an unknown instruction set was accepted")
 	}

@@ -115,18 +115,25 @@ func (d *Device) serve(j *job) {
 // error; a panic of f continues in the caller. f must not call Do.
 func (d *Device) Do(f func() error) error {
 	j := &job{run: f, done: make(chan struct{})}
-	d.mu.RLock()
-	if d.closed {
-		d.mu.RUnlock()
+	if !d.hand(j) {
 		return ErrClosed
 	}
-	d.jobs <- j
-	d.mu.RUnlock()
 	<-j.done
 	if j.pan != nil {
 		panic(j.pan)
 	}
 	return j.err
+}
+
+// hand gives a job to the owner thread, unless the device is closed.
+func (d *Device) hand(j *job) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed {
+		return false
+	}
+	d.jobs <- j
+	return true
 }
 
 // Close releases the device and ends the owner thread. Queues and buffers stay
@@ -141,13 +148,17 @@ func (d *Device) Close() error {
 }
 
 func (d *Device) stop() {
+	d.end()
+	<-d.ended
+}
+
+func (d *Device) end() {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if !d.closed {
 		d.closed = true
 		close(d.jobs)
 	}
-	d.mu.Unlock()
-	<-d.ended
 }
 
 // ID is the MTLDevice; it belongs to d.

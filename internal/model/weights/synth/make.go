@@ -89,6 +89,7 @@ func writeFile(pool *par.Pool, path string, specs []weights.Spec, f Formula, met
 	if err != nil {
 		return err
 	}
+	defer w.Abort()
 	var (
 		mu      sync.Mutex
 		failed  error
@@ -106,12 +107,11 @@ func writeFile(pool *par.Pool, path string, specs []weights.Spec, f Formula, met
 		view := weights.FromFloat32s("", tensor.Shape{p.n}, values)
 		if err := w.WriteAt(p.tensor, view.Data, 4*int64(p.start)); err != nil {
 			mu.Lock()
+			defer mu.Unlock()
 			failed = errors.Join(failed, err)
-			mu.Unlock()
 		}
 	})
 	if failed != nil {
-		w.Abort()
 		return failed
 	}
 	return w.Commit()

@@ -2,10 +2,7 @@
 
 package main
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 func amd64(a *asm) {
 	for _, typ := range []string{"F32", "F16", "BF16"} {
@@ -23,6 +20,9 @@ func amd64(a *asm) {
 	for _, typ := range []string{"F32", "BF16"} {
 		x86Kernel{name: "avx512Scores" + typ, typ: typ, mr: 14, v: "Z", bytes: 64, regs: 32}.emitScores(a)
 	}
+	tileConfig(a)
+	tileKernel(a, 32)
+	tileKernel(a, 16)
 	x86Elementwise(a)
 }
 
@@ -177,9 +177,5 @@ func evex(mm, pp, op byte, dst, src1, src2 int) string {
 		op,
 		byte(0xc0 | dst&7<<3 | src2&7),
 	}
-	s := make([]string, len(b))
-	for i, x := range b {
-		s[i] = fmt.Sprintf("BYTE $0x%02x", x)
-	}
-	return strings.Join(s, "; ")
+	return hex(b...)
 }

@@ -66,9 +66,34 @@ func neonElementwise(a *asm) {
 	x.addRows()
 	x.widen("FromF16", "FCVTL")
 	x.widen("FromBF16", "SHLL")
+	x.unpairBF16()
 	x.each("ReLU", func(i int) { x.three("FMAX", i, i, 8) })
 	x.each("Scale", func(i int) { x.three("FMUL", i, i, 9) })
 	x.emit()
+}
+
+// unpairBF16 is that of the x86 code.
+func (x neonCode) unpairBF16() {
+	x.text("vecUnpairBF16", "vargs")
+	x.p("MOVD (R0), R1")
+	x.p("MOVD 8(R0), R2")
+	x.p("MOVD 16(R0), R3")
+	x.p("VMOVI $255, V7.B16")
+	x.p("VSHL $16, V7.S4, V7.S4")
+	x.p("ADD $128, R1, R4")
+	x.label("loop")
+	for range 8 {
+		x.p("VLD1.P 16(R2), [V0.S4]")
+		x.p("VSHL $16, V0.S4, V1.S4")
+		x.p("VAND V7.B16, V0.B16, V0.B16")
+		x.p("VST1.P [V1.S4], 16(R1)")
+		x.p("VST1.P [V0.S4], 16(R4)")
+	}
+	x.p("ADD $128, R1, R1")
+	x.p("ADD $128, R4, R4")
+	x.p("SUBS $1, R3, R3")
+	x.p("BNE loop")
+	x.p("RET")
 }
 
 // gelu replaces V0 and V1 by their GELU; its constants are in V12 to V29 (see

@@ -68,9 +68,11 @@ func x86Elementwise(a *asm) {
 		x.p("VPSLLD $16, Y0, Y0")
 		x.p("VMOVUPS Y0, %d(DI)", off)
 	}, 16, 32)
+	x.unpairBF16()
 	x.relu()
 	x.scale()
 	x.toBF16()
+	x.spreadBF16()
 	x.pairBF16()
 	c.emit(a)
 }
@@ -324,6 +326,32 @@ func (x x86) addRows() {
 	}
 	x.p("ADDQ AX, DI")
 	x.p("ADDQ $128, BX")
+	x.p("DECQ CX")
+	x.p("JNZ loop")
+	x.p("VZEROUPPER")
+	x.p("RET")
+}
+
+// unpairBF16 widens pairs of rows of 32 values, interleaved, to two rows each: n
+// pairs. The bits of a bfloat16 are the upper half of a float32's.
+func (x x86) unpairBF16() {
+	x.text("vecUnpairBF16", "vargs")
+	x.p("MOVQ p+0(FP), R8")
+	x.p("MOVQ (R8), DI")
+	x.p("MOVQ 8(R8), SI")
+	x.p("MOVQ 16(R8), CX")
+	x.p("VPCMPEQD Y7, Y7, Y7")
+	x.p("VPSLLD $16, Y7, Y7")
+	x.label("loop")
+	for i := range 4 {
+		x.p("VMOVDQU %d(SI), Y0", i*32)
+		x.p("VPSLLD $16, Y0, Y1")
+		x.p("VPAND Y7, Y0, Y0")
+		x.p("VMOVDQU Y1, %d(DI)", i*32)
+		x.p("VMOVDQU Y0, %d(DI)", 128+i*32)
+	}
+	x.p("ADDQ $128, SI")
+	x.p("ADDQ $256, DI")
 	x.p("DECQ CX")
 	x.p("JNZ loop")
 	x.p("VZEROUPPER")

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about a backend's device, for the module functions of the engine modules."""
+"""Facts about a device: the functions of :mod:`mast3r_runtime.backends`, written once for both modules."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .._library import calls
-from .engine import backend_wanted, create, info_of, open_engines
+from .._library.device import available, backend_wanted, create, info_of
+from .engine import open_engines
 
-__all__ = ["Context"]
+__all__ = ["DeviceFacts"]
 
 
-class Context:
-    """Answers from an engine without a model, opened for the question and closed after it."""
+class DeviceFacts:
+    """Answers from an engine without a model, opened for the question and closed after it.
 
-    def __init__(self, backend: str) -> None:
+    ``backend`` is whom to ask, ``needed`` the backend without which :meth:`is_available` is False.
+    """
+
+    def __init__(self, backend: str, needed: str) -> None:
         self._backend = backend
+        self._needed = needed
+
+    def is_available(self) -> bool:
+        """Whether the backend of this module can run the model here; for Metal: macOS 15, an Apple GPU."""
+        return available(self._needed) == ""
 
     def _info(self) -> dict[str, Any]:
         handle = create(backend_wanted(self._backend))

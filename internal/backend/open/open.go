@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+)
+
+// Config says what to open. The zero value is the best this machine has.
+type Config struct {
+	// Backend is "cpu", "metal", or "auto" (""): what EnvBackend names, or else
+	// Metal where there is one.
+	Backend string
+	// Threads is the number of CPU threads, 0 for all.
+	Threads int
+	// GPUPrecision is that in which the GPU is compared with the CPU.
+	GPUPrecision backend.Precision
+	// SkipSelfCheck takes the GPU without that comparison.
+	SkipSelfCheck bool
+	// ManualAttention and ExecutableCache are settings of the Metal path, PackCache
+	// is one of the CPU; the variables below stand in for them.
+	ManualAttention            bool
+	ExecutableCache, PackCache string
+	// Logger gets the reason when the CPU stands in for a GPU; nil discards it.
+	Logger *slog.Logger
+}
+
+// Environment variables, for callers who cannot reach Config.
+const (
+	// EnvBackend is "cpu" or "metal" for Config.Backend, where that is "auto".
+	EnvBackend = "MAST3R_BACKEND"
+	// EnvPackCache is a folder for Config.PackCache.
+	EnvPackCache = "MAST3R_PACK_CACHE"
+	// EnvAttention is "manual" for Config.ManualAttention.
+	EnvAttention = "MAST3R_ATTENTION"
+	// EnvExecutableCache is a folder for Config.ExecutableCache.
+	EnvExecutableCache = "MAST3R_EXECUTABLE_CACHE"
+	// EnvSelfCheck is "off" for Config.SkipSelfCheck.
+	EnvSelfCheck = selfcheck.Env
+)
+
+// SettingError says which setting, a field of Config or a variable, cannot be used.
+type SettingError struct{ Name, Got, Want string }
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("open: %s is %q, want %s", e.Name, e.Got, e.Want)
+}
+
+// Backends are the names that Config.Backend may have.
+var Backends = []string{"auto", "cpu", "metal"}
+
+// wanted is the backend to open: a name of Backends.
+func (c Config) wanted() (string, error) {
+	want := "one of " + strings.Join(Backends, ", ")
+	name := c.Backend
+	if name == "" {
+		name = "auto"
+	}
+	if !slices.Contains(Backends, name) {
+		return "", &SettingError{"Backend", name, want}
+	}
+	if name != "auto" {
+		return name, nil
+	}
+	env := strings.ToLower(strings.TrimSpace(os.Getenv(EnvBackend)))
+	if env == "" {
+		return "auto", nil
+	}
+	if !slices.Contains(Backends, env) {
+		return "", &SettingError{EnvBackend, env, want}
+	}
+	return env, nil
+}
+
+// Check refuses settings that no machine could follow.
+func (c Config) Check() error {
+	if c.Threads < 0 || c.Threads > par.MaxThreads {
+		return &SettingError{"Threads", fmt.Sprint(c.Threads), fmt.Sprintf("0 to %d", par.MaxThreads)}
+	}
+	_, err := c.wanted()
+	return err
+}
+
+// Device opens the device that a Config asks for. fallback says why the CPU was
+// taken where a GPU would have been first choice. A device that fails later gives
+// errors and no other device: results of one engine come from one.
+func Device(cfg Config) (dev backend.Backend, fallback string, err error) {
+	if err := cfg.Check(); err != nil {
+		return nil, "", err
+	}
+	want, err := cfg.wanted()
+	if err != nil {
+		return nil, "", err
+	}
+	if want != "cpu" {
+		gpu, err := checkedMetal(cfg)
+		if err == nil {
+			return gpu, "", nil
+		}
+		if want == "metal" {
+			return nil, "", fmt.Errorf("open Metal: %w", err)
+		}
+		fallback = err.Error()
+		cfg.report(err)
+	}
+	dev, err = CPU(cfg)
+	return dev, fallback, err
+}
+
+// report logs why the CPU is taken: loudly only where a GPU computes something
+// else, since a machine without one is nothing to warn of.
+func (c Config) report(reason error) {
+	if c.Logger == nil {
+		return
+	}
+	level, text := slog.LevelDebug, "running on the CPU"
+	if errors.Is(reason, selfcheck.ErrDisagree) {
+		level, text = slog.LevelWarn, "the GPU computes something else than the CPU: running on the CPU"
+	}
+	c.Logger.Log(context.Background(), level, text, "reason", reason)
+}
+
+// CPU opens the CPU.
+func CPU(cfg Config) (backend.Backend, error) {
+	cache := cfg.PackCache
+	if cache == "" {
+		cache = os.Getenv(EnvPackCache)
+	}
+	dev, err := cpu.New(cpu.Config{Threads: cfg.Threads, PackCache: cache, Logger: cfg.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("open the CPU: %w", err)
+	}
+	return dev, nil
+}
+
+// checkedMetal opens the GPU and compares it with the CPU.
+func checkedMetal(cfg Config) (backend.Backend, error) {
+	settings, err := cfg.metal()
+	if err != nil {
+		return nil, err
+	}
+	gpu, err := metal.New(settings)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.SkipSelfCheck {
+		err = selfcheck.Once(gpu, reference, cfg.GPUPrecision, fmt.Sprint(settings.ManualAttention))
+	}
+	if err != nil {
+		return nil, errors.Join(err, gpu.Close())
+	}
+	return gpu, nil
+}
+
+// Metal opens the GPU without comparing it.
+func Metal(cfg Config) (backend.Backend, error) {
+	settings, err := cfg.metal()
+	if err != nil {
+		return nil, err
+	}
+	gpu, err := metal.New(settings)
+	if err != nil {
+		return nil, err
+	}
+	return gpu, nil
+}
+
+// metal are the settings of the Metal path, from the Config or the environment.
+func (c Config) metal() (metal.Config, error) {
+	m := metal.Config{ManualAttention: c.ManualAttention, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
+	if dir := os.Getenv(EnvExecutableCache); dir != "" && m.ExecutableCache == "" {
+		m.ExecutableCache = dir
+	}
+	switch v := os.Getenv(EnvAttention); v {
+	case "", "native":
+	case "manual":
+		m.ManualAttention = true
+	default:
+		return m, &SettingError{EnvAttention, v, "native or manual"}
+	}
+	return m, nil
+}
+
+// reference is what a GPU is compared with.
+func reference() (backend.Backend, error) { return cpu.New(cpu.Config{Threads: 1}) }

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package newfile
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func write(t *testing.T, path, text string) error {
+	t.Helper()
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	return f.Commit()
+}
+
+func names(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+func TestTargets(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	long := strings.Repeat("x", 255)
+	for _, name := range []string{"plain", "a [b] *c?", long} {
+		for range 2 { // new, and over itself
+			if err := write(t, at(name), "right"); err != nil {
+				t.Errorf("%.20s: %v", name, err)
+			}
+		}
+	}
+	if err := os.Symlink("plain", at("link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("to-come", at("dangling")); err != nil {
+		t.Fatal(err)
+	}
+	for link, file := range map[string]string{"link": "plain", "dangling": "to-come"} {
+		if err := write(t, at(link), "through"); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Lstat(at(link)); err != nil || st.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s is no link any more: %v %v", link, st, err)
+		}
+		if b, err := os.ReadFile(at(file)); string(b) != "through" {
+			t.Errorf("%s holds %q, %v", file, b, err)
+		}
+	}
+	if err := unix.Mkfifo(at("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{os.Mkdir(at("folder"), 0o700), os.WriteFile(at("read-only"), nil, 0o400), os.Symlink("loop", at("loop"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(names(t, dir))
+	for _, path := range []string{at("fifo"), at("folder"), at("read-only"), at("loop"), "/dev/null", "/dev/full"} {
+		if err := write(t, path, "x"); !errors.Is(err, ErrTarget) {
+			t.Errorf("%s: %v, want ErrTarget", path, err)
+		}
+	}
+	if st, err := os.Stat("/dev/null"); err != nil || st.Mode().IsRegular() {
+		t.Errorf("/dev/null: %v %v", st, err)
+	}
+	if left := names(t, dir); len(left) != before {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func TestTheMaskOfTheUserCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	if err := write(t, path, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v under umask 077, want 0600 (%v)", st.Mode(), err)
+	}
+}
+
+// What nobody has locked was left by a writer that is gone.
+func TestLeftoversAreSwept(t *testing.T) {
+	dir := t.TempDir()
+	orphan := filepath.Join(dir, ".mast3r-0123456789abcdef.tmp")
+	if err := os.WriteFile(orphan, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	running, err := Create(filepath.Join(dir, "one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Abort()
+	if err := write(t, filepath.Join(dir, "two"), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(orphan); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the orphan is still there: %v", err)
+	}
+	if err := running.Commit(); err != nil {
+		t.Errorf("a file that was being written was swept: %v", err)
+	}
+}
+
+func TestAbortLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	f, err := Create(filepath.Join(dir, "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Need(math.MaxInt64); err == nil {
+		t.Error("8 EB were found on the disk")
+	}
+	if err := f.Need(1); err != nil {
+		t.Error(err)
+	}
+	f.Abort()
+	f.Abort()
+	if left := names(t, dir); len(left) != 0 {
+		t.Errorf("left over: %v", left)
+	}
+}

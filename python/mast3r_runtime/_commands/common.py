@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs share: options, the engine they open, and how they print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._library.device import BACKENDS
+
+if TYPE_CHECKING:
+    from .._engine.engine import Engine
+
+__all__ = ["backend_option", "engine_options", "note", "open_engine", "say"]
+
+
+def backend_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--backend``, which :class:`mast3r_runtime.Engine` explains."""
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default="auto", help="where to compute (default: auto)"
+    )
+
+
+def engine_options(parser: argparse.ArgumentParser, model: bool = True) -> None:
+    """Add the options that choose a model and a device."""
+    if model:
+        parser.add_argument("--variant", default="auto", help="a published model from the cache")
+        parser.add_argument("--model", type=Path, help="safetensors file or folder (default: the wheel's)")
+    parser.add_argument(
+        "--resolution", type=int, default=0, help="long side in pixels (default: the model's own)"
+    )
+    parser.add_argument("--precision", choices=("auto", "fp32", "fp16", "bf16"), default="auto")
+    backend_option(parser)
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: every core)")
+
+
+def open_engine(arguments: argparse.Namespace) -> Engine:
+    """Open the engine that the options ask for and load its model."""
+    from .._engine.engine import Engine
+
+    variant = getattr(arguments, "variant", "auto")
+    engine = Engine(variant, arguments.resolution, arguments.precision, arguments.threads, arguments.backend)
+    engine.load(getattr(arguments, "model", None))
+    return engine
+
+
+def say(arguments: argparse.Namespace, values: Any, text: str) -> None:
+    """Print the result: ``values`` as JSON where that is wanted, else ``text``."""
+    print(json.dumps(values, indent=2) if arguments.json else text)
+
+
+def note(arguments: argparse.Namespace, text: str) -> None:
+    """A line for people; kept out of the way of JSON."""
+    print(text, file=sys.stderr if arguments.json else sys.stdout)

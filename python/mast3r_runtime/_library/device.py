@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which backend computes: the rule, in one place, and what a native engine says about itself."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..errors import Mast3rError
+from . import calls
+from . import structs as S
+
+__all__ = ["BACKENDS", "available", "backend_wanted", "create", "info_of"]
+
+BACKENDS = ("auto", "metal", "cpu")
+
+
+def backend_wanted(preferred: str) -> str:
+    """Return the backend to ask the library for.
+
+    A backend asked for by name is insisted on. ``auto`` is what MAST3R_BACKEND says, else Metal
+    where it can run the model, else the CPU, with the reason in ``fallback_reason``.
+    """
+    if preferred != "auto":
+        return preferred
+    wanted = os.environ.get("MAST3R_BACKEND", "").strip().lower() or "auto"
+    if wanted not in BACKENDS:
+        raise ValueError(f"MAST3R_BACKEND={wanted!r}, want one of {', '.join(BACKENDS)}")
+    return wanted
+
+
+def create(
+    backend: str, variant: str = "auto", resolution: int = 0, precision: str = "auto", threads: int = 0
+) -> int:
+    """Create a native engine on exactly this backend and return its handle."""
+    config = S.struct(
+        S.Config,
+        resolution=calls.int32("resolution", resolution),
+        threads=calls.int32("num_threads", threads),
+        variant=calls.text("variant", variant),
+        precision=calls.text("precision", precision),
+        backend=calls.text("backend", backend),
+    )
+    handle = S.Handle()
+    calls.call("mast3r_engine_create", config, handle)
+    return int(handle.value)
+
+
+def info_of(handle: int) -> dict[str, Any]:
+    """Everything the library says about an engine, texts decoded."""
+    info = S.struct(S.Info)
+    calls.call("mast3r_engine_info", handle, info)
+    skip = {"size", "reserved"}
+    values = {name: getattr(info, name) for name, *_ in info._fields_ if name not in skip}
+    return {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in values.items()}
+
+
+def available(backend: str) -> str:
+    """Return "" when the backend can run here, else the reason why not."""
+    try:
+        calls.release("mast3r_engine_close", create(backend))
+    except Mast3rError as error:
+        return str(error) or type(error).__name__
+    return ""
