@@ -27,8 +27,10 @@ type Config struct {
 	// Backend is "cpu", "metal", or "auto" (""): Metal where it can run the model,
 	// else the CPU, with the reason in Info.
 	Backend string
-	// ManualAttention replaces Metal's own attention by products and a float32
-	// softmax: slower, and a way to compare.
+	// ManualAttention replaces Metal's own attention by products and a softmax in
+	// float32: slower, and the first thing to try when a GPU is wrong. It is used
+	// anyway where Metal's own is known to leak (float32 on macOS 15), and where it
+	// fails the comparison with the CPU.
 	ManualAttention bool
 	// ExecutableCache is a folder where Metal's compiled graphs are kept for the
 	// next process; "" keeps none. They depend on the system, the device and the

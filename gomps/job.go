@@ -10,7 +10,6 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
 
 // job is one call of Infer and the like. It owns every buffer and program the
@@ -108,7 +107,7 @@ func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, e
 
 // picture is an image on its way through the network.
 type picture struct {
-	transform     preprocess.Transform
+	transform     Transform
 	height, width int // network size
 	pixels        backend.Buffer
 	feat          backend.Buffer

@@ -96,5 +96,5 @@ func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &picture{transform: t, height: t.Height, width: t.Width, pixels: buf}, nil
+	return &picture{transform: Transform(t), height: t.Height, width: t.Width, pixels: buf}, nil
 }

@@ -432,17 +432,31 @@ func (w *words) rows(features []float32, rows int) (top []int32, stride int, err
 }
 
 // ScenePair are the numbers of two pictures.
-type ScenePair = retrieval.Pair
+type ScenePair struct{ First, Second int }
 
 // SceneOptions are what a scene graph's name does not say.
-type SceneOptions = retrieval.PairOptions
+type SceneOptions struct {
+	// Similarity [n,n] is needed by retrieval graphs.
+	Similarity []float64
+	// Anchor is the first anchor of a retrieval graph.
+	Anchor int
+	// Prefilter is "", "seqT" or "cycT": keep pairs of pictures at most T apart in
+	// their order, cyclically for cyc.
+	Prefilter string
+	// Symmetrize appends every pair the other way round.
+	Symmetrize bool
+}
 
 // ScenePairs lists the pairs of n pictures that a scene graph wants: complete,
 // swin[-w][-noncyclic], logwin[-w][-noncyclic], oneref[-r], retrieval-Na-k.
 func ScenePairs(n int, graph string, opt SceneOptions) ([]ScenePair, error) {
-	p, err := retrieval.Pairs(n, graph, opt)
+	list, err := retrieval.Pairs(n, graph, retrieval.PairOptions(opt))
 	if err != nil {
 		return nil, &ConfigError{"scene graph", graph, err.Error()}
 	}
-	return p, nil
+	pairs := make([]ScenePair, len(list))
+	for i, p := range list {
+		pairs[i] = ScenePair(p)
+	}
+	return pairs, nil
 }

@@ -57,8 +57,8 @@ type Stats struct {
 	Pending int
 	// LiveTensors were made and not released yet.
 	LiveTensors int
-	// Device are the backend's own facts, with the pool's buffers and bytes.
-	Device backend.Device
+	// Device are facts about where tensors live.
+	Device Device
 	// Fallback says why the CPU stands in for Metal.
 	Fallback string
 }
@@ -122,14 +122,10 @@ func (c *Context) Stats() Stats {
 	s.LiveTensors = int(c.live.Load())
 	s.Fallback = c.fallback
 	if !c.closed {
-		s.Device = c.dev.Device()
+		s.Device = deviceOf(c.dev.Device())
 	}
 	return s
 }
-
-// Pool is the memory that tensors are made of: its books, its limit, and the ways
-// to make it smaller. It is shared with nobody.
-func (c *Context) Pool() backend.Pool { return c.dev.Pool() }
 
 // Commit hands the collected operations to the device and does not wait.
 func (c *Context) Commit() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // compute runs an operation with one result in float32 and stores it in the
@@ -25,7 +26,7 @@ func (c *Context) computeAll(key string, build func(g *graph.Graph, in []*graph.
 	if err := ready(key, in...); err != nil {
 		return nil, err
 	}
-	store := F32
+	store := dt.F32
 	var first *Tensor
 	for _, t := range in {
 		if !t.dtype.Float() {
@@ -41,7 +42,7 @@ func (c *Context) computeAll(key string, build func(g *graph.Graph, in []*graph.
 	return c.run(key, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
 		for i, n := range nodes {
 			if n.DType.Float() {
-				nodes[i] = g.Cast(n, F32)
+				nodes[i] = g.Cast(n, dt.F32)
 			}
 		}
 		out := build(g, nodes)
@@ -132,7 +133,7 @@ func (c *Context) Affine(x *Tensor, scale, shift float32) (*Tensor, error) {
 	}
 	defer s.Release()
 	out, err := c.run("affine", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		y := g.Binary(graph.Mul, g.Cast(in[0], F32), g.SliceAxis(in[1], 0, 0, 1))
+		y := g.Binary(graph.Mul, g.Cast(in[0], dt.F32), g.SliceAxis(in[1], 0, 0, 1))
 		y = g.Binary(graph.Add, y, g.SliceAxis(in[1], 0, 1, 2))
 		return []*graph.Node{g.Cast(y, in[0].DType)}
 	}, x, s)
@@ -152,7 +153,7 @@ func (c *Context) PowScalar(x *Tensor, v float32) (*Tensor, error) {
 	}
 	defer s.Release()
 	out, err := c.run("pow_scalar", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{g.Cast(g.Binary(graph.Pow, g.Cast(in[0], F32), in[1]), in[0].DType)}
+		return []*graph.Node{g.Cast(g.Binary(graph.Pow, g.Cast(in[0], dt.F32), in[1]), in[0].DType)}
 	}, x, s)
 	if err != nil {
 		return nil, err
@@ -204,7 +205,7 @@ func (t *Tensor) Zero() error {
 	if err := ready("zero", t); err != nil {
 		return err
 	}
-	return t.become(t.c.Zeros(t.dtype, t.shape...))
+	return t.become(t.c.Zeros(t.DType(), t.shape...))
 }
 
 // unaryOps are the functions of one number, all that the graph has.

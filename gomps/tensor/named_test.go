@@ -305,10 +305,10 @@ func (s *sample) check(t *testing.T, c *Context, name string) {
 		if s.limit != 0 {
 			limit = s.limit
 		}
-		if x.dtype == I32 {
+		if x.DType() == I32 {
 			limit = 0
 		}
-		if d := half[i].dtype; x.dtype == F32 && d != F16 && !(name == "cast" || strings.Contains(name, "dropout") && i == 1) {
+		if d := half[i].DType(); x.DType() == F32 && d != F16 && !(name == "cast" || strings.Contains(name, "dropout") && i == 1) {
 			t.Errorf("result %d of float16 is %v", i, d)
 		}
 		compare(t, "float16", h, want, limit)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // Softmax is exp(x - max)/sum along axis.
@@ -136,7 +137,7 @@ func (c *Context) dropoutMask(shape []int, p float32, seed uint64) (*Tensor, err
 		return nil, fmt.Errorf("%w: dropout probability %v, want 0 <= p < 1", ErrOption, p)
 	}
 	r := rand.New(rand.NewPCG(seed, 0x64726f706f7574))
-	return c.host(F32, shape, func(dst []byte) {
+	return c.host(dt.F32, shape, func(dst []byte) {
 		keep := 1 / (1 - p)
 		for i := range view[float32](dst) {
 			view[float32](dst)[i] = 0
@@ -152,9 +153,9 @@ func (c *Context) maskedBy(key string, x, mask *Tensor, after func(g *graph.Grap
 	return c.move(key, func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		more := make([]*graph.Node, len(in)-2)
 		for i, n := range in[2:] {
-			more[i] = g.Cast(n, F32)
+			more[i] = g.Cast(n, dt.F32)
 		}
-		y := g.Binary(graph.Mul, g.Cast(in[0], F32), in[1])
+		y := g.Binary(graph.Mul, g.Cast(in[0], dt.F32), in[1])
 		return g.Cast(after(g, y, more), in[0].DType)
 	}, append([]*Tensor{x, mask}, rest...)...)
 }

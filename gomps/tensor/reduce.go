@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // reduce folds the given axes, or all when there are none. Long folds are done in
@@ -90,7 +91,7 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 	if err := ready("confusion matrix", preds, targets, cm); err != nil {
 		return err
 	}
-	if n := len(targets.shape); n != 1 && n != 2 || n == 2 && targets.dtype == I32 {
+	if n := len(targets.shape); n != 1 && n != 2 || n == 2 && targets.dtype == dt.I32 {
 		return fmt.Errorf("%w: confusion matrix with targets %v%v, want i32[N] or scores [N,K]", ErrShape, targets.dtype, targets.shape)
 	}
 	if len(preds.shape) != 2 || len(cm.shape) != 2 || cm.shape[0] != preds.shape[1] || cm.shape[1] != preds.shape[1] {
@@ -100,13 +101,13 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 	return cm.become(c.move("confusion", func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		hot := func(n *graph.Node) *graph.Node {
 			if len(n.Shape) == 2 {
-				n = g.Add(graph.ArgReduce{Axis: 1}, g.Cast(n, F32))
+				n = g.Add(graph.ArgReduce{Axis: 1}, g.Cast(n, dt.F32))
 			}
 			return g.Add(graph.OneHot{Depth: k}, n)
 		}
 		truth, guess := hot(in[1]), hot(in[0])
 		counts := g.Add(graph.MatMul{}, g.Transpose(truth, 1, 0), guess)
-		return g.Cast(g.AddTo(g.Cast(in[2], F32), counts), in[2].DType)
+		return g.Cast(g.AddTo(g.Cast(in[2], dt.F32), counts), in[2].DType)
 	}, preds, targets, cm))
 }
 

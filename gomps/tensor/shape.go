@@ -128,7 +128,7 @@ func indices(g *graph.Graph, v []int) *graph.Node {
 	for i, x := range v {
 		view[int32](data)[i] = int32(x)
 	}
-	return g.Add(graph.Param{Shape: dt.Shape{len(v)}, DType: I32, Data: data})
+	return g.Add(graph.Param{Shape: dt.Shape{len(v)}, DType: dt.I32, Data: data})
 }
 
 // Split cuts x along axis into parts of the given sizes, which must add up.
@@ -258,7 +258,7 @@ func (c *Context) Scatter(x, idx, src *Tensor) (*Tensor, error) {
 			from[i] = float32(i)
 		}
 		at := g.AddTo(floats(g, from, rows), g.Affine(g.Unary(graph.Step, count), float32(rows), 0))
-		return g.Add(graph.Gather{Axis: 0}, g.Concat(0, x, mean), g.Cast(at, I32))
+		return g.Add(graph.Gather{Axis: 0}, g.Concat(0, x, mean), g.Cast(at, dt.I32))
 	}, x, idx, src)
 }
 
@@ -266,7 +266,7 @@ func (c *Context) Scatter(x, idx, src *Tensor) (*Tensor, error) {
 func floats(g *graph.Graph, v []float32, shape ...int) *graph.Node {
 	data := make([]byte, 4*len(v))
 	copy(view[float32](data), v)
-	return g.Add(graph.Param{Shape: shape, DType: F32, Data: data})
+	return g.Add(graph.Param{Shape: shape, DType: dt.F32, Data: data})
 }
 
 var shapeOps = []row{

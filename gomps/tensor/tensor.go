@@ -15,14 +15,23 @@ import (
 )
 
 // DType is the type of a tensor's elements.
-type DType = dt.DType
+type DType uint8
 
 // The element types of tensors: numbers, and indices.
 const (
-	F32 = dt.F32
-	F16 = dt.F16
-	I32 = dt.I32
+	F32 = DType(dt.F32)
+	F16 = DType(dt.F16)
+	I32 = DType(dt.I32)
 )
+
+// Size is the number of bytes of one element, 0 for an unknown type.
+func (d DType) Size() int { return dt.DType(d).Size() }
+
+// String is the short name: "f32".
+func (d DType) String() string { return dt.DType(d).String() }
+
+// Float reports whether d is one of the floating-point types.
+func (d DType) Float() bool { return dt.DType(d).Float() }
 
 // MaxDims is the largest number of dimensions.
 const MaxDims = 8
@@ -31,7 +40,7 @@ const MaxDims = 8
 type Tensor struct {
 	c     *Context
 	shape dt.Shape
-	dtype DType
+	dtype dt.DType
 	// bounds are the least and the largest of indices, once they are known.
 	bounds atomic.Pointer[[2]int32]
 	// mem is apart so that the cleanup of a forgotten Tensor can hold it without
@@ -52,7 +61,7 @@ func (m *memory) release() {
 }
 
 // newTensor allocates; the caller holds the context's lock.
-func (c *Context) newTensor(shape dt.Shape, d DType) (*Tensor, error) {
+func (c *Context) newTensor(shape dt.Shape, d dt.DType) (*Tensor, error) {
 	if len(shape) > MaxDims {
 		return nil, fmt.Errorf("%w: %v has %d dimensions, want at most %d", ErrShape, shape, len(shape), MaxDims)
 	}
@@ -121,7 +130,7 @@ func (t *Tensor) Dim(i int) int {
 }
 
 // DType is the element type.
-func (t *Tensor) DType() DType { return t.dtype }
+func (t *Tensor) DType() DType { return DType(t.dtype) }
 
 // Numel is the number of elements.
 func (t *Tensor) Numel() int { return t.shape.Numel() }
@@ -138,7 +147,7 @@ func (t *Tensor) Release() {
 }
 
 // host makes a tensor whose bytes fill writes.
-func (c *Context) host(d DType, shape []int, fill func(dst []byte)) (*Tensor, error) {
+func (c *Context) host(d dt.DType, shape []int, fill func(dst []byte)) (*Tensor, error) {
 	s := dt.Shape(shape)
 	if err := s.Check(d.Size()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrShape, err)
@@ -155,7 +164,7 @@ func (c *Context) host(d DType, shape []int, fill func(dst []byte)) (*Tensor, er
 	if s.Numel() > 0 {
 		b := t.buffer().Bytes()
 		fill(b)
-		if d == I32 {
+		if d == dt.I32 {
 			t.bounds.Store(boundsOf(b))
 		}
 	}
@@ -179,7 +188,7 @@ func outside(b *[2]int32) int32 {
 // elsewhere by a wrong one. Indices that the host has not seen are read once,
 // which waits for the device.
 func checkIndices(op string, idx *Tensor, n int) error {
-	if idx.dtype != I32 || idx.Numel() == 0 {
+	if idx.dtype != dt.I32 || idx.Numel() == 0 {
 		return nil // the graph's rules have a word on the type
 	}
 	b := idx.bounds.Load()
@@ -207,7 +216,7 @@ func (c *Context) FromFloat32s(v []float32, shape ...int) (*Tensor, error) {
 	if err := checkLength(len(v), shape); err != nil {
 		return nil, err
 	}
-	return c.host(F32, shape, func(dst []byte) { copy(view[float32](dst), v) })
+	return c.host(dt.F32, shape, func(dst []byte) { copy(view[float32](dst), v) })
 }
 
 // FromFloat16s copies bit patterns of IEEE 754 binary16 into a new tensor.
@@ -215,7 +224,7 @@ func (c *Context) FromFloat16s(v []uint16, shape ...int) (*Tensor, error) {
 	if err := checkLength(len(v), shape); err != nil {
 		return nil, err
 	}
-	return c.host(F16, shape, func(dst []byte) { copy(view[uint16](dst), v) })
+	return c.host(dt.F16, shape, func(dst []byte) { copy(view[uint16](dst), v) })
 }
 
 // FromInt32s copies indices into a new tensor.
@@ -223,17 +232,17 @@ func (c *Context) FromInt32s(v []int32, shape ...int) (*Tensor, error) {
 	if err := checkLength(len(v), shape); err != nil {
 		return nil, err
 	}
-	return c.host(I32, shape, func(dst []byte) { copy(view[int32](dst), v) })
+	return c.host(dt.I32, shape, func(dst []byte) { copy(view[int32](dst), v) })
 }
 
 // Zeros is a tensor of zeros.
 func (c *Context) Zeros(d DType, shape ...int) (*Tensor, error) {
-	return c.host(d, shape, func(dst []byte) { clear(dst) })
+	return c.host(dt.DType(d), shape, func(dst []byte) { clear(dst) })
 }
 
 // Full is a float32 tensor of equal numbers.
 func (c *Context) Full(v float32, shape ...int) (*Tensor, error) {
-	return c.host(F32, shape, func(dst []byte) {
+	return c.host(dt.F32, shape, func(dst []byte) {
 		for i := range view[float32](dst) {
 			view[float32](dst)[i] = v
 		}
@@ -283,13 +292,13 @@ func (t *Tensor) CopyTo(dst []float32) error {
 	}
 	return t.read(func(src []byte) {
 		switch t.dtype {
-		case F32:
+		case dt.F32:
 			copy(dst, view[float32](src))
-		case F16:
+		case dt.F16:
 			for i, h := range view[uint16](src) {
 				dst[i] = dt.Float32FromF16(h)
 			}
-		case I32:
+		case dt.I32:
 			for i, v := range view[int32](src) {
 				dst[i] = float32(v)
 			}
@@ -302,7 +311,7 @@ func (t *Tensor) Int32s() ([]int32, error) {
 	if err := ready("int32s", t); err != nil {
 		return nil, err
 	}
-	if t.dtype != I32 {
+	if t.dtype != dt.I32 {
 		return nil, fmt.Errorf("%w: %v, want i32", ErrDType, t.dtype)
 	}
 	out := make([]int32, t.Numel())
@@ -333,7 +342,7 @@ func (c *Context) FromBytes(d DType, src []byte, shape ...int) (*Tensor, error) 
 	if want := s.Numel() * d.Size(); len(src) != want {
 		return nil, fmt.Errorf("%w: %d bytes, want %d for %v%v", ErrShape, len(src), want, d, s)
 	}
-	return c.host(d, shape, func(dst []byte) { copy(dst, src) })
+	return c.host(dt.DType(d), shape, func(dst []byte) { copy(dst, src) })
 }
 
 // Copy is a new tensor with the same elements.
@@ -351,6 +360,6 @@ func (c *Context) Cast(x *Tensor, to DType) (*Tensor, error) {
 		return nil, fmt.Errorf("%w: cast to %v, want f32, f16 or i32", ErrDType, to)
 	}
 	return c.move("cast "+to.String(), func(g *graph.Graph, in []*graph.Node) *graph.Node {
-		return g.Cast(in[0], to)
+		return g.Cast(in[0], dt.DType(to))
 	}, x)
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // MSEGrad is scale*(p - t), the gradient of a squared error.
@@ -89,7 +90,7 @@ func (c *Context) AdamStep(w, grad, m, v *Tensor, a Adam, t int) error {
 func adamGraph(g *graph.Graph, in []*graph.Node, a Adam) []*graph.Node {
 	f := make([]*graph.Node, 4)
 	for i := range f {
-		f[i] = g.Cast(in[i], F32)
+		f[i] = g.Cast(in[i], dt.F32)
 	}
 	w, grad, m, v := f[0], f[1], f[2], f[3]
 	k := func(i int) *graph.Node { return g.SliceAxis(in[4], 0, i, i+1) }

@@ -24,7 +24,7 @@ func TestCast(t *testing.T) {
 			t.Errorf("to f16: %v", h)
 		}
 		back := keep(c.Cast(i, F32))
-		if got := must[[]float32](t)(back.Float32s()); back.dtype != F32 || got[1] != -1 || got[3] != 65504 {
+		if got := must[[]float32](t)(back.Float32s()); back.DType() != F32 || got[1] != -1 || got[3] != 65504 {
 			t.Errorf("i32 to f32: %v", got)
 		}
 		if got := must[[]float32](t)(keep(c.Cast(i, F16)).Float32s()); got[0] != 1 {
@@ -105,7 +105,7 @@ func TestConfusionMatrix(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := must[[]float32](t)(cm.Float32s()); cm.dtype != d || !slices.Equal(got, want) {
+			if got := must[[]float32](t)(cm.Float32s()); cm.DType() != d || !slices.Equal(got, want) {
 				t.Errorf("%v: %v, want %v", d, got, want)
 			}
 			if err := c.UpdateConfusionMatrix(preds, labels, keep(c.Zeros(d, 4, 4))); !errors.Is(err, ErrShape) {

@@ -53,6 +53,9 @@ type Device struct {
 	WorkingSet, MaxBuffer uint64
 	UnifiedMemory         bool
 	OS                    string
+	// Allocated is what the device's driver has allocated for this process, 0 where
+	// nobody counts.
+	Allocated uint64
 	// PoolBuffers and PoolBytes are what the buffer pool keeps for reuse.
 	PoolBuffers int
 	PoolBytes   uint64

@@ -63,7 +63,8 @@ func (f ReduceFn) String() string {
 }
 
 // ArgReduce is the index (I32) of the largest, or with Min smallest, element
-// along Axis, the lowest index on ties; the axis goes away.
+// along Axis, the lowest index on ties, the first NaN where there is one; the axis
+// goes away.
 type ArgReduce struct {
 	Axis int
 	Min  bool
@@ -91,8 +92,8 @@ func (o ArgReduce) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	return out, tensor.I32, isFloat(in[0], "x")
 }
 
-// TopK are the K largest elements along the last axis, descending, the lowest
-// index first on ties; with Index their indices (I32) in place of the values.
+// TopK are the K largest elements along the last axis, descending, equal ones in
+// any order; with Index their indices (I32) in place of the values.
 type TopK struct {
 	K     int
 	Index bool

@@ -164,7 +164,8 @@ func (s *reduceStep) line(v float64, at, stride, n int) float64 {
 }
 
 // argStep is the index of the largest or smallest element along an axis. Only a
-// strictly better element replaces the first, so that ties go to the lowest index.
+// strictly better element replaces the first, so that ties go to the lowest index,
+// and the first NaN beats all.
 type argStep struct {
 	min         bool
 	src, dst    view
@@ -209,7 +210,7 @@ func (s *argStep) tile(_, t int) {
 		best := 0
 		for j := 1; j < s.n; j++ {
 			v, top := s.x[at+j*s.stride], s.x[at+best*s.stride]
-			if !s.min && v > top || s.min && v < top {
+			if !s.min && v > top || s.min && v < top || v != v && top == top {
 				best = j
 			}
 		}

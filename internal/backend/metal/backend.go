@@ -12,6 +12,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/mpsgraph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // Errors of this package are or wrap these, or those of package device.
@@ -22,9 +23,9 @@ var (
 
 // Config are the settings of a Backend.
 type Config struct {
-	// ManualAttention replaces the native attention of macOS 15 by products and a
-	// float32 softmax: slower, exact in half precision, and a way to compare.
-	ManualAttention bool
+	// Attention chooses between MPSGraph's own and one of products and a softmax in
+	// float32.
+	Attention Attention
 	// PoolLimit bounds the buffers kept for reuse and in use, in bytes; 0 takes
 	// half of what the device recommends, the rest is for weights and MPSGraph.
 	PoolLimit uint64
@@ -34,6 +35,29 @@ type Config struct {
 	ExecutableCache string
 	// Logger is told what is wrong with the cache; nil discards.
 	Logger *slog.Logger
+}
+
+// Attention says how attention is computed.
+type Attention uint8
+
+// The ways. By hand is slower, and exact in half precision. By default the native
+// one is used, but not in float32 on macOS 15, where it leaks memory in every run
+// (PyTorch issue 152344).
+const (
+	AttentionDefault Attention = iota
+	AttentionNative
+	AttentionByHand
+)
+
+// attentionByHand decides for products of type d.
+func (b *Backend) attentionByHand(d tensor.DType) bool {
+	switch b.cfg.Attention {
+	case AttentionNative:
+		return false
+	case AttentionByHand:
+		return true
+	}
+	return d == tensor.F32 && b.dev.Info().System.Major == 15
 }
 
 // Backend is the GPU as a backend.Backend.
@@ -139,6 +163,7 @@ func (b *Backend) Device() backend.Device {
 	return backend.Device{
 		Backend: "metal", Name: i.Name, WorkingSet: i.WorkingSet, MaxBuffer: i.MaxBuffer, UnifiedMemory: true,
 		OS:          fmt.Sprintf("macOS %d.%d.%d", i.System.Major, i.System.Minor, i.System.Patch),
+		Allocated:   b.dev.Allocated(),
 		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
 		WeightsMapped: count.MappedBytes, WeightsCopied: count.CopiedBytes, CommandBuffers: count.CommandBuffers,
 	}

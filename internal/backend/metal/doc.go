@@ -24,7 +24,7 @@
 // float16. Islands stay float32: normalisation statistics, rotary embedding,
 // the residual stream, erf, exp and everything after the last product of a
 // head, including a convolution that produces it (network.md 18). Softmax
-// inside the native attention is Apple's; Config.ManualAttention computes it in
+// inside the native attention is Apple's; Config.Attention computes it in
 // float32 from separate products. BF16 rounds the factors of products and
 // computes in float32.
 //

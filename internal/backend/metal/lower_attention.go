@@ -135,18 +135,19 @@ func (l *lowering) heads(x *mpsgraph.Tensor, h int) *mpsgraph.Tensor {
 
 // threeHeads brings the thirds of [B,N,3*H*hd] to [B,H,N,hd]. Cutting after the
 // transpose, along the slowest dimension, leaves each third packed: three
-// transposes of strided thirds become one.
+// transposes of strided thirds become one. The cut is of four dimensions: a slice
+// [1,1,H,N,hd] of five has two of 1, with which macOS 27 ends the process
+// elsewhere (PyTorch issue 187201).
 func (l *lowering) threeHeads(x *mpsgraph.Tensor, h int) [3]*mpsgraph.Tensor {
 	g, s := l.out, x.Shape()
 	if g.Err() != nil {
 		return [3]*mpsgraph.Tensor{x, x, x}
 	}
 	b, n, hd := s[0], s[1], s[2]/(3*h)
-	y := g.Transpose(g.Reshape(x, b, n, 3, h, hd), 2, 0, 3, 1, 4)
+	y := g.Reshape(g.Transpose(g.Reshape(x, b, n, 3, h, hd), 2, 0, 3, 1, 4), 3*b, h, n, hd)
 	var out [3]*mpsgraph.Tensor
 	for i := range out {
-		third := g.Slice(y, []int{i, 0, 0, 0, 0}, []int{i + 1, b, h, n, hd}, []int{1, 1, 1, 1, 1})
-		out[i] = g.Reshape(third, b, h, n, hd)
+		out[i] = g.Slice(y, []int{i * b, 0, 0, 0}, []int{(i + 1) * b, h, n, hd}, []int{1, 1, 1, 1})
 	}
 	return out
 }
@@ -174,6 +175,10 @@ func (l *lowering) ropeOp(n *graph.Node, o graph.RoPE) (*mpsgraph.Tensor, error)
 // 65504, and Apple does not say whether its attention scales them in float32.
 func (l *lowering) attention(n *graph.Node, o graph.Attention) (*mpsgraph.Tensor, error) {
 	g, d := l.out, l.product()
+	attend := g.Attention
+	if l.b.attentionByHand(d) {
+		attend, d = g.AttentionByHand, tensor.F32
+	}
 	// Either q is scaled here or the scores are by MPSGraph, which takes a float.
 	scale, q := o.Scale, float32(1)
 	if l.half {
@@ -201,10 +206,6 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) (*mpsgraph.Tensor
 	}
 	// The native attention keeps no scores in memory and is reported at 75 to 90 %
 	// of the product's rate; by hand it is a product, a softmax, a product.
-	attend := g.Attention
-	if l.b.cfg.ManualAttention {
-		attend = g.AttentionByHand
-	}
 	return l.join(attend(qkv[0], qkv[1], qkv[2], mask, scale)), nil
 }
 

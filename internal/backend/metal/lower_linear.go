@@ -12,8 +12,18 @@ import (
 
 // matMul multiplies in the product type. A transposed factor is a node, never a
 // strided view: see mpsgraph.MatMul.
+//
+// One matrix on the right makes it a product of two dimensions. Others stay
+// batched and are float32 whatever the precision: in half precision GPUs of the
+// M5 get products of more than two dimensions wrong (PyTorch issues 180776,
+// 181466). The networks have such products in attention only.
 func (l *lowering) matMul(n *graph.Node, o graph.MatMul) *mpsgraph.Tensor {
-	a, b := l.factor(n, 0, l.product()), l.factor(n, 1, l.product())
+	g, d := l.out, l.product()
+	ra, rb := len(n.In[0].Shape), len(n.In[1].Shape)
+	if rb > 2 {
+		d = tensor.F32
+	}
+	a, b := l.factor(n, 0, d), l.factor(n, 1, d)
 	if o.TransB {
 		perm := make([]int, len(n.In[1].Shape))
 		for i := range perm {
@@ -21,9 +31,26 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) *mpsgraph.Tensor {
 		}
 		r := len(perm)
 		perm[r-2], perm[r-1] = r-1, r-2
-		b = l.out.Transpose(b, perm...)
+		b = g.Transpose(b, perm...)
 	}
-	return l.out.MatMul(a, b)
+	if g.Err() != nil {
+		return a
+	}
+	s := n.Shape
+	switch {
+	case rb == 2 && ra > 2:
+		k := a.Shape()[ra-1]
+		return g.MatMul(g.Reshape(a, a.Shape().Numel()/k, k), b) // node reshapes it back
+	case max(ra, rb) > 4:
+		// MPSGraph takes four dimensions: the leading ones become one.
+		lead := s[:len(s)-2]
+		flat := func(t *mpsgraph.Tensor) *mpsgraph.Tensor {
+			m := t.Shape()[len(t.Shape())-2:].Clone()
+			return g.Reshape(g.Broadcast(t, append(lead.Clone(), m...)...), append(tensor.Shape{lead.Numel()}, m...)...)
+		}
+		a, b = flat(a), flat(b)
+	}
+	return g.MatMul(a, b)
 }
 
 // linear is gamma*act(x W^T + b) + residual as one matrix product over all

@@ -99,8 +99,9 @@ func (l *lowering) reduce(n *graph.Node, o graph.Reduce) *mpsgraph.Tensor {
 }
 
 // argReduce finds the extreme, then the lowest index that has it: Apple does not
-// say which of equal elements its own op returns. Indices are exact in float32
-// below 2^24.
+// say which of equal elements its own op returns, and it passes over NaN. The
+// first NaN of a row is its extreme, as in NumPy and PyTorch. Indices are exact
+// in float32 below 2^24.
 func (l *lowering) argReduce(n *graph.Node, o graph.ArgReduce) *mpsgraph.Tensor {
 	g := l.out
 	x := l.in(n, 0, tensor.F32)
@@ -125,15 +126,19 @@ func (l *lowering) argReduce(n *graph.Node, o graph.ArgReduce) *mpsgraph.Tensor 
 		shape[i] = 1
 	}
 	shape[axis] = size
-	hit := g.Equal(x, best(x, axis))
-	at := g.Select(hit, g.Constant(iota, shape, tensor.F32), g.Scalar(float64(size), tensor.F32))
+	index, none := g.Constant(iota, shape, tensor.F32), g.Scalar(float64(size), tensor.F32)
+	at := g.Select(g.Equal(x, best(x, axis)), index, none)
+	at = g.Select(g.Equal(x, x), at, index) // NaN, and nothing else, differs from itself
 	return g.Cast(g.Min(at, axis), tensor.I32)
 }
 
-// topK is along the last axis. That equal elements come in the order of their
-// indices is the simulator's word, not Apple's.
+// topK is along the last axis. Equal elements come in any order.
 func (l *lowering) topK(n *graph.Node, o graph.TopK) *mpsgraph.Tensor {
-	values, index := l.out.TopK(l.in(n, 0, tensor.F32), -1, o.K)
+	x := l.in(n, 0, tensor.F32)
+	if s := x.Shape(); len(s) > 4 { // MPSGraph sorts four dimensions at most
+		x = l.out.Reshape(x, s.Numel()/s[len(s)-1], s[len(s)-1])
+	}
+	values, index := l.out.TopK(x, -1, o.K)
 	if o.Index {
 		return index
 	}

@@ -157,6 +157,14 @@ var edges = map[string]func(g *graph.Graph){
 		g.Output("y", g.Linear(g.AddTo(n("a"), n("cc")), weight(g, "w", tensor.F32, 4, 8), nil))
 		g.Output("z", n("eeee"))
 	},
+	// MPSGraph multiplies and sorts values of at most four dimensions.
+	"five dimensions": func(g *graph.Graph) {
+		x := g.Input("x", tensor.F32, 2, 1, 3, 4, 5)
+		g.Output("matmul", g.Add(graph.MatMul{}, x, g.Input("y", tensor.F32, 2, 1, 5, 6)))
+		g.Output("matrix", g.Add(graph.MatMul{TransB: true}, x, g.Input("z", tensor.F32, 3, 5)))
+		g.Output("top", g.Add(graph.TopK{K: 2}, x))
+		g.Output("index", g.Add(graph.TopK{K: 2, Index: true}, x))
+	},
 	"constants only": func(g *graph.Graph) {
 		g.Output("y", g.AddTo(weight(g, "a", tensor.F32, 3), weight(g, "b", tensor.F32, 2, 1)))
 	},

@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/mpsgraph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
@@ -32,8 +33,8 @@ var sources embed.FS
 //
 // A damaged package is an exception inside Apple's code, which ends the process
 // and cannot be caught from Go. So a package is written aside and renamed into
-// place, its files are hashed before they are loaded, and while one is loaded a
-// marker says so: one whose loading ended a process is removed and not tried
+// place, its files are hashed before they are loaded, and while one is loaded and
+// compiled a marker says so: one whose loading ended a process is removed and not tried
 // again. What goes wrong is a warning; the graph is then compiled as ever.
 type packages struct {
 	dir    string
@@ -55,8 +56,9 @@ func newPackages(dir string, b *Backend, log *slog.Logger) *packages {
 		log = slog.New(slog.DiscardHandler)
 	}
 	i := b.dev.Info()
-	system := fmt.Sprintf("%x %x %q %d %s %v", mpsgraph.SourceHash(), mpsgraph.HashOf(sources), i.Name, i.RegistryID,
-		systemBuild(i.System), b.cfg.ManualAttention)
+	// MPSGraph compiles for the SDK that the program was linked with.
+	system := fmt.Sprintf("%x %x %q %d %s %v %v", mpsgraph.SourceHash(), mpsgraph.HashOf(sources), i.Name, i.RegistryID,
+		systemBuild(i.System), i.SDK, b.cfg.Attention)
 	return &packages{dir: dir, system: system, log: log}
 }
 
@@ -85,7 +87,7 @@ func (c *packages) compile(b *Backend, l *lowering, results []*mpsgraph.Tensor, 
 		return nil, err
 	}
 	dir := filepath.Join(c.dir, c.key(l.src, opt))
-	exe, err := c.load(dir, l.feeds, results)
+	exe, err := c.load(b.dev, dir, l.feeds, results)
 	if err == nil {
 		return exe, nil
 	}
@@ -103,7 +105,7 @@ func (c *packages) compile(b *Backend, l *lowering, results []*mpsgraph.Tensor, 
 
 // load reads a package that this code, on this system and device, has written.
 // Whatever is wrong with it removes it: the next process compiles and keeps anew.
-func (c *packages) load(dir string, feeds, results []*mpsgraph.Tensor) (*mpsgraph.Executable, error) {
+func (c *packages) load(dev *device.Device, dir string, feeds, results []*mpsgraph.Tensor) (*mpsgraph.Executable, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, orderName))
 	if err != nil {
 		return nil, err
@@ -124,7 +126,7 @@ func (c *packages) load(dir string, feeds, results []*mpsgraph.Tensor) (*mpsgrap
 		return nil, err
 	}
 	defer done()
-	exe, err := mpsgraph.LoadPackage(path, feeds, results, r.Order)
+	exe, err := mpsgraph.LoadPackage(dev, path, feeds, results, r.Order)
 	if err != nil {
 		return nil, drop(err)
 	}

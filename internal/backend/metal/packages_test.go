@@ -89,14 +89,16 @@ func TestExecutableCache(t *testing.T) {
 	c.want("first", metal.Config{}, fp32, 1, 0, 1)
 	c.want("second", metal.Config{}, fp32, 0, 1, 0)
 	c.want("half precision", metal.Config{}, fp16, 1, 0, 1)
-	c.want("manual attention", metal.Config{ManualAttention: true}, fp32, 1, 0, 1)
+	c.want("manual attention", metal.Config{Attention: metal.AttentionByHand}, fp32, 1, 0, 1)
 	c.sim.Set("os", "15.1")
 	c.want("another system", metal.Config{}, fp32, 1, 0, 1)
 	c.sim.Set("name", "another GPU")
 	c.want("another device", metal.Config{}, fp32, 1, 0, 1)
+	c.sim.Set("sdk", "12.0")
+	c.want("another program", metal.Config{}, fp32, 1, 0, 1)
 	c.want("the same again", metal.Config{}, fp32, 0, 1, 0)
-	if n := len(c.packages()); n != 5 {
-		t.Errorf("%d folders, want 5 and nothing else", n)
+	if n := len(c.packages()); n != 6 {
+		t.Errorf("%d folders, want 6 and nothing else", n)
 	}
 }
 

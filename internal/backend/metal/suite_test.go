@@ -83,7 +83,7 @@ func TestOperationsInBfloat16(t *testing.T) {
 }
 
 func TestManualAttention(t *testing.T) {
-	b, _ := open(t, metal.Config{ManualAttention: true})
+	b, _ := open(t, metal.Config{Attention: metal.AttentionByHand})
 	for name, c := range map[string]struct {
 		opt   backend.Options
 		limit float64

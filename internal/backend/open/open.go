@@ -43,7 +43,8 @@ const (
 	EnvBackend = "MAST3R_BACKEND"
 	// EnvPackCache is a folder for Config.PackCache.
 	EnvPackCache = "MAST3R_PACK_CACHE"
-	// EnvAttention is "manual" for Config.ManualAttention.
+	// EnvAttention is "manual" for Config.ManualAttention, or "native" for Metal's own
+	// attention even where it is known to leak.
 	EnvAttention = "MAST3R_ATTENTION"
 	// EnvExecutableCache is a folder for Config.ExecutableCache.
 	EnvExecutableCache = "MAST3R_EXECUTABLE_CACHE"
@@ -105,7 +106,7 @@ func Device(cfg Config) (dev backend.Backend, fallback string, err error) {
 		return nil, "", err
 	}
 	if want != "cpu" {
-		gpu, err := checkedMetal(cfg)
+		gpu, err := openMetal(cfg)
 		if err == nil {
 			return gpu, "", nil
 		}
@@ -145,18 +146,37 @@ func CPU(cfg Config) (backend.Backend, error) {
 	return dev, nil
 }
 
-// checkedMetal opens the GPU and compares it with the CPU.
-func checkedMetal(cfg Config) (backend.Backend, error) {
+// openMetal opens the GPU and compares it with the CPU. Attention of Metal's own
+// has been the part that is wrong: where the two disagree, the GPU is tried once
+// more with attention from products.
+func openMetal(cfg Config) (backend.Backend, error) {
 	settings, err := cfg.metal()
 	if err != nil {
 		return nil, err
 	}
+	gpu, err := checkedMetal(cfg, settings)
+	if settings.Attention != metal.AttentionDefault || !errors.Is(err, selfcheck.ErrDisagree) {
+		return gpu, err
+	}
+	settings.Attention = metal.AttentionByHand
+	gpu, again := checkedMetal(cfg, settings)
+	if again != nil {
+		return nil, err
+	}
+	if cfg.Logger != nil {
+		cfg.Logger.Warn("attention is computed from products: Metal's own computes something else than the CPU", "reason", err)
+	}
+	return gpu, nil
+}
+
+// checkedMetal opens the GPU with the given settings and compares it.
+func checkedMetal(cfg Config, settings metal.Config) (backend.Backend, error) {
 	gpu, err := metal.New(settings)
 	if err != nil {
 		return nil, err
 	}
 	if !cfg.SkipSelfCheck {
-		err = selfcheck.Once(gpu, reference, cfg.GPUPrecision, fmt.Sprint(settings.ManualAttention))
+		err = selfcheck.Once(gpu, reference, cfg.GPUPrecision, fmt.Sprint(settings.Attention))
 	}
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
@@ -179,16 +199,21 @@ func Metal(cfg Config) (backend.Backend, error) {
 
 // metal are the settings of the Metal path, from the Config or the environment.
 func (c Config) metal() (metal.Config, error) {
-	m := metal.Config{ManualAttention: c.ManualAttention, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
+	m := metal.Config{ExecutableCache: c.ExecutableCache, Logger: c.Logger}
 	if dir := os.Getenv(EnvExecutableCache); dir != "" && m.ExecutableCache == "" {
 		m.ExecutableCache = dir
 	}
 	switch v := os.Getenv(EnvAttention); v {
-	case "", "native":
+	case "":
+	case "native":
+		m.Attention = metal.AttentionNative
 	case "manual":
-		m.ManualAttention = true
+		m.Attention = metal.AttentionByHand
 	default:
 		return m, &SettingError{EnvAttention, v, "native or manual"}
+	}
+	if c.ManualAttention {
+		m.Attention = metal.AttentionByHand
 	}
 	return m, nil
 }

@@ -31,15 +31,17 @@ type Check struct {
 // ErrDisagree is in the chain of Check.Err when both ran and differ.
 var ErrDisagree = errors.New("results differ from the reference")
 
-// compare runs g on both backends.
+// compare runs g on both backends, on the device twice: the same bits must come
+// out. Products in half precision have differed from run to run on some GPUs by
+// less than the limits of one comparison.
 func compare(ctx context.Context, name string, dev, ref backend.Backend, p backend.Precision, g *graph.Graph, in [][]byte) Check {
 	c := Check{Name: name, Limit: limits[p]}
-	want, err := run(ctx, ref, backend.FP32, g, in)
+	want, _, err := run(ctx, ref, backend.FP32, g, in, 1)
 	if err != nil {
 		c.Err = fmt.Errorf("selfcheck: %s: reference: %w", name, err)
 		return c
 	}
-	got, err := run(ctx, dev, p, g, in)
+	got, steady, err := run(ctx, dev, p, g, in, repeats)
 	if err != nil {
 		c.Err = fmt.Errorf("selfcheck: %s: %w", name, err)
 		return c
@@ -51,14 +53,22 @@ func compare(ctx context.Context, name string, dev, ref backend.Backend, p backe
 			c.Err = fmt.Errorf("selfcheck: %s: output %q: relative error %.2g, want at most %.2g: %w", name, o.Name, e, c.Limit, ErrDisagree)
 		}
 	}
+	if steady != nil && c.Err == nil {
+		c.Err = fmt.Errorf("selfcheck: %s: %w: %w", name, steady, ErrDisagree)
+	}
 	return c
 }
 
-// run evaluates g once; outputs are float32.
-func run(ctx context.Context, b backend.Backend, p backend.Precision, g *graph.Graph, in [][]byte) (_ [][]float32, err error) {
+// repeats is how often the device runs a graph. Memory that grows from each run
+// to the next is a leak of the system's; the first run also warms up.
+const repeats = 3
+
+// run evaluates g so many times; outputs are float32 and those of the first. Not
+// steady: another run had other bits, or the device's memory grew in each.
+func run(ctx context.Context, b backend.Backend, p backend.Precision, g *graph.Graph, in [][]byte, times int) (out [][]float32, steady, err error) {
 	prog, err := b.Compile(ctx, g, backend.Options{Precision: p})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, prog.Close()) }()
 	var bufs []backend.Buffer
@@ -67,43 +77,77 @@ func run(ctx context.Context, b backend.Backend, p backend.Precision, g *graph.G
 			x.Release()
 		}
 	}()
-	for _, data := range in {
-		x, err := b.Alloc(len(data))
-		if err != nil {
-			return nil, err
+	alloc := func(n int) error {
+		x, err := b.Alloc(n)
+		if err == nil {
+			bufs = append(bufs, x)
 		}
-		copy(x.Bytes(), data)
-		bufs = append(bufs, x)
+		return err
+	}
+	for _, data := range in {
+		if err := alloc(len(data)); err != nil {
+			return nil, nil, err
+		}
+		copy(bufs[len(bufs)-1].Bytes(), data)
 	}
 	for _, o := range g.Outputs {
-		x, err := b.Alloc(o.Node.Bytes())
-		if err != nil {
-			return nil, err
+		if err := alloc(o.Node.Bytes()); err != nil {
+			return nil, nil, err
 		}
-		bufs = append(bufs, x)
 	}
+	results := bufs[len(in):]
+	grown := 0
+	for i := range times {
+		before := b.Device().Allocated
+		if err := once(ctx, b, prog, bufs[:len(in)], results); err != nil {
+			return nil, nil, err
+		}
+		if b.Device().Allocated > before {
+			grown++
+		}
+		for j, x := range results {
+			if i == 0 {
+				out = append(out, floats(x.Bytes()))
+			} else if !sameBits(out[j], x.Bytes()) {
+				steady = fmt.Errorf("output %q: run %d has other bits than the first", g.Outputs[j].Name, i+1)
+			}
+		}
+	}
+	if grown == times && times > 1 {
+		steady = fmt.Errorf("the device's memory grows with every run, to %d bytes now", b.Device().Allocated)
+	}
+	return out, steady, nil
+}
+
+// once runs prog and waits for it.
+func once(ctx context.Context, b backend.Backend, prog backend.Program, in, out []backend.Buffer) error {
 	w, err := b.Begin(backend.Decode)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer w.Discard()
-	if err := w.Run(ctx, prog, bufs[:len(in)], bufs[len(in):]); err != nil {
-		return nil, err
+	if err := w.Run(ctx, prog, in, out); err != nil {
+		return err
 	}
 	done, err := w.Submit()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := done.Wait(ctx); err != nil {
 		// The buffers go back now: the device must be done with them.
 		_, _ = done.Wait(context.WithoutCancel(ctx))
-		return nil, err
+		return err
 	}
-	out := make([][]float32, len(g.Outputs))
-	for i, x := range bufs[len(in):] {
-		out[i] = floats(x.Bytes())
+	return nil
+}
+
+func sameBits(v []float32, b []byte) bool {
+	for i, x := range v {
+		if math.Float32bits(x) != binary.LittleEndian.Uint32(b[4*i:]) {
+			return false
+		}
 	}
-	return out, nil
+	return true
 }
 
 func floats(b []byte) []float32 {

@@ -23,7 +23,8 @@ var passed struct {
 	devices map[string]bool
 }
 
-// Once runs Network on a device that is being opened, once in a process for each
+// Once runs Network, and attention at the published network's size, on a device
+// that is being opened, once in a process for each
 // device, system, precision and variant of the device's settings, and returns the
 // check's error. open makes the reference, which Once closes. Nothing is compared
 // where Env says so.
@@ -43,8 +44,11 @@ func Once(dev backend.Backend, open func() (backend.Backend, error), p backend.P
 		return err
 	}
 	defer func() { err = errors.Join(err, ref.Close()) }()
+	defer dev.Trim()
 	check := Network(context.Background(), dev, ref, p)
-	dev.Trim()
+	if check.Err == nil {
+		check = networkAttention.check(context.Background(), dev, ref, p)
+	}
 	if check.Err != nil {
 		return check.Err
 	}

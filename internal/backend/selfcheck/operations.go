@@ -45,6 +45,9 @@ var operations = []operation{
 		g.Output("gelu", g.Unary(graph.Gelu, g.Linear(x, constant(g, "w", 160, 96), constant(g, "b", 160))))
 		g.Output("plain", g.Linear(x, constant(g, "w2", 33, 96), nil))
 	}},
+	{"linear of one row", func(g *graph.Graph) { // whose bias macOS 26 has lost
+		g.Output("y", g.Linear(f32(g, "x", 1, 96), constant(g, "w", 40, 96), constant(g, "b", 40)))
+	}},
 	{"matmul", func(g *graph.Graph) {
 		a, b := f32(g, "a", 3, 21, 70), f32(g, "b", 3, 70, 19)
 		g.Output("y", g.Add(graph.MatMul{}, a, b))
@@ -57,6 +60,7 @@ var operations = []operation{
 		q, k, v := f32(g, "q", 2, 30, 128), f32(g, "k", 2, 45, 128), f32(g, "v", 2, 45, 128)
 		g.Output("y", g.Attention(q, k, v, 2, 0.125))
 	}},
+	networkAttention,
 	{"attention with rotary embedding", func(g *graph.Graph) {
 		q, k, v := f32(g, "q", 1, 24, 128), f32(g, "k", 1, 15, 128), f32(g, "v", 1, 15, 128)
 		q, k = g.RoPE(q, 2, graph.Rope{Rows: 4, Cols: 6, Base: 100}), g.RoPE(k, 2, graph.Rope{Rows: 5, Cols: 3, Base: 100})
@@ -76,6 +80,10 @@ var operations = []operation{
 		g.Output("residual", g.AddTo(x, y))
 		g.Output("stride", g.Conv2D(x, constant(g, "w2", 40, 24, 3, 3), constant(g, "b2", 40), 2, 1))
 		g.Output("one", g.Conv2D(x, constant(g, "w3", 7, 24, 1, 1), constant(g, "b3", 7), 1, 0))
+	}},
+	{"grouped convolution", func(g *graph.Graph) { // wrong in float32 for batches and tall kernels
+		x := f32(g, "x", 2, 13, 9, 12)
+		g.Output("y", g.Add(graph.Conv2D{Stride: 1, Pad: 2, Dilation: 1, Groups: 12}, x, constant(g, "w", 12, 1, 5, 1)))
 	}},
 	{"transposed convolution", func(g *graph.Graph) {
 		x := f32(g, "x", 1, 5, 7, 12)
@@ -98,6 +106,13 @@ var operations = []operation{
 		g.Output("concat", g.Concat(1, x, f32(g, "y", 2, 3, 10)))
 		g.Output("pad", g.Add(graph.Pad{Before: []int{0, 1, 2}, After: []int{0, 0, 3}, Value: -1.5}, x))
 	}},
+	{"results without a kernel", func(g *graph.Graph) { // identities, which compilers drop
+		x := f32(g, "x", 3, 7)
+		y := g.Unary(graph.Exp, x)
+		g.Output("input", x)
+		g.Output("one", y)
+		g.Output("two", y)
+	}},
 	{"elementwise", func(g *graph.Graph) {
 		x := f32(g, "x", 4, 90)
 		for name, fn := range map[string]graph.UnaryFn{"exp": graph.Exp, "expm1": graph.Expm1, "erf": graph.Erf, "sqrt": graph.Sqrt} {
@@ -119,6 +134,14 @@ var operations = []operation{
 		g.Output("confidence", g.Affine(g.Unary(graph.Exp, g.SliceAxis(x, 3, 3, 4)), 1, 1))
 	}},
 }
+
+// networkAttention is one layer's of the published network at 512 x 384: what is
+// right at small sizes has been wrong at this one.
+var networkAttention = operation{"attention of a whole picture", func(g *graph.Graph) {
+	const tokens, heads, dim = 768, 16, 1024
+	q, k, v := f32(g, "q", 1, tokens, dim), f32(g, "k", 1, tokens, dim), f32(g, "v", 1, tokens, dim)
+	g.Output("y", g.Attention(q, k, v, heads, 0.125))
+}}
 
 // Operations runs the operations one by one.
 func Operations(ctx context.Context, dev, ref backend.Backend, p backend.Precision) []Check {

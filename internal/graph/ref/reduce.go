@@ -70,7 +70,7 @@ func argReduce(o graph.ArgReduce, x, out Tensor) {
 		best := 0
 		for j := 1; j < n; j++ {
 			v, b := x.Data[base+j*inner], x.Data[base+best*inner]
-			if !o.Min && v > b || o.Min && v < b {
+			if !o.Min && v > b || o.Min && v < b || v != v && b == b {
 				best = j
 			}
 		}

@@ -29,6 +29,7 @@ var root = filepath.Join("..", "..", "..")
 func open(t *testing.T) *metalsim.Sim {
 	s := metalsim.Open(t)
 	s.SimulatorOnly()
+	s.Set("os", "26.0") // with its own attention in every precision
 	return s
 }
 

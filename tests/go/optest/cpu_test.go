@@ -24,3 +24,5 @@ func TestCPUGolden(t *testing.T) { Golden(t, onCPU(t), 1) }
 func TestCPUTable(t *testing.T) { Table(t, "cpu", onCPU(t), 2e-6) }
 
 func TestCPURandom(t *testing.T) { Random(t, onCPU(t), 30, 2e-6) }
+
+func TestCPUArgOfNaN(t *testing.T) { ArgOfNaN(t, onCPU(t)) }

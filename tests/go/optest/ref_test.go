@@ -14,3 +14,5 @@ func TestReferenceTable(t *testing.T) { Table(t, "ref", Reference, 0) }
 // Random against the reference itself shows that the drawn graphs build, and
 // that Simplify keeps their meaning.
 func TestSimplifyKeepsMeaning(t *testing.T) { Random(t, Reference, 20, 1e-6) }
+
+func TestReferenceArgOfNaN(t *testing.T) { ArgOfNaN(t, Reference) }

@@ -134,6 +134,8 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 	{"latency", T_F64, &ms_cfg.latency, "0"},
 	{"name", T_NAME, ms_cfg.name, "Apple Simulated GPU"},
 	{"fault", T_NAME, ms_cfg.fault, "none"},
+	{"crash", T_NAME, ms_cfg.crash, "none"},
+	{"sdk", T_OS, &ms_cfg.sdk, "15.0"},
 };
 #define NKEYS ((int)(sizeof keys / sizeof keys[0]))
 
@@ -141,11 +143,17 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 // the evaluating functions ask for.
 static bool known_fault(const char *v)
 {
-	static const char *const faults[] = {"none", "align_corners", "attention", "erf", "norm"};
+	static const char *const faults[] = {"none", "align_corners", "attention", "batched_half", "erf", "gemv_bias", "norm", "sdpa_leak",
+		"sdpa_unsteady", "ties"};
 	for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
 		if (!strcmp(v, faults[i]))
 			return true;
 	return false;
+}
+
+static bool known_crash(const char *v)
+{
+	return !strcmp(v, "none") || !strcmp(v, "device") || !strcmp(v, "compile") || !strcmp(v, "package") || !strcmp(v, "encode");
 }
 
 static bool set_key(int k, const char *v)
@@ -166,6 +174,8 @@ static bool set_key(int k, const char *v)
 		return end != v && !*end;
 	case T_NAME:
 		if (keys[k].at == ms_cfg.fault && !known_fault(v))
+			return false;
+		if (keys[k].at == ms_cfg.crash && !known_crash(v))
 			return false;
 		snprintf(keys[k].at, sizeof ms_cfg.name, "%s", v);
 		return true;
@@ -194,6 +204,7 @@ MS_EXPORT int metalsim_set(const char *key, const char *value)
 // metalsim_defaults puts every setting back: METALSIM_<KEY> of the environment, else built in.
 MS_EXPORT void metalsim_defaults(void)
 {
+	ms_leak(-1);
 	for (int k = 0; k < NKEYS; k++) {
 		char env[64] = "METALSIM_";
 		size_t at = strlen(env);
@@ -205,7 +216,29 @@ MS_EXPORT void metalsim_defaults(void)
 	}
 }
 
+float ms_noise(void)
+{
+	static _Atomic uint32_t state = 1;
+	uint32_t x = atomic_load(&state);
+	atomic_store(&state, x * 1664525u + 1013904223u);
+	return (float)(x >> 8) / (1 << 23) - 1;
+}
+
 bool ms_faulty(const char *what) { return !strcmp(ms_cfg.fault, what); }
+
+void ms_crash_at(const char *where)
+{
+	if (strcmp(ms_cfg.crash, where))
+		return;
+	fprintf(stderr, "metalsim: MLIR pass manager failed (%s)\n", where);
+	abort();
+}
+
+// The SDK that the program was linked with, as dyld tells it: 15.0 is 0x000f0000.
+MS_EXPORT uint32_t dyld_get_program_sdk_version(void)
+{
+	return (uint32_t)(ms_cfg.sdk / 10000 << 16 | ms_cfg.sdk / 100 % 100 << 8 | ms_cfg.sdk % 100);
+}
 
 bool ms_fail(int64_t *countdown)
 {

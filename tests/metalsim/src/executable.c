@@ -102,6 +102,7 @@ IMP(g_compile)
 {
 	if (ms_fail(&ms_cfg.fail_graph))
 		return;
+	ms_crash_at("compile");
 	int level = c->a[4].o ? (int)ms_property(c->a[4].o, "optimizationLevel") : 1;
 	MPSGraphObj *g = (MPSGraphObj *)c->self;
 	ms_program *p = compile("compileWithDevice:", g, c->a[1].o, c->a[2].o, c->a[3].o, level);
@@ -273,6 +274,9 @@ IMP(ex_run_async) { run(c, true); }
 IMP(ex_encode)
 {
 	ms_program *p = program_of(c->self);
+	ms_crash_at("encode");
+	if (p && !ms_specialize(p, true))
+		return;
 	id r = !p ? NULL : encode(p, c->a[0].o, c->a[1].o, c->a[2].o, c->a[3].o);
 	if (r)
 		ms_return_new(c, r);
@@ -281,7 +285,38 @@ IMP(ex_feeds) { ms_return(c, ((MPSGraphExecutableObj *)c->self)->feeds); }
 IMP(ex_targets) { ms_return(c, ((MPSGraphExecutableObj *)c->self)->targets); }
 IMP(ex_options) { c->ret.q = ((MPSGraphExecutableObj *)c->self)->options; }
 IMP(ex_set_options) { ((MPSGraphExecutableObj *)c->self)->options = c->a[0].q; }
-IMP(ex_specialize) { (void)c; }
+// A package holds a portable module: it is compiled when told to be, else in the first encode.
+bool ms_specialize(ms_program *p, bool encoding)
+{
+	if (!p->portable)
+		return true;
+	ms_crash_at("package");
+	if (ms_fail(&ms_cfg.fail_graph))
+		return false;
+	p->portable = false;
+	ms_count(encoding ? "compiles_in_encodes" : "specializations", 1);
+	return true;
+}
+// The types are those of the feeds in their order; a wrong one compiles for something else.
+IMP(ex_specialize)
+{
+	ms_program *p = program_of(c->self);
+	id types = c->a[1].o;
+	if (!p)
+		return;
+	if (ms_length(types) != p->nfeeds) {
+		ms_violation("feed-mismatch", "specialised for %lld feeds, the executable has %d", (long long)ms_length(types), p->nfeeds);
+		return;
+	}
+	for (int i = 0; i < p->nfeeds; i++) {
+		const ms_value *v = p->values[p->feeds[i]];
+		ms_shape s;
+		uint32_t dt;
+		if (!ms_shaped_type(ms_element(types, i, 0), &s, &dt) || !ms_same_shape(&s, &v->shape) || dt != v->dtype)
+			ms_violation("feed-mismatch", "specialised for another feed %d, want %s %s", i, ms_dtype_name(v->dtype), ms_shape_text(&v->shape));
+	}
+	ms_specialize(p, false);
+}
 // A package-loaded executable has no tensors: its feeds and targets are nil.
 IMP(ex_load)
 {

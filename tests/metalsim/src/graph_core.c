@@ -299,8 +299,9 @@ int ms_output(ms_builder *b, const ms_shape *s, uint32_t dtype)
 		return -1;
 	}
 	// "Any single NDArray > 2^32 bytes aborts" on macOS 15.
-	if (ms_count_of(s) * ms_dtype_size(dtype) > (int64_t)1 << 32) {
-		ms_reject(b, "mpsgraph-limit", "result of shape %s is larger than 2^32 bytes", ms_shape_text(s));
+	// 2^32 bytes aborted on older systems; the product of the dimensions must be below 2^31.
+	if (ms_count_of(s) * ms_dtype_size(dtype) >= (int64_t)1 << 32 || ms_count_of(s) >= (int64_t)1 << 31) {
+		ms_reject(b, "mpsgraph-limit", "result of shape %s has 2^31 elements or 2^32 bytes, or more", ms_shape_text(s));
 		return -1;
 	}
 	ms_core *k = b->core;

@@ -88,6 +88,11 @@ static void eval_matmul(const ms_node *node, ms_val **in, ms_val **out)
 	for (int64_t i = 0; i < out[0]->n / (m * n); i++)
 		ms_gemm(in[0]->f + batch_offset(o, a, i) * m * k, k, in[1]->f + batch_offset(o, b, i) * k * n, n, out[0]->f + i * m * n, n, m, n, k,
 			ms_half_sums(out[0]->dtype));
+	// Reported of the GPUs of the M5: right with two dimensions, with more in half precision
+	// wrong and never the same (PyTorch issues 180776, 181466).
+	if (o->rank > 2 && out[0]->dtype != MS_F32 && ms_faulty("batched_half"))
+		for (int64_t i = 0; i < out[0]->n; i += 7)
+			out[0]->f[i] *= 1 + ms_noise();
 }
 IMP(g_matmul)
 {
@@ -97,6 +102,8 @@ IMP(g_matmul)
 	ms_shape s = {0};
 	ms_need_float(&bl, x);
 	ms_same_dtype(&bl, x, y);
+	if (a->rank > 4 || b->rank > 4) // "MLIR pass manager failed", SIGABRT (PyTorch issues 114942, 187201)
+		ms_reject(&bl, "mpsgraph-limit", "product of %s and %s: more than 4 dimensions end the process", ms_shape_text(a), ms_shape_text(b));
 	if (a->rank < 2 || b->rank < 2 || a->d[a->rank - 1] != b->d[b->rank - 2]) {
 		ms_reject(&bl, "mpsgraph-shape", "product of %s and %s", ms_shape_text(a), ms_shape_text(b));
 	} else {
@@ -158,6 +165,11 @@ static void eval_sdpa(const ms_node *node, ms_val **in, ms_val **out)
 		}
 	free(s);
 	free(kt);
+	// macOS 15's fused kernel loses memory in float32 (PyTorch issue 152344).
+	if (out[0]->dtype == MS_F32 && ms_faulty("sdpa_leak"))
+		ms_leak(ms_count_of(&full) * 4);
+	for (int64_t i = 0; i < out[0]->n && ms_faulty("sdpa_unsteady"); i++)
+		out[0]->f[i] *= 1 + 2e-3f * ms_noise();
 }
 // Rank 4 only: a 5-D view aborts (PyTorch flattens first). Heads of key and value are 1 or
 // equal to the query's.

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort, argSort, topK, bottomK. Equal values keep the order of their indices here; Apple
-// promises nothing, so callers must not rely on it.
+// sort, argSort, topK, bottomK. Equal values keep the order of their indices here, or with
+// fault "ties" the opposite one: Apple's do as they like (PyTorch's tests of topk stopped to
+// compare the indices of equal elements).
 #include "graph.h"
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct { double v; int64_t i; } item;
+static int tie(const item *x, const item *y) { return (x->i < y->i ? -1 : x->i > y->i) * (ms_faulty("ties") ? -1 : 1); }
 static int up(const void *a, const void *b)
 {
 	const item *x = a, *y = b;
-	return x->v < y->v ? -1 : x->v > y->v ? 1 : x->i < y->i ? -1 : x->i > y->i;
+	return x->v < y->v ? -1 : x->v > y->v ? 1 : tie(x, y);
 }
 static int down(const void *a, const void *b)
 {
 	const item *x = a, *y = b;
-	return x->v > y->v ? -1 : x->v < y->v ? 1 : x->i < y->i ? -1 : x->i > y->i;
+	return x->v > y->v ? -1 : x->v < y->v ? 1 : tie(x, y);
 }
 
 // i: 0 axis, 1 descending, 2 k, 3 which results (bit 0 values, bit 1 indices)
@@ -48,11 +50,19 @@ static void eval_sort(const ms_node *n, ms_val **in, ms_val **out)
 		}
 	free(v);
 }
+// The fifth axis from the end aborts (PyTorch issue 154890); nobody has tried the others of
+// such a tensor.
+static void at_most_4(ms_builder *b, const ms_value *x)
+{
+	if (x->shape.rank > 4)
+		ms_reject(b, "mpsgraph-limit", "sort of %s: more than 4 dimensions", ms_shape_text(&x->shape));
+}
 static void sort(ms_call *c, bool arg, bool descending)
 {
 	ms_builder b = ms_begin(c);
 	const ms_value *x = ms_input(&b, c->a[0].o);
 	int a;
+	at_most_4(&b, x);
 	if (ms_axis(&b, c->a[1].i, x->shape.rank, &a)) {
 		b.n->i[0] = a;
 		b.n->i[1] = descending;
@@ -74,6 +84,7 @@ static void top(ms_call *c, int64_t axis, int64_t k, bool descending)
 	ms_shape s = x->shape;
 	uint32_t t = x->dtype;
 	int a;
+	at_most_4(&b, x);
 	if (ms_axis(&b, axis, s.rank, &a)) {
 		if (k < 1 || k > s.d[a])
 			ms_reject(&b, "mpsgraph-shape", "k %lld of axis %d of %s", (long long)k, a, ms_shape_text(&s));

@@ -82,6 +82,17 @@ static int add_region(void *p, int64_t n)
 static _Atomic int64_t live_bytes;
 int64_t ms_live_bytes(void) { return atomic_load(&live_bytes); }
 
+// Memory that Apple's own code has lost: no object, but it counts as allocated.
+void ms_leak(int64_t n)
+{
+	static _Atomic int64_t lost;
+	if (n < 0)
+		n = -atomic_load(&lost);
+	atomic_fetch_add(&lost, n);
+	atomic_fetch_add(&live_bytes, n);
+	ms_count("buffer_bytes_live", n);
+}
+
 // A memfd gives zeroed pages, as newBufferWithLength: promises, and may be mapped twice.
 ms_mem *ms_mem_new(int64_t len)
 {

@@ -28,6 +28,7 @@ id ms_device(void) { return device; }
 // +1 for the caller (NS_RETURNS_RETAINED), but one object for all of them.
 MS_EXPORT id MTLCreateSystemDefaultDevice(void)
 {
+	ms_crash_at("device");
 	if (ms_cfg.no_device)
 		return NULL;
 	pthread_mutex_lock(&dev_mu);

@@ -166,5 +166,6 @@ ms_program *ms_package_read(id url)
 		return NULL;
 	}
 	ms_count("packages_read", 1);
+	p->portable = true;
 	return p;
 }

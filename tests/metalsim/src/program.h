@@ -16,6 +16,7 @@ typedef struct {
 	double flops;
 	ms_mem *token; // stands for the program among the uses of a command buffer
 	int level;     // optimizationLevel
+	bool portable; // of a package, and not yet compiled for the device
 } ms_program;
 
 ms_program *ms_compile(const char *what, ms_core *core, int *feeds, int nfeeds, int *targets, int ntargets, const int *ops, int nops, int level);
@@ -23,6 +24,7 @@ void ms_program_release(ms_program *);
 void ms_record(const ms_program *); // what metalsim_program tells
 void ms_package_write(ms_program *, id url);
 ms_program *ms_package_read(id url); // NULL after a violation
+bool ms_specialize(ms_program *, bool encoding); // false when compiling fails
 
 // One run. MPSGraph may spread it over several command buffers: a section is what one of them
 // holds, and they share the values.

@@ -159,9 +159,14 @@ typedef struct {
 	double latency;         // seconds added to every command buffer
 	char name[64];
 	char fault[64];         // what this GPU computes wrongly: see ms_faulty
+	char crash[64];         // where Apple's code ends the process: see ms_crash_at
+	int sdk;                // that the program was linked with, as os
 } ms_config;
 extern ms_config ms_cfg;
 bool ms_fail(int64_t *countdown); // true when this is the nth call
+void ms_crash_at(const char *where); // "device", "compile", "package", "encode"
+float ms_noise(void); // -1 to 1, never the same twice
+void ms_leak(int64_t n); // a framework loses n bytes for good; below 0 the test is over and it has them back
 bool ms_faulty(const char *what);  // the configured device computes this wrongly
 
 // Constructors, called once in order by runtime.c.

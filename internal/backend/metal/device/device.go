@@ -21,6 +21,9 @@ type Info struct {
 	// device is likely to be overcommitted; both in bytes.
 	MaxBuffer, WorkingSet uint64
 	System                objc.OSVersion
+	// SDK is the one that the program was linked with, zero when dyld does not say.
+	// MPSGraph's compiler and much else in the system behave by it.
+	SDK objc.Version
 }
 
 // Device is the system's GPU and the OS thread that encodes for it. Its methods
@@ -78,12 +81,24 @@ func (d *Device) open() error {
 		MaxBuffer:  maxBufferLength.Send(d.id),
 		WorkingSet: recommendedWorkingSet.Send(d.id),
 		System:     v,
+		SDK:        programSDK(),
 	}
 	if !hasUnifiedMemory.Send(d.id) {
 		d.release()
 		return fmt.Errorf("%w: %s has memory of its own, unified memory is needed", ErrNoDevice, d.info.Name)
 	}
 	return nil
+}
+
+// programSDK asks dyld: 15.4 is 0x000f0400. The main program counts, not this
+// library: python.org's, Homebrew's and the command line tool differ.
+func programSDK() objc.Version {
+	var sdk func() uint32
+	if objc.CFunction(&sdk, "dyld_get_program_sdk_version") != nil {
+		return objc.Version{}
+	}
+	v := sdk()
+	return objc.V(int(v>>16), int(v>>8&0xff))
 }
 
 func (d *Device) release() {

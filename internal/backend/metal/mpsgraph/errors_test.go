@@ -19,11 +19,16 @@ func TestRefusals(t *testing.T) {
 	const f, h, i = tensor.F32, tensor.F16, tensor.I32
 	conv := mpsgraph.Conv{Stride: 1, Dilation: 1, Groups: 1}
 	for name, bad := range map[string]func(m *graph, p func(d tensor.DType, s ...int) *value){
-		"placeholder of f64":      func(m *graph, p func(tensor.DType, ...int) *value) { p(tensor.F64, 1) },
-		"placeholder of rank 0":   func(m *graph, p func(tensor.DType, ...int) *value) { p(f) },
-		"empty placeholder":       func(m *graph, p func(tensor.DType, ...int) *value) { p(f, 2, 0) },
-		"placeholder of rank 17":  func(m *graph, p func(tensor.DType, ...int) *value) { p(f, make([]int, 17)...) },
-		"huge placeholder":        func(m *graph, p func(tensor.DType, ...int) *value) { p(f, 1<<16, 1<<16) },
+		"placeholder of f64":     func(m *graph, p func(tensor.DType, ...int) *value) { p(tensor.F64, 1) },
+		"placeholder of rank 0":  func(m *graph, p func(tensor.DType, ...int) *value) { p(f) },
+		"empty placeholder":      func(m *graph, p func(tensor.DType, ...int) *value) { p(f, 2, 0) },
+		"placeholder of rank 17": func(m *graph, p func(tensor.DType, ...int) *value) { p(f, make([]int, 17)...) },
+		"huge placeholder":       func(m *graph, p func(tensor.DType, ...int) *value) { p(f, 1<<16, 1<<16) },
+		"2^32 bytes":             func(m *graph, p func(tensor.DType, ...int) *value) { p(f, 1<<15, 1<<15) },
+		"2^31 elements":          func(m *graph, p func(tensor.DType, ...int) *value) { p(tensor.U8, 1<<16, 1<<15) },
+		"product of rank 5": func(m *graph, p func(tensor.DType, ...int) *value) {
+			m.MatMul(p(f, 1, 1, 1, 2, 3), p(f, 1, 1, 1, 3, 2))
+		},
 		"negative placeholder":    func(m *graph, p func(tensor.DType, ...int) *value) { p(f, -1) },
 		"overflowing placeholder": func(m *graph, p func(tensor.DType, ...int) *value) { p(f, 1<<40, 1<<40) },
 		"constant size":           func(m *graph, p func(tensor.DType, ...int) *value) { m.Constant(make([]byte, 7), shape{2}, f) },

@@ -65,7 +65,7 @@ func (g *Graph) Compile(dev *device.Device, feeds, results []*Tensor) (*Executab
 	keys, types := make([]objc.ID, len(feeds)), make([]objc.ID, len(feeds))
 	for i, f := range feeds {
 		keys[i] = f.id
-		types[i] = own.Own(initShapedType.Send(objc.Alloc(shapedTypeClass), objc.Integers(f.shape), dataTypes[f.dtype]))
+		types[i] = own.Own(shapedType(f))
 	}
 	desc := own.Own(objc.New(compilationDesc))
 	setOptimizationLevel.Send(desc, level0)
@@ -82,6 +82,11 @@ func (g *Graph) Compile(dev *device.Device, feeds, results []*Tensor) (*Executab
 		return nil, err
 	}
 	return e, nil
+}
+
+// shapedType describes a feed to the compiler (+1).
+func shapedType(f *Tensor) objc.ID {
+	return initShapedType.Send(objc.Alloc(shapedTypeClass), objc.Integers(f.shape), dataTypes[f.dtype])
 }
 
 // disableCommits is read by MPSGraph when it makes its first executable; it then

@@ -80,9 +80,10 @@ var dataTypes = map[tensor.DType]uint32{
 // maxRank is what MPSGraph's kernels take.
 const maxRank = 16
 
-// maxBytes bounds one array: MPS aborts or corrupts silently beyond 2^32 bytes
-// (PyTorch issues 143477 and 149261).
-const maxBytes = 1 << 32
+// limitElements and limitBytes are above every array: Apple's header wants the
+// product of the dimensions below 2^31, and macOS 15 aborts or corrupts silently
+// at 2^32 bytes (PyTorch issues 143477 and 149261).
+const limitElements, limitBytes = 1 << 31, 1 << 32
 
 // Supported reports whether the running MPSGraph has the newest operation that
 // this package uses. Apple advises to ask for the method and not only for the
@@ -166,8 +167,8 @@ func checkValue(shape tensor.Shape, d tensor.DType) error {
 			return fmt.Errorf("shape %v is empty along dimension %d", shape, i)
 		}
 	}
-	if n := int64(shape.Numel()) * int64(d.Size()); n > maxBytes {
-		return fmt.Errorf("%v%v has %d bytes, MPSGraph is right up to %d", d, shape, n, int64(maxBytes))
+	if n := int64(shape.Numel()); n >= limitElements || n*int64(d.Size()) >= limitBytes {
+		return fmt.Errorf("%v%v has %d elements of %d bytes, MPSGraph is right below 2^31 elements and 2^32 bytes", d, shape, n, d.Size())
 	}
 	return nil
 }

@@ -14,6 +14,10 @@ const maxScores = 1 << 31
 // read past the operands in the last tile.
 const maxK = 32766
 
+// maxProductRank bounds the dimensions of a product: with five MPSGraph has ended
+// the process while compiling (PyTorch issues 114942, 147443, 187201).
+const maxProductRank = 4
+
 // MatMul is the batched product a[...,M,K] x b[...,K,N]; leading dimensions
 // broadcast. Reordered operands must come from a Transpose node of the graph,
 // never from strides of the data: the compiler folds the node into the product,
@@ -28,6 +32,9 @@ func (g *Graph) MatMul(a, b *Tensor) *Tensor {
 	ra, rb := len(a.shape), len(b.shape)
 	if ra < 2 || rb < 2 || a.dtype != b.dtype || !a.dtype.Float() {
 		return g.failf(op, in, "want two matrices of one float type")
+	}
+	if ra > maxProductRank || rb > maxProductRank {
+		return g.failf(op, in, "%d and %d dimensions, want at most %d", ra, rb, maxProductRank)
 	}
 	k := a.shape[ra-1]
 	if k != b.shape[rb-2] {
@@ -44,7 +51,29 @@ func (g *Graph) MatMul(a, b *Tensor) *Tensor {
 	if !g.mayMake(op, in, out, a.dtype) {
 		return g.dead()
 	}
+	if out[len(out)-2] == 1 {
+		return g.oneRow(a, b)
+	}
 	return g.done(op, in, matmul.Send(g.id, a.id, b.id, 0), out, a.dtype)
+}
+
+// oneRow multiplies the row twice and drops the second: on macOS 26 a product of
+// one row and the bias added to it become one kernel, which forgets the bias
+// (PyTorch issue 188438). A slice between the two keeps them apart.
+func (g *Graph) oneRow(a, b *Tensor) *Tensor {
+	twice := a.shape.Clone()
+	twice[len(twice)-2] = 2
+	y := g.MatMul(g.Broadcast(a, twice...), b)
+	if g.err != nil {
+		return g.dead()
+	}
+	begin, step := make([]int, len(y.shape)), make([]int, len(y.shape))
+	for i := range step {
+		step[i] = 1
+	}
+	end := y.shape.Clone()
+	end[len(end)-2] = 1
+	return g.Slice(y, begin, end, step)
 }
 
 // checkAttention verifies q [B,H,Nq,hd], k [B,H,Nk,hd], v [B,H,Nk,hv] and an
@@ -108,27 +137,38 @@ func (g *Graph) Attention(q, k, v, mask *Tensor, scale float32) *Tensor {
 	return g.done(op, in, attention.Send(g.id, q.id, k.id, v.id, mask.id, scale, 0), out, q.dtype)
 }
 
-// AttentionByHand is Attention from products and a softmax in float32, for
-// measuring the native one and for more exact scores in half precision. q is
-// scaled before the product, so that the scores of half precision stay in range.
+// AttentionByHand is Attention from products and a softmax in float32, whatever
+// the operands' type: on GPUs of the M5, products of more than two dimensions in
+// half precision are wrong and differ from run to run (PyTorch issues 180776,
+// 181466, 182350); in two dimensions, and in float32, none is reported.
 func (g *Graph) AttentionByHand(q, k, v, mask *Tensor, scale float32) *Tensor {
 	const op = "attention by hand"
 	in := withMask(q, k, v, mask)
 	if !g.ready(op, in...) || !g.checkAttention(op, in) {
 		return g.dead()
 	}
+	d := q.dtype
+	wide := func(t *Tensor) *Tensor {
+		if d == tensor.F32 {
+			return t
+		}
+		return g.Cast(t, tensor.F32)
+	}
+	q = wide(q)
 	if scale != 1 { // or it is in q already
-		q = g.Mul(q, g.Scalar(float64(scale), q.dtype))
+		q = g.Mul(q, g.Scalar(float64(scale), tensor.F32))
 	}
-	s := g.Cast(g.MatMul(q, g.Transpose(k, 0, 1, 3, 2)), tensor.F32)
+	s := g.MatMul(q, g.Transpose(wide(k), 0, 1, 3, 2))
 	if mask != nil {
-		s = g.Add(s, g.Cast(mask, tensor.F32))
+		s = g.Add(s, wide(mask))
 	}
-	if q.dtype == tensor.F32 {
-		// MPSGraph would recognise this pattern in float32 and put its fused
-		// kernel in place, which leaks memory on macOS 15; PyTorch breaks the
-		// match with this number, too small to change any score that matters.
-		s = g.Add(s, g.Scalar(1e-20, tensor.F32))
+	// MPSGraph would recognise this pattern and put its fused kernel in place, which
+	// leaks memory on macOS 15; PyTorch breaks the match with this number, too small
+	// to change any score that matters.
+	s = g.Add(s, g.Scalar(1e-20, tensor.F32))
+	y := g.MatMul(g.Softmax(s, -1), wide(v))
+	if d == tensor.F32 {
+		return y
 	}
-	return g.MatMul(g.Cast(g.Softmax(s, -1), v.dtype), v)
+	return g.Cast(y, d)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
 )
 
@@ -27,6 +28,7 @@ var (
 
 	initWithPackage       = objc.Instance[func(o, url, compilationDescriptor objc.ID) objc.ID]("MPSGraphExecutable", "initWithMPSGraphPackageAtURL:compilationDescriptor:", objc.V(14, 0))
 	serializeToPackage    = objc.Instance[func(o, url, descriptor objc.ID)]("MPSGraphExecutable", "serializeToMPSGraphPackageAtURL:descriptor:", objc.V(14, 0))
+	specialize            = objc.Instance[func(o, device, inputTypes, compilationDescriptor objc.ID)]("MPSGraphExecutable", "specializeWithDevice:inputTypes:compilationDescriptor:", objc.V(12, 0))
 	setAppend             = objc.Instance[func(o objc.ID, append bool)]("MPSGraphExecutableSerializationDescriptor", "setAppend:", objc.V(14, 0))
 	setDeploymentPlatform = objc.Instance[func(o objc.ID, deploymentPlatform uint64)]("MPSGraphExecutableSerializationDescriptor", "setDeploymentPlatform:", objc.V(14, 0))
 )
@@ -97,9 +99,11 @@ func (e *Executable) Save(path string) error {
 }
 
 // LoadPackage reads an executable that Save wrote for the same graph on the same
-// system and device. A damaged package is an exception, which ends the process:
-// the caller must know that the files are those that were written.
-func LoadPackage(path string, feeds, results []*Tensor, o Order) (*Executable, error) {
+// system and device, and compiles it: a package holds a portable module, which
+// MPSGraph would otherwise compile in the first encoding. A damaged package is an
+// exception, which ends the process: the caller must know that the files are
+// those that were written.
+func LoadPackage(dev *device.Device, path string, feeds, results []*Tensor, o Order) (*Executable, error) {
 	if err := errors.Join(checkPath(path), o.check(len(feeds), len(results))); err != nil {
 		return nil, err
 	}
@@ -116,6 +120,11 @@ func LoadPackage(path string, feeds, results []*Tensor, o Order) (*Executable, e
 		return nil, fmt.Errorf("mpsgraph: package %q was refused", path)
 	}
 	setOptions.Send(id, optionsNone)
+	types := make([]objc.ID, len(o.Feeds))
+	for i, at := range o.Feeds {
+		types[i] = own.Own(shapedType(feeds[at]))
+	}
+	specialize.Send(id, graphDevice.Send(graphDeviceClass.ID, dev.ID()), objc.Array(types), desc)
 	return &Executable{id: id, execution: newExecution(), feeds: valuesOf(feeds), results: valuesOf(results), feedAt: o.Feeds, resultAt: o.Results}, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
 
 // Image is a view of 8-bit RGB pixels, row by row, channels interleaved. It is
@@ -44,10 +43,6 @@ const (
 	OutputDescConf = Outputs(model.DescConf)
 	AllOutputs     = Outputs(model.AllOutputs)
 )
-
-// Transform records how a picture became the network's input, and maps points
-// both ways.
-type Transform = preprocess.Transform
 
 // View is what the network says of one picture. H and W are its network size.
 type View struct {
@@ -103,31 +98,4 @@ func (s *Symmetric) Release() {
 // Inference is their sum, Total the wall time of the call.
 type Timing struct {
 	Preprocess, Encoder, Decoder, Heads, Copy, Inference, Total time.Duration
-}
-
-// Info are facts about an engine: its device, and its model once one is loaded.
-type Info struct {
-	Backend, Device, ISA  string
-	Threads               int
-	WorkingSet, MaxBuffer uint64
-	UnifiedMemory         bool
-	OS                    string
-	PoolBuffers           int
-	PoolBytes             uint64
-	LiveBuffers           int
-	// FallbackReason says why the CPU runs what Metal was wanted for.
-	FallbackReason string
-	// GPU only. WeightsMapped and WeightsCopied are the bytes of the compiled
-	// programs' weights that are used in place and copied; CommandBuffers were
-	// committed since Open.
-	WeightsMapped, WeightsCopied, CommandBuffers int
-
-	Variant, Precision           string
-	Patch, DescDim, Resolution   int
-	EncDim, EncDepth, EncHeads   int
-	DecDim, DecDepth, DecHeads   int
-	Parameters                   int64
-	Metadata                     map[string]string
-	UnusedTensors                []string
-	Encodes, Decodes, HeadPasses uint64
 }

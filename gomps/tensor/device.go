@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+)
+
+// Device are facts about where tensors live.
+type Device struct {
+	// Backend is "cpu" or "metal", Name the device in words, ISA the instruction
+	// set of the kernels.
+	Backend, Name, ISA string
+	Threads            int
+	// WorkingSet and MaxBuffer are in bytes; 0 means no limit is known.
+	WorkingSet, MaxBuffer uint64
+	UnifiedMemory         bool
+	OS                    string
+	// PoolBuffers and PoolBytes are what the pool keeps for reuse, LiveBuffers are
+	// in use.
+	PoolBuffers int
+	PoolBytes   uint64
+	LiveBuffers int
+}
+
+func deviceOf(d backend.Device) Device {
+	return Device{
+		Backend: d.Backend, Name: d.Name, ISA: d.ISA, Threads: d.Threads,
+		WorkingSet: d.WorkingSet, MaxBuffer: d.MaxBuffer, UnifiedMemory: d.UnifiedMemory, OS: d.OS,
+		PoolBuffers: d.PoolBuffers, PoolBytes: d.PoolBytes, LiveBuffers: d.LiveBuffers,
+	}
+}
+
+// Pool is the memory that tensors are made of: its books, its limit, and the ways
+// to make it smaller. It is shared with nobody.
+type Pool struct{ pool backend.Pool }
+
+// Pool is the memory of the context's tensors.
+func (c *Context) Pool() Pool { return Pool{c.dev.Pool()} }
+
+// PoolStats are the books of a pool.
+type PoolStats struct {
+	// Pooled are free buffers kept for reuse, InUse those handed out; bytes count
+	// whole capacities.
+	PooledBuffers, InUseBuffers int
+	PooledBytes, InUseBytes     uint64
+	// InFlight counts buffers that the device uses.
+	InFlight int
+	// Classes is the number of sizes with a free buffer.
+	Classes int
+	// Allocations and Reuses count what was handed out, Evictions the buffers that
+	// the pool destroyed.
+	Allocations, Reuses, Evictions uint64
+	// PeakBytes is the most that was pooled and in use together.
+	PeakBytes uint64
+}
+
+// ReuseRate is Reuses/(Reuses+Allocations), 0 before the first request.
+func (s PoolStats) ReuseRate() float64 {
+	if s.Reuses+s.Allocations == 0 {
+		return 0
+	}
+	return float64(s.Reuses) / float64(s.Reuses+s.Allocations)
+}
+
+// Stats returns the books.
+func (p Pool) Stats() PoolStats {
+	s := p.pool.Stats()
+	return PoolStats{
+		PooledBuffers: s.PooledBuffers, InUseBuffers: s.InUseBuffers, PooledBytes: s.PooledBytes, InUseBytes: s.InUseBytes,
+		InFlight: s.InFlight, Classes: s.Classes, Allocations: s.Allocations, Reuses: s.Reuses, Evictions: s.Evictions,
+		PeakBytes: s.PeakBytes,
+	}
+}
+
+// Limit bounds the bytes in use and kept together; 0 is no limit.
+func (p Pool) Limit() uint64 { return p.pool.Limit() }
+
+// SetLimit changes the limit and enforces it at once.
+func (p Pool) SetLimit(bytes uint64) { p.pool.SetLimit(bytes) }
+
+// Warmup makes a free buffer for each of the sizes, in bytes.
+func (p Pool) Warmup(sizes ...int) error { return p.pool.Warmup(sizes...) }
+
+// Clear gives all free buffers back to the system and returns their number.
+func (p Pool) Clear() int { return p.pool.Clear() }
+
+// ClearSize gives back the free buffers that serve n bytes.
+func (p Pool) ClearSize(n int) int { return p.pool.ClearSize(n) }
+
+// EvictOlderThan gives back the buffers that have been free for longer than age.
+func (p Pool) EvictOlderThan(age time.Duration) int { return p.pool.EvictOlderThan(age) }
+
+// ShrinkToFit gives back the largest buffers until at most so many bytes are kept.
+func (p Pool) ShrinkToFit(bytes uint64) int { return p.pool.ShrinkToFit(bytes) }
+
+// MemoryPressure gives back half of the free buffers, or all when it is critical.
+func (p Pool) MemoryPressure(critical bool) int { return p.pool.MemoryPressure(critical) }
