@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// nonBlocking is for systems with named pipes in the file system.
+const nonBlocking = 0
+
 // mapFile maps the whole file read-only. The view keeps the file open: until it is
 // unmapped, Windows refuses to replace or delete the file.
 func mapFile(fh *os.File, size int) ([]byte, func() error, error) {
