@@ -15,10 +15,10 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "packaging"), str(ROOT / "python")]
+# Modules by their folders: the package itself would want numpy.
+sys.path[:0] = [str(ROOT / "packaging"), str(ROOT / "python" / "mast3r_runtime" / "_library")]
+from reasons import machine_of  # noqa: E402
 from sbom import LICENSES  # noqa: E402
-
-from mast3r_runtime._library.reasons import machine_of  # noqa: E402
 
 LIBRARIES = {  # by tag: the library and its processor
     r"manylinux_2_(?:17|28)_x86_64|linux_x86_64": ("libmast3r_runtime.so", "x86_64"),
