@@ -10,7 +10,11 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: demo test wheels install darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
+<<<<<<< HEAD
+.PHONY: demo test wheels wheels-try install darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
+=======
+.PHONY: viewer viewer-test demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
+>>>>>>> main
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -45,6 +49,9 @@ wheels: .venv-wheels/.ready ## dist/: the wheels of Linux, macOS and Windows and
 	.venv-wheels/bin/python packaging/wheels/check.py build/wheels
 	mkdir -p dist && cp build/wheels/* dist/
 
+wheels-try: ## installs and tries what make wheels built: here, under Wine, under qemu
+	sh packaging/wheels/try.sh build/wheels
+
 .venv-wheels/.ready:
 	$(PYTHON) -m venv .venv-wheels
 	.venv-wheels/bin/pip install --quiet 'ziglang>=0.14' 'setuptools>=77' wheel build auditwheel twine check-wheel-contents
@@ -54,6 +61,13 @@ install: ## library, headers, pkg-config and CMake files in PREFIX (default /usr
 	sh capi/install.sh $(or $(PREFIX),/usr/local)
 
 check: lint test ## lint, then test
+
+viewer-test: $(VENV)/.test ## the page in a real browser (Debian: apt-get install chromium)
+	$(PY) -m pytest tests/py/test_viewer.py
+
+viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and npm
+	sh viewer/build.sh python/mast3r_runtime/_viewer/web/three.js
+	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
 	$(PY) docs/reference.py >docs/api.md
@@ -118,7 +132,7 @@ $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' && touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,test]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' && touch $@

@@ -53,6 +53,11 @@ CALL(submit_match,
      (mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2, const mast3r_match_options *options,
       mast3r_job *out),
      (engine, (mast3r_map *)map1, (mast3r_map *)map2, (mast3r_match_options *)options, out))
+CALL(submit_refine,
+     (mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2, const mast3r_places *places,
+      const mast3r_refine_options *options, mast3r_job *out),
+     (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_places *)places,
+      (mast3r_refine_options *)options, out))
 CALL(submit_encode,
      (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
       mast3r_job *out),
@@ -103,6 +108,7 @@ CALL(job_free, (mast3r_job job), (job))
 CALL(job_results, (mast3r_job job, size_t *count), (job, count))
 CALL(job_take_result, (mast3r_job job, size_t index, mast3r_result *out), (job, index, out))
 CALL(job_take_matches, (mast3r_job job, mast3r_matches *out), (job, out))
+CALL(job_take_refined, (mast3r_job job, mast3r_refined *out), (job, out))
 CALL(job_take_encoded, (mast3r_job job, size_t index, mast3r_encoded *out), (job, index, out))
 CALL(job_take_retrieval, (mast3r_job job, size_t index, mast3r_retrieval *out), (job, index, out))
 CALL(job_take_index, (mast3r_job job, mast3r_index *out), (job, out))

@@ -32,6 +32,7 @@ type job struct {
 	mu         sync.Mutex // guards taking
 	results    []pairResult
 	matches    *gomps.Matches
+	refined    *gomps.Refined
 	encoded    []*gomps.Features  // nil elements: taken
 	retrievals []*gomps.Retrieval // likewise
 	index      *index

@@ -149,6 +149,14 @@ typedef struct {
   const uint8_t *mask;      /* [height, width]: match only where it is not 0 */
 } mast3r_map;
 
+/* From a pixel (x, y) of the network's map to the user's picture, pixel centres at
+ * whole numbers: x' = (x + crop_x + 0.5) * original_width / resized_width - 0.5. */
+typedef struct {
+  int32_t original_height, original_width;
+  int32_t resized_height, resized_width;
+  int32_t crop_y, crop_x, height, width; /* the window of the resized picture that was used */
+} mast3r_transform;
+
 typedef struct {
   uint32_t size;
   int32_t top_k;      /* 0: all */
@@ -158,15 +166,33 @@ typedef struct {
   int32_t weighted;     /* confidence: similarity times the mean of both weights; needs weights */
   float min_confidence; /* leave out matches below it */
   float min_weight;     /* leave out pixels of less weight; 0: none, else needs weights */
+  int32_t both_ways; /* with subsample: seeds of map2 too */
+  int32_t spread;    /* top_k takes matches all over map1, not the best alone */
+  int32_t subpixel;  /* pixel2 lies between pixels, where the similarity is greatest */
+  int32_t reserved;
+  /* The full pictures of the two maps, and how the maps' inputs were cut from them: with both,
+   * matches are refined as by mast3r_submit_refine. Else NULL. */
+  const mast3r_image *image1, *image2;
+  mast3r_transform transform1, transform2;
 } mast3r_match_options;
 
-/* From a pixel (x, y) of the network's map to the user's picture, pixel centres at
- * whole numbers: x' = (x + crop_x + 0.5) * original_width / resized_width - 0.5. */
+/* Places of two pictures, pairwise: double [count, 2], x and y in pixels of the pictures as
+ * given, centres at whole numbers. */
 typedef struct {
-  int32_t original_height, original_width;
-  int32_t resized_height, resized_width;
-  int32_t crop_y, crop_x, height, width; /* the window of the resized picture that was used */
-} mast3r_transform;
+  uint32_t size;
+  int32_t reserved;
+  uint64_t count;
+  const double *pixel1, *pixel2;
+  const float *covariance; /* [count, 2, 2] of pixel2, that of pixel1 being exact; may be NULL */
+} mast3r_places;
+
+/* In pixels of picture 2. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  double reach; /* how far a match may be off; about two network pixels */
+  double sigma; /* standard deviation of what stays unrefined; 0: reach / 4 */
+} mast3r_refine_options;
 
 typedef struct {
   mast3r_tensor points;    /* [H, W, 3], in the first camera's frame */
@@ -189,14 +215,28 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t reserved;
+  int32_t seeds; /* pixels that the search started from */
   uint64_t count;
   mast3r_tensor index1, index2;   /* int64 [N]: y * W + x */
-  mast3r_tensor pixel1, pixel2;   /* f32 [N, 2]: x, y */
+  mast3r_tensor pixel1, pixel2;   /* f32 [N, 2]: x, y; whole numbers but for pixel2 with subpixel */
   mast3r_tensor points1, points2; /* f32 [N, 3]; NaN where the map had no points */
   mast3r_tensor confidence;       /* f32 [N], descending */
+  mast3r_tensor covariance; /* f32 [N, 2, 2] of pixel2, in full pixels; 0 without full pictures */
+  mast3r_tensor refined;    /* i32 [N]: 1 or 0; 0 without full pictures */
   double match_ms;
 } mast3r_matches;
+
+/* Of each place that was given, in their order. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  uint64_t count;
+  mast3r_tensor pixel2;      /* f64 [N, 2]: as given where not refined */
+  mast3r_tensor covariance;  /* f32 [N, 2, 2] of pixel2 */
+  mast3r_tensor correlation; /* f32 [N] of the patches around both ends; 0: not compared */
+  mast3r_tensor refined;     /* i32 [N]: 1 or 0 */
+  double refine_ms;
+} mast3r_refined;
 
 typedef struct {
   uint32_t size;
@@ -273,7 +313,7 @@ typedef struct {
   uint64_t live;
 } mast3r_pool;
 
-enum { MAST3R_F32 = 1, MAST3R_I64 = 2, MAST3R_F16 = 3, MAST3R_I32 = 4 };
+enum { MAST3R_F32 = 1, MAST3R_I64 = 2, MAST3R_F16 = 3, MAST3R_I32 = 4, MAST3R_F64 = 5 };
 
 typedef struct {
   uint32_t size;
@@ -351,6 +391,11 @@ mast3r_status mast3r_submit_symmetric(mast3r_engine engine, const mast3r_image *
 /* options may be NULL: every reciprocal match. */
 mast3r_status mast3r_submit_match(mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2,
                                   const mast3r_match_options *options, mast3r_job *out);
+/* Moves places of picture 2 until patches of the full pictures agree; the covariances are not
+ * read. The answer does not depend on the number of threads. */
+mast3r_status mast3r_submit_refine(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
+                                   const mast3r_places *places, const mast3r_refine_options *options,
+                                   mast3r_job *out);
 
 /* The encoder alone: an encoded picture can be kept, saved, and decoded against any other. */
 mast3r_status mast3r_submit_encode(mast3r_engine engine, const mast3r_image *images, size_t count,
@@ -411,6 +456,7 @@ mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
 /* Takes a result: its tensors belong to the caller, who releases each of them. */
 mast3r_status mast3r_job_take_result(mast3r_job job, size_t index, mast3r_result *out);
 mast3r_status mast3r_job_take_matches(mast3r_job job, mast3r_matches *out);
+mast3r_status mast3r_job_take_refined(mast3r_job job, mast3r_refined *out);
 mast3r_status mast3r_job_take_encoded(mast3r_job job, size_t index, mast3r_encoded *out);
 mast3r_status mast3r_job_take_retrieval(mast3r_job job, size_t index, mast3r_retrieval *out);
 /* The index of submit_index_open; the scores of submit_index_score, f32 [pictures, length]. */

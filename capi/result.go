@@ -104,6 +104,7 @@ func m3r_job_take_matches(h C.mast3r_job, out *C.mast3r_matches) status {
 		n := m.Len()
 		*out = C.mast3r_matches{
 			size:       out.size,
+			seeds:      C.int32_t(m.Seeds),
 			count:      C.uint64_t(n),
 			index1:     sliceHandle(m.Idx1, n),
 			index2:     sliceHandle(m.Idx2, n),
@@ -113,6 +114,10 @@ func m3r_job_take_matches(h C.mast3r_job, out *C.mast3r_matches) status {
 			points2:    sliceHandle(m.Points2, n, 3),
 			confidence: sliceHandle(m.Confidence, n),
 			match_ms:   C.double(m.Time.Seconds() * 1e3),
+		}
+		if m.Refined != nil {
+			out.covariance = sliceHandle(m.Covariance, n, 2, 2)
+			out.refined = sliceHandle(flags(m.Refined), n)
 		}
 		return nil
 	})
@@ -124,5 +129,13 @@ func transformOf(t *gomps.Transform) C.mast3r_transform {
 		resized_height: C.int32_t(t.ResizedH), resized_width: C.int32_t(t.ResizedW),
 		crop_y: C.int32_t(t.CropY), crop_x: C.int32_t(t.CropX),
 		height: C.int32_t(t.Height), width: C.int32_t(t.Width),
+	}
+}
+
+func transformIn(t *C.mast3r_transform) gomps.Transform {
+	return gomps.Transform{
+		OriginalH: int(t.original_height), OriginalW: int(t.original_width),
+		ResizedH: int(t.resized_height), ResizedW: int(t.resized_width),
+		CropY: int(t.crop_y), CropX: int(t.crop_x), Height: int(t.height), Width: int(t.width),
 	}
 }

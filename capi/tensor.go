@@ -45,11 +45,16 @@ func tensorHandle(t *gomps.Tensor) C.mast3r_tensor {
 	}))
 }
 
-func sliceHandle[T int64 | float32](data []T, shape ...int) C.mast3r_tensor {
+func sliceHandle[T int32 | int64 | float32 | float64](data []T, shape ...int) C.mast3r_tensor {
 	var zero T
 	dtype := C.int32_t(C.MAST3R_F32)
-	if _, ok := any(zero).(int64); ok {
+	switch any(zero).(type) {
+	case int32:
+		dtype = C.MAST3R_I32
+	case int64:
 		dtype = C.MAST3R_I64
+	case float64:
+		dtype = C.MAST3R_F64
 	}
 	return C.mast3r_tensor(handles.add(kindTensor, &tensor{
 		shape: shape,
@@ -191,7 +196,7 @@ func m3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.siz
 			return null(call, "destination")
 		}
 		if t.eager != nil {
-			return eagerStatus(call, t.eager.CopyBytes(unsafe.Slice((*byte)(destination), want)))
+			return named(call, t.eager.CopyBytes(unsafe.Slice((*byte)(destination), want)))
 		}
 		copy(unsafe.Slice((*byte)(destination), want), unsafe.Slice((*byte)(t.pointer()), want))
 		runtime.KeepAlive(t)

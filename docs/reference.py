@@ -16,6 +16,9 @@ MODULES = (
     "mast3r_runtime.backends._mps",
     "mast3r_runtime.retrieval",
     "mast3r_runtime.collection",
+    "mast3r_runtime.scene",
+    "mast3r_runtime.viewer",
+    "mast3r_runtime.store",
     "mast3r_runtime.errors",
 )
 SHOWN = {"__init__", "__len__", "__array__", "__dlpack__"}

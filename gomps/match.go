@@ -23,6 +23,8 @@ type Map struct {
 	// Points [Height,Width,3] and Weight [Height,Width], a confidence per pixel,
 	// may be nil.
 	Points, Weight []float32
+	// Mask [Height,Width], where not nil, has 0 for pixels that may not match.
+	Mask []uint8
 }
 
 // MapOf is the map of a view, with its points and descriptor confidences. It
@@ -52,30 +54,61 @@ type MatchOptions struct {
 	Reciprocal bool
 	// Subsample starts from every n-th pixel only; 0 and 1 mean every pixel.
 	Subsample int
+	// BothWays starts from every n-th pixel of map 2 as well, with Subsample.
+	BothWays bool
+	// Spread makes TopK choose matches all over map 1: the best of every part of
+	// it come before the second best of any.
+	Spread bool
+	// Subpixel places the ends in map 2 between pixels: see Matches.XY2.
+	Subpixel bool
+	// Refine, where not nil, moves matches on the full pictures.
+	Refine *FullPictures
 	// MinConfidence drops matches whose confidence is below it.
 	MinConfidence float32
 	// MinWeight leaves out pixels whose Weight is below it; 0 leaves out none.
 	MinWeight float32
 	// Weighted multiplies the confidence by the geometric mean of the two Weights.
 	Weighted bool
-	// Mask1 and Mask2, where not nil, say which pixels may match.
-	Mask1, Mask2 []bool
 	// Border drops matches this close to an edge, in pixels.
 	Border int
 }
+
+// FullPictures are the pictures that two maps were made of, and how.
+type FullPictures struct {
+	Picture1, Picture2     Image
+	Transform1, Transform2 Transform
+}
+
+// How far a match of the descriptors is from the truth, in network pixels: as
+// measured on photographs, a coordinate has a standard deviation of
+// descriptorSigma, and as good as all are within descriptorReach.
+const (
+	descriptorSigma = 0.5
+	descriptorReach = 2
+)
 
 // Matches are pairs of pixels, best first, equal ones by index.
 type Matches struct {
 	// Idx1, Idx2 are flat indices y*W + x.
 	Idx1, Idx2 []int64
-	// XY1, XY2 are [N,2] pixel coordinates (x, y).
+	// XY1, XY2 are [N,2] pixel coordinates (x, y): of XY1, and without Subpixel of
+	// XY2, whole ones. With it XY2 is where a parabola through the similarities is
+	// greatest, up to half a pixel from Idx2; where Refined, it is where the
+	// pictures agree.
 	XY1, XY2 []float32
 	// Points1, Points2 are [N,3]; NaN where a map has no points.
 	Points1, Points2 []float32
 	// Confidence is the similarity of the descriptors, for the network's unit
 	// vectors at most 1, weighted where that was asked for.
 	Confidence []float32
-	Time       time.Duration
+	// Covariance [N,2,2] of the places in picture 2, those in picture 1 taken as
+	// exact, in squared pixels of the full picture; nil without MatchOptions.Refine,
+	// as is Refined, which says which matches were moved.
+	Covariance []float32
+	Refined    []bool
+	// Seeds is how many pixels the search started from, excluded ones with them.
+	Seeds int
+	Time  time.Duration
 }
 
 // Len is the number of matches.
@@ -91,6 +124,9 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Ma
 			return nil, err
 		}
 	}
+	if err := opt.Refine.check(m1, m2); err != nil {
+		return nil, err
+	}
 	if err := e.matching.take(ctx); err != nil {
 		return nil, err
 	}
@@ -100,29 +136,78 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Ma
 			defer fault.Watch(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), 4*len(mem)), fmt.Sprintf("gomps: the memory of map %d", i+1))()
 		}
 	}
+	if opt.Refine != nil {
+		defer opt.Refine.Picture1.watch("picture 1")()
+		defer opt.Refine.Picture2.watch("picture 2")()
+	}
 	defer fault.Guard(&err)()
+	out, err := e.match(ctx, m1, m2, opt)
+	if err == nil && opt.Refine != nil {
+		err = e.refineMatches(ctx, out, *opt.Refine)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if opt.TopK > 0 && out.Len() > opt.TopK {
+		out.choose(match.Spread(out.Idx1, out.Refined, m1.view().Desc, opt.TopK))
+	}
+	out.XY1, out.Points1 = m1.at(out.Idx1)
+	xy2, points2 := m2.at(out.Idx2)
+	out.Points2 = points2
+	if out.XY2 == nil {
+		out.XY2 = xy2
+	}
+	out.Time = time.Since(start)
+	return out, nil
+}
+
+// match runs the matcher; the result lacks what needs the maps' points, and of a
+// match that will be refined all are wanted, as the choice prefers some.
+func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matches, error) {
+	top := opt.TopK
+	if opt.Refine != nil {
+		top = 0
+	}
 	var r *match.Result
-	err = e.pool.With(ctx, func(pool *par.Pool) (err error) {
-		r, err = e.matcher.On(pool).Match(m1.view(opt.Mask1), m2.view(opt.Mask2), match.Options{
-			OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: opt.TopK, Border: opt.Border,
-			MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
+	err := e.pool.With(ctx, func(pool *par.Pool) (err error) {
+		r, err = e.matcher.On(pool).Match(m1.view(), m2.view(), match.Options{
+			Reciprocal: opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
+			MinConfidence: opt.MinConfidence, MinWeight: opt.MinWeight, Weighted: opt.Weighted,
+			BothWays: opt.BothWays, Spread: opt.Spread, Subpixel: opt.Subpixel,
 		})
 		return err
 	})
 	if cause := ctx.Err(); cause != nil {
 		return nil, fmt.Errorf("gomps: match: %w", cause)
 	}
+	if errors.Is(err, match.ErrShape) {
+		return nil, &ShapeError{"match", err.Error(), "maps, masks and weights of one size"}
+	}
 	if err != nil {
-		if errors.Is(err, match.ErrShape) {
-			return nil, &ShapeError{"match", err.Error(), "maps, masks and weights of one size"}
-		}
 		return nil, &ConfigError{"MatchOptions", err.Error(), "options in their ranges"}
 	}
-	out := &Matches{Idx1: r.Idx1, Idx2: r.Idx2, Confidence: r.Confidence}
-	out.XY1, out.Points1 = m1.at(r.Idx1)
-	out.XY2, out.Points2 = m2.at(r.Idx2)
-	out.Time = time.Since(start)
-	return out, nil
+	return &Matches{Idx1: r.Idx1, Idx2: r.Idx2, Confidence: r.Confidence, XY2: r.XY2, Seeds: r.Seeds}, nil
+}
+
+// choose keeps the matches at the given positions.
+func (m *Matches) choose(positions []int) {
+	*m = Matches{
+		Idx1: pick(m.Idx1, positions, 1), Idx2: pick(m.Idx2, positions, 1), XY2: pick(m.XY2, positions, 2),
+		Confidence: pick(m.Confidence, positions, 1), Covariance: pick(m.Covariance, positions, 4),
+		Refined: pick(m.Refined, positions, 1), Seeds: m.Seeds,
+	}
+}
+
+// pick takes groups of n elements; of nothing, nothing.
+func pick[T any](s []T, positions []int, n int) []T {
+	if s == nil {
+		return nil
+	}
+	out := make([]T, 0, n*len(positions))
+	for _, k := range positions {
+		out = append(out, s[n*k:n*(k+1)]...)
+	}
+	return out
 }
 
 // check refuses points of another size than the map; the descriptors are
@@ -134,13 +219,8 @@ func (m Map) check(number int) error {
 	return nil
 }
 
-func (m Map) view(mask []bool) match.View {
-	v := match.View{Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, DescConf: m.Weight}
-	if mask != nil {
-		// A bool is one byte, 0 or 1.
-		v.Mask = unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(mask))), len(mask))
-	}
-	return v
+func (m Map) view() match.View {
+	return match.View{Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, Weight: m.Weight, Mask: m.Mask}
 }
 
 // at gives the coordinates and the points of pixels.

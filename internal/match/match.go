@@ -15,32 +15,42 @@ type View struct {
 	// Mask, when not nil, has one value per pixel; 0 excludes the pixel: no
 	// match starts or ends there, and it takes no match from another pixel.
 	Mask []uint8
-	// DescConf, when not nil, is the network's confidence in each descriptor
+	// Weight, when not nil, is the network's confidence in each descriptor
 	// (above 0), needed by the options that name it.
-	DescConf []float32
+	Weight []float32
 }
 
-// Options of Match. The zero value asks for every reciprocal match of
-// similarity 0 or more.
+// Options of Match. The zero value asks for the nearest neighbour of every pixel,
+// of similarity 0 or more.
 type Options struct {
-	// OneWay returns the nearest neighbour of every pixel of map 1, whether or
-	// not the choice is mutual.
-	OneWay bool
+	// Reciprocal keeps pairs that choose each other; without it every pixel of map
+	// 1 gets its nearest neighbour, whether or not the choice is mutual.
+	Reciprocal bool
 	// Subsample S > 1 seeds only every S-th pixel of every S-th row of map 1
 	// (FastReciprocal). Reciprocal results are then a subset of those of
 	// Subsample 1 under the same masks: each is a mutual pair that some walk
 	// ends in, not necessarily at a seed. One-way results are exactly the
 	// Subsample 1 results at the seeds.
 	Subsample int
+	// BothWays seeds map 2 too, with Subsample > 1 and Reciprocal: what is
+	// small in picture 1 and large in picture 2 has few seeds in map 1. Of what is
+	// found from map 2, a match is kept where the square of Subsample pixels around
+	// either of its ends holds no other.
+	BothWays bool
 	// TopK keeps the first TopK matches in the result's order; 0 keeps all.
 	TopK int
+	// Spread makes TopK choose matches all over map 1: the best of every part of
+	// it come before the second best of any.
+	Spread bool
+	// Subpixel places the ends in map 2 between pixels: Result.XY2.
+	Subpixel bool
 	// MinConfidence drops matches whose confidence is below it. It is compared
 	// with the value as returned, without any rescaling; -Inf drops nothing.
 	MinConfidence float32
-	// MinDescConf > 0 masks pixels whose DescConf is below it, on either side.
-	MinDescConf float32
+	// MinWeight > 0 masks pixels whose Weight is below it, on either side.
+	MinWeight float32
 	// Weighted multiplies the similarity by the geometric mean of the two
-	// pixels' DescConf.
+	// pixels' Weight.
 	Weighted bool
 	// Border drops matches with either end within this many pixels of its
 	// map's edge: kept are Border <= x < Width-Border and the same for y.
@@ -56,6 +66,10 @@ type Options struct {
 type Result struct {
 	Idx1, Idx2 []int64 // pixel numbers y*Width + x
 	Confidence []float32
+	// XY2 [N,2] are places (x, y) in map 2, with Options.Subpixel only.
+	XY2 []float32
+	// Seeds is how many pixels the search started from, masked ones included.
+	Seeds int
 }
 
 // Match finds matches between two views.
@@ -67,18 +81,48 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 	m.prepareView(&m.b, v2, o)
 	m.seeds.pairs = m.seeds.pairs[:0]
 	if m.a.n > 0 && m.b.n > 0 {
-		if err := m.candidates(v1, o); err != nil {
+		if err := m.candidates(v1, v2, o); err != nil {
 			return nil, err
 		}
 	}
-	return m.rank(v1, v2, o), nil
+	r := m.rank(v1, v2, o)
+	if o.Spread && o.TopK > 0 && len(r.Idx1) > o.TopK {
+		r = r.choose(Spread(r.Idx1, nil, v1.Desc, o.TopK))
+	}
+	r.Seeds = seedCount(v1.Desc, o.Subsample)
+	if o.bothWays() {
+		r.Seeds += seedCount(v2.Desc, o.Subsample)
+	}
+	if o.Subpixel {
+		r.XY2 = subpixel(v1, v2, r.Idx1, r.Idx2)
+	}
+	return r, nil
+}
+
+// choose keeps the matches at the given positions.
+func (r *Result) choose(positions []int) *Result {
+	out := &Result{}
+	for _, k := range positions {
+		out.Idx1, out.Idx2 = append(out.Idx1, r.Idx1[k]), append(out.Idx2, r.Idx2[k])
+		out.Confidence = append(out.Confidence, r.Confidence[k])
+	}
+	return out
+}
+
+func (o Options) bothWays() bool { return o.BothWays && o.Subsample > 1 && o.Reciprocal }
+
+// seedCount is how many seeds a map has; see grid.
+func seedCount(d Map, subsample int) int {
+	s := max(1, subsample)
+	along := func(n int) int { return (n - s/2 + s - 1) / s }
+	return max(0, along(d.Height)) * max(0, along(d.Width))
 }
 
 func (o Options) check(v1, v2 View) error {
 	if err := checkPair(v1.Desc, v2.Desc); err != nil {
 		return err
 	}
-	needConf := o.Weighted || o.MinDescConf != 0
+	needConf := o.Weighted || o.MinWeight != 0
 	for i, v := range [2]View{v1, v2} {
 		side := [2]string{"1", "2"}[i]
 		if v.Mask != nil {
@@ -86,8 +130,8 @@ func (o Options) check(v1, v2 View) error {
 				return err
 			}
 		}
-		if v.DescConf != nil || needConf {
-			if err := checkLen("descriptor confidence "+side, len(v.DescConf), v.Desc); err != nil {
+		if v.Weight != nil || needConf {
+			if err := checkLen("descriptor confidence "+side, len(v.Weight), v.Desc); err != nil {
 				return err
 			}
 		}
@@ -101,8 +145,8 @@ func (o Options) check(v1, v2 View) error {
 		return optionError("border", o.Border, ">= 0")
 	case o.MinConfidence != o.MinConfidence:
 		return optionError("confidence threshold", o.MinConfidence, "a number")
-	case !(o.MinDescConf >= 0):
-		return optionError("descriptor confidence threshold", o.MinDescConf, ">= 0")
+	case !(o.MinWeight >= 0):
+		return optionError("descriptor confidence threshold", o.MinWeight, ">= 0")
 	}
 	return nil
 }
@@ -110,11 +154,11 @@ func (o Options) check(v1, v2 View) error {
 // prepareView is prepare with the mask narrowed by the descriptor confidence.
 func (m *Matcher) prepareView(s *side, v View, o Options) {
 	mask := v.Mask
-	if o.MinDescConf > 0 {
-		s.mask = grow(s.mask, len(v.DescConf))
-		for i, q := range v.DescConf {
+	if o.MinWeight > 0 {
+		s.mask = grow(s.mask, len(v.Weight))
+		for i, q := range v.Weight {
 			s.mask[i] = 0
-			if q >= o.MinDescConf && (v.Mask == nil || v.Mask[i] != 0) {
+			if q >= o.MinWeight && (v.Mask == nil || v.Mask[i] != 0) {
 				s.mask[i] = 1
 			}
 		}
@@ -125,13 +169,12 @@ func (m *Matcher) prepareView(s *side, v View, o Options) {
 
 // candidates fills m.seeds.pairs with the matches, as pixels in ascending
 // order, before any filter on their values.
-func (m *Matcher) candidates(v1 View, o Options) error {
+func (m *Matcher) candidates(v1, v2 View, o Options) error {
 	f := &m.seeds
 	switch {
-	case o.Subsample > 1 && !o.OneWay:
-		_, err := m.fastKeys(&m.a, &m.b, v1.Desc, FastOptions{Subsample: o.Subsample})
-		return err
-	case o.OneWay:
+	case o.Subsample > 1 && o.Reciprocal:
+		return m.seeded(v1, v2, o)
+	case !o.Reciprocal:
 		f.start(&m.a, v1.Desc, FastOptions{Subsample: max(1, o.Subsample)})
 		m.round(len(f.cur1) * m.b.n)
 		if err := m.nearestOf(&m.a, f.cur1, &m.b, f.cur2); err != nil {
@@ -153,6 +196,58 @@ func (m *Matcher) candidates(v1 View, o Options) error {
 	return nil
 }
 
+// seeded fills m.seeds.pairs from the seeds of map 1 and, on request, of map 2.
+func (m *Matcher) seeded(v1, v2 View, o Options) error {
+	f := &m.seeds
+	m.back = m.back[:0]
+	if o.bothWays() {
+		back, err := m.fastKeys(&m.b, &m.a, v2.Desc, FastOptions{Subsample: o.Subsample})
+		if err != nil {
+			return err
+		}
+		m.back = append(m.back, back...)
+	}
+	if _, err := m.fastKeys(&m.a, &m.b, v1.Desc, FastOptions{Subsample: o.Subsample}); err != nil {
+		return err
+	}
+	if len(m.back) == 0 {
+		return nil
+	}
+	one, two := newSquares(v1.Desc, o.Subsample), newSquares(v2.Desc, o.Subsample)
+	for _, key := range f.pairs {
+		one.take(int(key >> 32))
+		two.take(int(uint32(key)))
+	}
+	for _, key := range m.back {
+		p, q := int(uint32(key)), int(key>>32)
+		if free1, free2 := one.take(p), two.take(q); free1 || free2 {
+			f.pairs = append(f.pairs, uint64(p)<<32|uint64(q))
+		}
+	}
+	slices.Sort(f.pairs)
+	f.pairs = slices.Compact(f.pairs)
+	return nil
+}
+
+// squares notes which squares of a map hold a match.
+type squares struct {
+	side, width, cols int
+	taken             []bool
+}
+
+func newSquares(d Map, side int) squares {
+	cols := ceilDiv(d.Width, side)
+	return squares{side, d.Width, cols, make([]bool, cols*ceilDiv(d.Height, side))}
+}
+
+// take reports whether the square of a pixel was free, and takes it.
+func (s squares) take(pixel int) bool {
+	at := pixel/s.width/s.side*s.cols + pixel%s.width/s.side
+	free := !s.taken[at]
+	s.taken[at] = true
+	return free
+}
+
 // rank filters the candidates and sorts them. The sort key holds the
 // confidence, inverted, above the candidate's position: candidates are in the
 // order of their pixels, so equal confidences stay in that order.
@@ -170,10 +265,10 @@ func (m *Matcher) rank(v1, v2 View, o Options) *Result {
 	}
 	slices.Sort(m.order)
 	keep := m.order
-	if o.TopK > 0 && len(keep) > o.TopK {
+	if o.TopK > 0 && len(keep) > o.TopK && !o.Spread {
 		keep = keep[:o.TopK]
 	}
-	r := &Result{make([]int64, len(keep)), make([]int64, len(keep)), make([]float32, len(keep))}
+	r := &Result{Idx1: make([]int64, len(keep)), Idx2: make([]int64, len(keep)), Confidence: make([]float32, len(keep))}
 	for k, key := range keep {
 		pair := f.pairs[uint32(key)]
 		r.Idx1[k], r.Idx2[k] = int64(pair>>32), int64(uint32(pair))
@@ -190,7 +285,7 @@ func confidence(v1, v2 View, p, q int32, weighted bool) float32 {
 	b := v2.Desc.Data[int(q)*dim:][:dim]
 	c := kernel.Dot(a, b)
 	if weighted {
-		c *= float32(math.Sqrt(float64(v1.DescConf[p] * v2.DescConf[q])))
+		c *= float32(math.Sqrt(float64(v1.Weight[p] * v2.Weight[q])))
 	}
 	return c + 0 // -0 becomes 0, which it equals and must tie with
 }

@@ -34,6 +34,7 @@ type Matcher struct {
 	int8  int8Scratch
 	seeds fastScratch
 	order []uint64
+	back  []uint64 // pairs found from map 2's seeds
 
 	prefilter prefilterMode // auto but in tests
 }

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: ``mast3r VERB``. Only it and ``_commands`` print.
 
-Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood.
+Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood, or a
+package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 
-from ._commands import collection, files, machine, pair, profile
+from ._commands import collection, files, machine, pair, profile, scene
 from ._version import __version__
-from .errors import Mast3rError
+from .errors import DependencyError, Mast3rError
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
 
@@ -28,11 +30,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger("mast3r_runtime").setLevel(level)
     except ValueError:
         return _failed(f"MAST3R_RUNTIME_LOG={level!r}, want debug, info, warning or error")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show is no failure
+            stream.reconfigure(errors="backslashreplace")
     verb: Callable[[argparse.Namespace], int] = arguments.verb
     try:
-        return verb(arguments)
-    except (Mast3rError, OSError, ValueError) as error:
+        status = verb(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read has enough, as `| head -1` has. Nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except DependencyError as error:
+        return _failed(str(error), 2)
+    except OSError as error:
+        if isinstance(error, Mast3rError) or not error.strerror:
+            return _failed(str(error))
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(f"{where}{error.strerror}")
+    except (Mast3rError, ValueError) as error:
         return _failed(str(error))
+    except MemoryError:
+        return _failed("out of memory")
     except KeyboardInterrupt:
         return _failed("interrupted")
 
@@ -52,9 +72,9 @@ def download_main() -> int:
     return main(["download", *sys.argv[1:]])
 
 
-def _failed(text: str) -> int:
+def _failed(text: str, status: int = 1) -> int:
     print(f"mast3r: {text}", file=sys.stderr)
-    return 1
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,6 +89,6 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(verb=run)
         return sub
 
-    for family in (pair, machine, files, collection, profile):
+    for family in (pair, scene, machine, files, collection, profile):
         family.add(verb)
     return parser

@@ -13,6 +13,7 @@ __all__ = [
     "CancelledError",
     "ChecksumError",
     "ClosedError",
+    "DependencyError",
     "DeviceError",
     "DownloadError",
     "FileError",
@@ -26,6 +27,7 @@ __all__ = [
     "ModelNotFoundError",
     "NotLoadedError",
     "OfflineError",
+    "SceneError",
     "ShapeError",
     "WeightsError",
 ]
@@ -45,6 +47,10 @@ class ForkError(Mast3rError):
 
 class ArgumentError(Mast3rError, ValueError):
     """A setting or argument out of its range."""
+
+
+class DependencyError(Mast3rError, ImportError):
+    """An optional package is needed and not installed; the text names the command that installs it."""
 
 
 class DeviceError(Mast3rError):
@@ -105,3 +111,9 @@ class ImageTypeError(ImageError, TypeError):
 
 class ImageNotFoundError(ImageError, FileNotFoundError):
     """No picture file of that name."""
+
+
+class SceneError(Mast3rError, ValueError):
+    """Pictures that make no scene. ``report`` says why of each picture, where it got that far."""
+
+    report: dict[str, object] | None = None

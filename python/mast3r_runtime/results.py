@@ -8,15 +8,16 @@ outlives ``close()``. All of them pickle and deep-copy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ._library import structs as S
-from ._library.memory import INT64, Array, GPUTensor
+from ._library.memory import INT32, INT64, Array, GPUTensor
 from .errors import ShapeError
+from .images import U8
 
 if TYPE_CHECKING:
     import torch
@@ -210,7 +211,11 @@ def _timing(timing: S.Timing) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class GPUInferenceResult:
-    """A pair. ``pts3d_2`` holds picture 2's pixels in camera 1's frame; OpenCV axes."""
+    """A pair. ``pts3d_2`` holds picture 2's pixels in camera 1's frame; OpenCV axes.
+
+    ``images`` are the two pictures, ``uint8 [H, W, 3]``, by which ``match`` refines; where the
+    caller gave such arrays they are those, not copies. A pair decoded from features has none.
+    """
 
     pts3d_1: GPUTensor
     pts3d_2: GPUTensor
@@ -223,9 +228,10 @@ class GPUInferenceResult:
     transform_1: Transform
     transform_2: Transform
     timing: Mapping[str, float] = field(default_factory=dict)
+    images: tuple[U8, U8] | None = field(default=None, repr=False)
 
     @classmethod
-    def _take(cls, result: S.Result) -> GPUInferenceResult:
+    def _take(cls, result: S.Result, images: tuple[U8, U8] | None = None) -> GPUInferenceResult:
         one, two = ViewResult._take(result)
         return cls(
             one.pts3d,
@@ -239,6 +245,7 @@ class GPUInferenceResult:
             one.transform,
             two.transform,
             _timing(result.timing),
+            images,
         )
 
     def has(self, output: str) -> bool:
@@ -260,7 +267,7 @@ class GPUInferenceResult:
             )
         )
         return InferenceResult(
-            p1, p2, c1, c2, d1, d2, q1, q2, self.transform_1, self.transform_2, self.timing
+            p1, p2, c1, c2, d1, d2, q1, q2, self.transform_1, self.transform_2, self.timing, self.images
         )
 
     def to_torch(self, device: str = "cpu") -> dict[str, torch.Tensor]:
@@ -311,6 +318,7 @@ class InferenceResult:
     transform_1: Transform
     transform_2: Transform
     timing: Mapping[str, float] = field(default_factory=dict)
+    images: tuple[U8, U8] | None = field(default=None, repr=False)
 
     def has(self, output: str) -> bool:
         """Whether ``output`` ("pts3d", "conf", "desc", "desc_conf") was computed; see ``only``."""
@@ -339,10 +347,16 @@ class InferenceResult:
 class MatchResult:
     """Matches by descending confidence, ties by index.
 
-    ``idx_*`` are flat indices ``y * W + x`` and ``pts2d_*`` the same as (x, y), both in
-    network pixels; ``transform_*.to_original(pts2d_*)`` gives the user's pixels, and
-    ``original_1`` / ``original_2`` do that where a whole result was matched. ``pts3d_*`` are
-    NaN where there were only descriptors.
+    ``idx_*`` are flat indices ``y * W + x``, ``pts2d_*`` the places (x, y) in network pixels:
+    those of the indices, but for ``pts2d_2`` of a whole result, which lies between pixels.
+    ``transform_*.to_original(pts2d_*)`` gives the user's pixels, and ``original_1`` /
+    ``original_2`` do that where a whole result was matched. ``pts3d_*`` are those of the
+    indices, NaN where there were only descriptors.
+
+    ``covariance [N, 2, 2]`` is that of ``original_2``, ``original_1`` taken as exact, in
+    squared pixels; NaN of bare descriptors. ``refined [N]`` says which matches were moved to
+    where the full pictures agree; the others lie where the descriptors put them. ``seeds`` is
+    how many pixels the search started from.
     """
 
     idx_1: I64
@@ -355,6 +369,9 @@ class MatchResult:
     timing: Mapping[str, float] = field(default_factory=dict)
     transform_1: Transform | None = None
     transform_2: Transform | None = None
+    covariance: F32 = field(default_factory=lambda: np.empty((0, 2, 2), np.float32))
+    refined: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    seeds: int = 0
 
     @classmethod
     def _take(cls, matches: S.Matches, transforms: tuple[Transform | None, Transform | None]) -> MatchResult:
@@ -371,7 +388,23 @@ class MatchResult:
                 GPUTensor._of(matches.confidence, one),
             )
         )
-        return cls(i1, i2, p1, p2, q1, q2, confidence, {"match_ms": matches.match_ms}, *transforms)
+        if matches.refined:
+            covariance, flags = GPUTensor._arrays(
+                (
+                    GPUTensor._of(matches.covariance, (n, 2, 2)),
+                    GPUTensor._of(matches.refined, one, INT32),
+                )
+            )
+            refined = flags != 0
+        else:
+            # Half a network pixel in either direction, as measured of the descriptors' matches.
+            sx, sy = (np.nan, np.nan) if transforms[1] is None else transforms[1].scale
+            covariance = np.tile(np.diag([0.25 * sx * sx, 0.25 * sy * sy]).astype(np.float32), (n, 1, 1))
+            refined = np.zeros(n, np.bool_)
+        timing = {"match_ms": matches.match_ms}
+        return cls(
+            i1, i2, p1, p2, q1, q2, confidence, timing, *transforms, covariance, refined, matches.seeds
+        )
 
     def __len__(self) -> int:
         return len(self.idx_1)
@@ -408,3 +441,20 @@ def _to_torch(result: Any, device: str) -> dict[str, torch.Tensor]:
         name: value for name in result.__slots__ if isinstance(value := getattr(result, name), np.ndarray)
     }
     return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+
+
+def _set_state(result: Any, state: list[Any]) -> None:
+    """Unpickle; what a pickle of an earlier version lacks gets its default."""
+    for number, declared in enumerate(fields(result)):
+        if number < len(state):
+            value = state[number]
+        elif declared.default_factory is not MISSING:
+            value = declared.default_factory()
+        else:
+            value = declared.default
+        object.__setattr__(result, declared.name, value)
+
+
+# After the decorator, which on Python 3.10 puts its own there whatever the class has.
+for _kind in (GPUInferenceResult, InferenceResult, MatchResult):
+    setattr(_kind, "__setstate__", _set_state)  # noqa: B010

@@ -47,7 +47,7 @@ ENGINE = {
 }
 RESULT = {
     "pts3d_1", "pts3d_2", "conf_1", "conf_2", "desc_1", "desc_2", "desc_conf_1", "desc_conf_2",
-    "transform_1", "transform_2", "timing",
+    "transform_1", "transform_2", "timing", "images",
 }  # fmt: skip
 TIMING = {
     "preprocess_ms", "inference_ms", "total_ms", "encoder_ms", "decoder_ms", "heads_ms", "copy_ms",
@@ -141,7 +141,7 @@ def test_a_script_of_the_documentation(micro: Path, head: Path, rng: np.random.G
     img1, img2 = noise(rng, 64, 96), noise(rng, 64, 96)
     result = engine.infer_gpu(img1, img2)
     assert set(result.timing) == TIMING and all(isinstance(v, float) for v in result.timing.values())
-    for name in RESULT - {"timing", "transform_1", "transform_2"}:
+    for name in RESULT - {"timing", "transform_1", "transform_2", "images"}:
         tensor = getattr(result, name)
         assert all(hasattr(tensor, attribute) for attribute in TENSOR)
         assert tensor.numpy() is tensor.numpy()

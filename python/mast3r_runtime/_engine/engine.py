@@ -9,20 +9,19 @@ import os
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S
 from .._library.device import backend_wanted, create, info_of
-from .._library.options import DescLike, Only, image_array, infer_options, map_struct
+from .._library.options import Only, image_array, infer_options
 from ..errors import ClosedError, ShapeError
-from ..images import ImageLike
-from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, Transform
+from ..images import U8, ImageLike
+from ..results import GPUInferenceResult, SymmetricResult
 from ..retrieval import RetrievalMethods
 from .features import FeatureMethods
+from .matching import MatchingMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,13 +30,11 @@ __all__ = ["Engine", "open_engines"]
 
 _log = logging.getLogger("mast3r_runtime")
 
-PairResult = Union[GPUInferenceResult, InferenceResult]
-
 _said: set[str] = set()  # reasons for a fallback that were logged: once per process
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-class Engine(RetrievalMethods, FeatureMethods):
+class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     """A two-view engine.
 
     Calls may come from several threads. An engine pickles as its configuration and the
@@ -172,7 +169,7 @@ class Engine(RetrievalMethods, FeatureMethods):
         are not computed, and their tensors are not valid.
         """
         options = infer_options(preprocess, square_ok, resolution, only)
-        return GPUInferenceResult._take(self._pair("mast3r_submit_infer", img1, img2, options))
+        return GPUInferenceResult._take(*self._pair("mast3r_submit_infer", img1, img2, options))
 
     def infer_symmetric(
         self,
@@ -185,7 +182,7 @@ class Engine(RetrievalMethods, FeatureMethods):
     ) -> SymmetricResult:
         """Encode each picture once, decode the pair both ways."""
         options = infer_options(preprocess, square_ok, resolution, only)
-        return SymmetricResult._take(self._pair("mast3r_submit_symmetric", img1, img2, options))
+        return SymmetricResult._take(self._pair("mast3r_submit_symmetric", img1, img2, options)[0])
 
     def infer_batch_pipelined(
         self,
@@ -205,81 +202,19 @@ class Engine(RetrievalMethods, FeatureMethods):
         with calls.Job("mast3r_submit_sequence", engine, structs, count, options, keep=keep) as job:
             job.wait()
             taken = [job.take(S.Result, "mast3r_job_take_result", i) for i in range(count - 1)]
-        return [GPUInferenceResult._take(result) for result in taken]
+        pairs = zip(pictures, pictures[1:], strict=False)
+        return [GPUInferenceResult._take(result, pair) for result, pair in zip(taken, pairs, strict=True)]
 
-    def _pair(self, submit: str, img1: ImageLike, img2: ImageLike, options: S.InferOptions) -> S.Result:
-        """Run one pair by the call ``submit``."""
+    def _pair(
+        self, submit: str, img1: ImageLike, img2: ImageLike, options: S.InferOptions
+    ) -> tuple[S.Result, tuple[U8, U8]]:
+        """Run one pair by the call ``submit``; the result, and the pictures as read."""
         engine = self._live()
         structs, pictures = image_array([img1, img2])
         keep = (pictures, structs, options)
         with calls.Job(submit, engine, structs[0], structs[1], options, keep=keep) as job:
             job.wait()
-            return job.take(S.Result, "mast3r_job_take_result", 0)
-
-    # ---- matching --------------------------------------------------------
-
-    def match(
-        self,
-        desc_1: DescLike | PairResult,
-        desc_2: DescLike | None = None,
-        top_k: int | None = 512,
-        reciprocal: bool = True,
-        confidence_threshold: float = 0.5,
-        *,
-        conf_1: DescLike | None = None,
-        conf_2: DescLike | None = None,
-        pts3d_1: DescLike | None = None,
-        pts3d_2: DescLike | None = None,
-        mask_1: npt.ArrayLike | None = None,
-        mask_2: npt.ArrayLike | None = None,
-        subsample: int = 1,
-        border: int = 0,
-        weighted: bool = False,
-        min_weight: float = 0.0,
-    ) -> MatchResult:
-        """Match two descriptor maps ``[H, W, D]`` or ``[1, H, W, D]``, or a whole result.
-
-        The maps may differ in size. ``top_k`` None or 0 means all. A match's confidence is the
-        similarity of its descriptors, at most 1 for the network's unit vectors; ``weighted``
-        multiplies it by the geometric mean of the two pixels' ``conf`` (a result's
-        ``desc_conf``). ``confidence_threshold`` leaves out matches of less confidence and
-        ``min_weight`` pixels of less ``conf``. Masks keep matches inside them; ``border`` leaves
-        out matches that near to a side; ``subsample`` starts from every so many pixels.
-        """
-        transforms: tuple[Transform | None, Transform | None] = (None, None)
-        if isinstance(desc_1, (GPUInferenceResult, InferenceResult)):
-            if desc_2 is not None:
-                raise ShapeError("match: a whole result and a second map; pass one or the other")
-            result = desc_1
-            transforms = (result.transform_1, result.transform_2)
-            desc_1, desc_2 = result.desc_1, result.desc_2
-            conf_1, conf_2 = result.desc_conf_1, result.desc_conf_2
-            pts3d_1, pts3d_2 = result.pts3d_1, result.pts3d_2
-            if not result.has("desc"):
-                raise ShapeError("match: a result without descriptors; it was made with only=...")
-            if not result.has("desc_conf"):
-                conf_1 = conf_2 = None
-            if not result.has("pts3d"):
-                pts3d_1 = pts3d_2 = None
-        if desc_2 is None:
-            raise ShapeError("match: one descriptor map, want two, or a whole result")
-        map1, keep1 = map_struct("1", desc_1, conf_1, pts3d_1, mask_1)
-        map2, keep2 = map_struct("2", desc_2, conf_2, pts3d_2, mask_2)
-        options = S.struct(
-            S.MatchOptions,
-            top_k=calls.int32("top_k", top_k or 0),
-            reciprocal=int(bool(reciprocal)),
-            subsample=calls.int32("subsample", subsample),
-            border=calls.int32("border", border),
-            weighted=int(bool(weighted)),
-            min_weight=float(min_weight),
-            min_confidence=float(confidence_threshold),
-        )
-        keep = (keep1, keep2, map1, map2, options)
-        with calls.Job("mast3r_submit_match", self._live(), map1, map2, options, keep=keep) as job:
-            job.wait()
-            matches = job.take(S.Matches, "mast3r_job_take_matches")
-            return MatchResult._take(matches, transforms)
+            return job.take(S.Result, "mast3r_job_take_result", 0), (pictures[0], pictures[1])
 
     # ---- export ----------------------------------------------------------
 

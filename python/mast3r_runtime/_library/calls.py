@@ -66,6 +66,14 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_submit_sequence": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
     "mast3r_submit_symmetric": [S.Handle, _P(S.Image), _P(S.Image), _P(S.InferOptions), _H],
     "mast3r_submit_match": [S.Handle, _P(S.Map), _P(S.Map), _P(S.MatchOptions), _H],
+    "mast3r_submit_refine": [
+        S.Handle,
+        _P(S.Image),
+        _P(S.Image),
+        _P(S.Places),
+        _P(S.RefineOptions),
+        _H,
+    ],  # fmt: skip
     "mast3r_submit_encode": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
     "mast3r_submit_decode": [S.Handle, _P(S.Features), _P(S.Features), _P(S.InferOptions), _H],
     "mast3r_submit_load_retrieval": [S.Handle, C.c_char_p, C.c_char_p, _H],
@@ -99,6 +107,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mast3r_job_results": [S.Handle, _P(C.c_size_t)],
     "mast3r_job_take_result": [S.Handle, C.c_size_t, _P(S.Result)],
     "mast3r_job_take_matches": [S.Handle, _P(S.Matches)],
+    "mast3r_job_take_refined": [S.Handle, _P(S.Refined)],
     "mast3r_job_take_encoded": [S.Handle, C.c_size_t, _P(S.Encoded)],
     "mast3r_job_take_retrieval": [S.Handle, C.c_size_t, _P(S.Retrieval)],
     "mast3r_job_take_index": [S.Handle, _H],

@@ -22,7 +22,9 @@ DType = np.dtype[Any]
 
 FLOAT32: DType = np.dtype(np.float32)
 INT64: DType = np.dtype(np.int64)
-_DTYPES: dict[int, DType] = {1: FLOAT32, 2: INT64}
+INT32: DType = np.dtype(np.int32)
+FLOAT64: DType = np.dtype(np.float64)
+_DTYPES: dict[int, DType] = {1: FLOAT32, 2: INT64, 4: INT32, 5: FLOAT64}
 
 
 def _describe(handle: int) -> S.TensorDesc:

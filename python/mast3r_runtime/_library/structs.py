@@ -121,19 +121,6 @@ class Map(_Sized):
     ]
 
 
-class MatchOptions(_Sized):
-    _fields_ = [
-        ("size", C.c_uint32),
-        ("top_k", C.c_int32),
-        ("reciprocal", C.c_int32),
-        ("subsample", C.c_int32),
-        ("border", C.c_int32),
-        ("weighted", C.c_int32),
-        ("min_confidence", C.c_float),
-        ("min_weight", C.c_float),
-    ]
-
-
 class TransformC(C.Structure):
     _fields_ = [
         ("original_height", C.c_int32),
@@ -144,6 +131,47 @@ class TransformC(C.Structure):
         ("crop_x", C.c_int32),
         ("height", C.c_int32),
         ("width", C.c_int32),
+    ]
+
+
+class MatchOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("top_k", C.c_int32),
+        ("reciprocal", C.c_int32),
+        ("subsample", C.c_int32),
+        ("border", C.c_int32),
+        ("weighted", C.c_int32),
+        ("min_confidence", C.c_float),
+        ("min_weight", C.c_float),
+        ("both_ways", C.c_int32),
+        ("spread", C.c_int32),
+        ("subpixel", C.c_int32),
+        ("reserved", C.c_int32),
+        ("image1", C.c_void_p),
+        ("image2", C.c_void_p),
+        ("transform1", TransformC),
+        ("transform2", TransformC),
+    ]
+
+
+class Places(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("count", C.c_uint64),
+        ("pixel1", C.c_void_p),
+        ("pixel2", C.c_void_p),
+        ("covariance", C.c_void_p),
+    ]
+
+
+class RefineOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("reach", C.c_double),
+        ("sigma", C.c_double),
     ]
 
 
@@ -181,7 +209,7 @@ class Result(_Sized):
 class Matches(_Sized):
     _fields_ = [
         ("size", C.c_uint32),
-        ("reserved", C.c_int32),
+        ("seeds", C.c_int32),
         ("count", C.c_uint64),
         ("index1", Handle),
         ("index2", Handle),
@@ -190,7 +218,22 @@ class Matches(_Sized):
         ("points1", Handle),
         ("points2", Handle),
         ("confidence", Handle),
+        ("covariance", Handle),
+        ("refined", Handle),
         ("match_ms", C.c_double),
+    ]
+
+
+class Refined(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("count", C.c_uint64),
+        ("pixel2", Handle),
+        ("covariance", Handle),
+        ("correlation", Handle),
+        ("refined", Handle),
+        ("refine_ms", C.c_double),
     ]
 
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -21,9 +22,17 @@ type Info struct {
 	// device is likely to be overcommitted; both in bytes.
 	MaxBuffer, WorkingSet uint64
 	System                objc.OSVersion
+	// Family is the newest of Apple's GPU families that the device belongs to: 7 is
+	// the M1, 10 the M5; 0 is none.
+	Family int
+	// Virtual is the paravirtual GPU of a virtual machine, on which Apple does not
+	// support MPS and reports of wrong results, refusals and aborts abound.
+	Virtual bool
 	// SDK is the one that the program was linked with, zero when dyld does not say.
 	// MPSGraph's compiler and much else in the system behave by it.
 	SDK objc.Version
+	// Stack is the owner thread's, in bytes.
+	Stack int
 }
 
 // Device is the system's GPU and the OS thread that encodes for it. Its methods
@@ -46,6 +55,11 @@ type job struct {
 	done chan struct{}
 }
 
+// ownerStack is the owner thread's. MPSGraph compiles on the thread that asks, with
+// LLVM inside, a few thousand nodes deep; a thread of Go's has 512 KiB below
+// Python on a Mac, or 8 MiB, as the scheduler likes.
+const ownerStack = 16 << 20
+
 // Open loads Metal and takes the system's default device. It fails with
 // objc.ErrUnavailable off macOS, with ErrOldSystem before macOS 15, and with
 // ErrNoDevice without a GPU that shares its memory with the host.
@@ -54,8 +68,9 @@ func Open() (*Device, error) {
 		return nil, err
 	}
 	d := &Device{jobs: make(chan *job), ended: make(chan struct{})}
-	// Jobs report their own panics; the thread itself runs no foreign code.
-	par.Go(d.loop, func(p *par.Panic) { panic(p) })
+	if err := objc.StartThread(ownerStack, d.loop); err != nil {
+		return nil, err
+	}
 	if err := d.Do(d.open); err != nil {
 		d.stop()
 		return nil, err
@@ -81,13 +96,40 @@ func (d *Device) open() error {
 		MaxBuffer:  maxBufferLength.Send(d.id),
 		WorkingSet: recommendedWorkingSet.Send(d.id),
 		System:     v,
+		Family:     family(d.id),
 		SDK:        programSDK(),
+		Stack:      objc.StackSize(),
 	}
+	d.info.Virtual = strings.Contains(d.info.Name, "Paravirtual")
 	if !hasUnifiedMemory.Send(d.id) {
 		d.release()
 		return fmt.Errorf("%w: %s has memory of its own, unified memory is needed", ErrNoDevice, d.info.Name)
 	}
 	return nil
+}
+
+// Trusted reports, as an error, why a GPU should not be used unless somebody asks
+// for it: MPSGraph is developed for the M1 and its successors.
+func (i Info) Trusted() error {
+	switch {
+	case i.Virtual:
+		return fmt.Errorf("%w: %s is a virtual machine's, on which Apple does not support MPS", ErrNoDevice, i.Name)
+	case i.Family < leastFamily:
+		return fmt.Errorf("%w: %s is of Apple's family %d, %d (M1) or newer is needed", ErrNoDevice, i.Name, i.Family, leastFamily)
+	}
+	return nil
+}
+
+// Families of Apple GPUs: MTLGPUFamilyApple1 is 1001.
+const firstFamily, newestFamily, leastFamily = 1000, 20, 7
+
+func family(dev objc.ID) int {
+	for f := newestFamily; f > 0; f-- {
+		if supportsFamily.Send(dev, int64(firstFamily+f)) {
+			return f
+		}
+	}
+	return 0
 }
 
 // programSDK asks dyld: 15.4 is 0x000f0400. The main program counts, not this
@@ -106,7 +148,8 @@ func (d *Device) release() {
 	d.id = 0
 }
 
-// loop is the owner thread. It stays locked to its OS thread until it ends.
+// loop is the owner thread: a thread of its own, which C called. It stays locked
+// to it until it ends.
 func (d *Device) loop() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

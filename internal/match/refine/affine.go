@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package refine
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// linear is a 2x2 matrix: (x, y) goes to (a x + b y, c x + d y).
+type linear struct{ a, b, c, d float64 }
+
+func (l linear) at(x, y float64) (float64, float64) { return l.a*x + l.b*y, l.c*x + l.d*y }
+func (l linear) det() float64                       { return l.a*l.d - l.b*l.c }
+func (l linear) scaled(s float64) linear            { return linear{s * l.a, s * l.b, s * l.c, s * l.d} }
+
+func (l linear) inverse() linear {
+	k := 1 / l.det()
+	return linear{k * l.d, -k * l.b, -k * l.c, k * l.a}
+}
+
+// singular are the singular values, the greater first.
+func (l linear) singular() (s1, s2 float64) {
+	// The sum and the difference of the two are the lengths of the map's parts
+	// that keep and that turn over the orientation.
+	p := math.Hypot(l.a+l.d, l.b-l.c)
+	q := math.Hypot(l.a-l.d, l.b+l.c)
+	return (p + q) / 2, math.Abs(p-q) / 2
+}
+
+// near is how many neighbours give a match its map.
+const near = 12
+
+// neighbours lists, for every match, the matches nearest to it in picture 1, by
+// distance, ties by number. It needs more than near matches.
+func neighbours(xy []float64, run func(n int, work func(i int))) []int32 {
+	n := len(xy) / 2
+	grid := newGrid(xy)
+	out := make([]int32, n*near)
+	run(n, func(i int) { grid.nearest(i, out[i*near:(i+1)*near]) })
+	return out
+}
+
+// bucketGrid sorts points into square cells of about four points each.
+type bucketGrid struct {
+	xy         []float64
+	x0, y0     float64
+	cell       float64
+	cols, rows int
+	start      []int32 // of each cell in order
+	order      []int32
+}
+
+func newGrid(xy []float64) *bucketGrid {
+	n := len(xy) / 2
+	g := &bucketGrid{xy: xy, x0: math.Inf(1), y0: math.Inf(1)}
+	x1, y1 := math.Inf(-1), math.Inf(-1)
+	for i := range n {
+		g.x0, x1 = min(g.x0, xy[2*i]), max(x1, xy[2*i])
+		g.y0, y1 = min(g.y0, xy[2*i+1]), max(y1, xy[2*i+1])
+	}
+	w, h := x1-g.x0+1, y1-g.y0+1
+	g.cell = math.Sqrt(w * h * 4 / float64(n))
+	g.cols, g.rows = int(w/g.cell)+1, int(h/g.cell)+1
+	g.start = make([]int32, g.cols*g.rows+1)
+	for i := range n {
+		g.start[g.at(i)+1]++
+	}
+	for c := range g.cols * g.rows {
+		g.start[c+1] += g.start[c]
+	}
+	g.order = make([]int32, n)
+	fill := slices.Clone(g.start)
+	for i := range n {
+		c := g.at(i)
+		g.order[fill[c]] = int32(i)
+		fill[c]++
+	}
+	return g
+}
+
+func (g *bucketGrid) at(i int) int {
+	return int((g.xy[2*i+1]-g.y0)/g.cell)*g.cols + int((g.xy[2*i]-g.x0)/g.cell)
+}
+
+type candidate struct {
+	distance float64
+	index    int32
+}
+
+// nearest looks in ever wider squares of cells, until no cell outside can hold
+// anything nearer.
+func (g *bucketGrid) nearest(i int, out []int32) {
+	x, y := g.xy[2*i], g.xy[2*i+1]
+	cx, cy := int((x-g.x0)/g.cell), int((y-g.y0)/g.cell)
+	var found []candidate
+	for ring := 1; ; ring *= 2 {
+		found = found[:0]
+		limit := float64(ring) * g.cell
+		for r := max(0, cy-ring); r <= min(g.rows-1, cy+ring); r++ {
+			for c := max(0, cx-ring); c <= min(g.cols-1, cx+ring); c++ {
+				for _, j := range g.order[g.start[r*g.cols+c]:g.start[r*g.cols+c+1]] {
+					dx, dy := g.xy[2*j]-x, g.xy[2*j+1]-y
+					if int(j) != i {
+						found = append(found, candidate{dx*dx + dy*dy, j})
+					}
+				}
+			}
+		}
+		slices.SortFunc(found, func(a, b candidate) int {
+			return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.index, b.index))
+		})
+		whole := ring >= max(g.cols, g.rows)
+		if len(found) >= len(out) && (whole || found[len(out)-1].distance <= limit*limit) {
+			break
+		}
+	}
+	for k := range out {
+		out[k] = found[k].index
+	}
+}
+
+// localMap is the linear map, from picture 1 to picture 2, of a match and its
+// neighbours: least squares with the weights of a Cauchy distribution whose
+// width is the median residual, so that wrong neighbours lose their say.
+func localMap(xy1, xy2 []float64, i int, neighbour []int32) linear {
+	var p, q [near + 1][2]float64
+	p[near], q[near] = [2]float64{xy1[2*i], xy1[2*i+1]}, [2]float64{xy2[2*i], xy2[2*i+1]}
+	for k, j := range neighbour {
+		p[k], q[k] = [2]float64{xy1[2*j], xy1[2*j+1]}, [2]float64{xy2[2*j], xy2[2*j+1]}
+	}
+	weight := [near + 1]float64{}
+	for k := range weight {
+		weight[k] = 1
+	}
+	var l linear
+	for range 6 {
+		var sum, px, py, qx, qy float64
+		for k, w := range weight {
+			sum += w
+			px, py = px+w*p[k][0], py+w*p[k][1]
+			qx, qy = qx+w*q[k][0], qy+w*q[k][1]
+		}
+		px, py, qx, qy = px/sum, py/sum, qx/sum, qy/sum
+		xx, xy, yy := 1e-3, 0.0, 1e-3
+		var ux, uy, vx, vy float64
+		for k, w := range weight {
+			x, y := p[k][0]-px, p[k][1]-py
+			u, v := q[k][0]-qx, q[k][1]-qy
+			xx, xy, yy = xx+w*x*x, xy+w*x*y, yy+w*y*y
+			ux, uy, vx, vy = ux+w*u*x, uy+w*u*y, vx+w*v*x, vy+w*v*y
+		}
+		det := xx*yy - xy*xy
+		l = linear{(ux*yy - uy*xy) / det, (uy*xx - ux*xy) / det, (vx*yy - vy*xy) / det, (vy*xx - vx*xy) / det}
+		var off, sorted [near + 1]float64
+		for k := range off {
+			x, y := l.at(p[k][0]-px, p[k][1]-py)
+			off[k] = math.Hypot(q[k][0]-qx-x, q[k][1]-qy-y)
+		}
+		sorted = off
+		slices.Sort(sorted[:])
+		width := max(sorted[near/2], 0.5)
+		for k, o := range off {
+			weight[k] = 1 / (1 + (o/width)*(o/width))
+		}
+	}
+	return l
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package refine
+
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+)
+
+// Picture is 8-bit RGB, rows Stride bytes apart.
+type Picture struct {
+	Pix                   []byte
+	Width, Height, Stride int
+}
+
+func (p Picture) check(name string) error {
+	if p.Width < 1 || p.Height < 1 || p.Stride < 3*p.Width || len(p.Pix) < p.Stride*(p.Height-1)+3*p.Width {
+		return fmt.Errorf("refine: %s: %d bytes, stride %d, for %dx%d RGB", name, len(p.Pix), p.Stride, p.Width, p.Height)
+	}
+	return nil
+}
+
+// Weights of red, green and blue in a grey value (ITU-R BT.601), times 256.
+const (
+	redWeight   = 77
+	greenWeight = 150
+	blueWeight  = 29
+)
+
+// pyramid is a picture and its reductions. Level 0 is read from the colours
+// where it is needed: patches touch a small part of a large picture.
+type pyramid struct {
+	picture Picture
+	levels  []plane // from level 1
+}
+
+// plane is a grey picture.
+type plane struct {
+	pix           []byte
+	width, height int
+}
+
+// size is that of a level.
+func (p *pyramid) size(level int) (width, height int) {
+	if level == 0 {
+		return p.picture.Width, p.picture.Height
+	}
+	l := p.levels[level-1]
+	return l.width, l.height
+}
+
+// deepest is the coarsest level there is.
+func (p *pyramid) deepest() int { return len(p.levels) }
+
+// minSide is the least side of a level: below it a patch is the whole picture.
+const minSide = 32
+
+// build makes the levels 1 to deepest, or fewer where the picture is small.
+func build(pool *par.Pool, picture Picture, deepest int) *pyramid {
+	p := &pyramid{picture: picture}
+	width, height := picture.Width, picture.Height
+	for level := 1; level <= deepest && min(width, height) >= 2*minSide; level++ {
+		width, height = width/2, height/2
+		out := plane{make([]byte, width*height), width, height}
+		const batch = 16
+		pool.Run((height+batch-1)/batch, func(_, tile int) {
+			for y := tile * batch; y < min(height, (tile+1)*batch); y++ {
+				row := out.pix[y*width : (y+1)*width]
+				if level == 1 {
+					pix, stride := picture.Pix[2*y*picture.Stride:], picture.Stride
+					halveColours(row, pix[:6*width], pix[stride:][:6*width])
+				} else {
+					above := p.levels[level-2]
+					pix := above.pix[2*y*above.width:]
+					halveGrey(row, pix[:2*width], pix[above.width:][:2*width])
+				}
+			}
+		})
+		p.levels = append(p.levels, out)
+	}
+	return p
+}
+
+// halveColours is the grey mean of four coloured pixels each.
+func halveColours(out, a, b []byte) {
+	for x := range out {
+		p, q := a[6*x:][:6], b[6*x:][:6]
+		red := uint32(p[0]) + uint32(p[3]) + uint32(q[0]) + uint32(q[3])
+		green := uint32(p[1]) + uint32(p[4]) + uint32(q[1]) + uint32(q[4])
+		blue := uint32(p[2]) + uint32(p[5]) + uint32(q[2]) + uint32(q[5])
+		out[x] = byte((redWeight*red + greenWeight*green + blueWeight*blue + 512) >> 10)
+	}
+}
+
+func halveGrey(out, a, b []byte) {
+	for x := range out {
+		p, q := a[2*x:][:2], b[2*x:][:2]
+		out[x] = byte((uint32(p[0]) + uint32(p[1]) + uint32(q[0]) + uint32(q[1]) + 2) >> 2)
+	}
+}
+
+// window is a rectangle of one level as floats, its first pixel at (left, top).
+type window struct {
+	pix           []float32
+	left, top     int
+	width, height int
+
+	raw []float32 // before smoothing
+}
+
+// Smoothing of level 0 by a Gaussian of 0.7 pixels: without it, linear
+// interpolation between noisy pixels prefers half-way places, where it averages.
+// The coarser levels are smooth enough by their making.
+var smooth = [3]float32{0.5586, 0.2056, 0.0151} // the centre and the next two, on either side
+
+// cut fills w with a rectangle; what lies outside repeats the picture's edge.
+func (p *pyramid) cut(w *window, level, left, top, width, height int) {
+	w.left, w.top, w.width, w.height = left, top, width, height
+	w.pix = grow(w.pix, width*height)
+	if level > 0 {
+		l := p.levels[level-1]
+		for y := range height {
+			row := l.pix[clamp(top+y, l.height)*l.width:][:l.width]
+			out := w.pix[y*width:][:width]
+			if left >= 0 && left+width <= l.width {
+				for x, v := range row[left : left+width] {
+					out[x] = float32(v)
+				}
+				continue
+			}
+			for x := range out {
+				out[x] = float32(row[clamp(left+x, l.width)])
+			}
+		}
+		return
+	}
+	p.cutSmooth(w)
+}
+
+// cutSmooth is cut of level 0, grey and smoothed.
+func (p *pyramid) cutSmooth(w *window) {
+	const margin = len(smooth) - 1
+	img := &p.picture
+	rw, rh := w.width+2*margin, w.height+2*margin
+	w.raw = grow(w.raw, rw*rh)
+	x0, y0 := w.left-margin, w.top-margin
+	inside := x0 >= 0 && x0+rw <= img.Width
+	s0, s1, s2 := smooth[0], smooth[1], smooth[2]
+	var line [maxWindow + 2*margin]float32
+	for y := range rh {
+		row := img.Pix[clamp(y0+y, img.Height)*img.Stride:]
+		if inside {
+			in := row[3*x0 : 3*(x0+rw)]
+			for x := range line[:rw] {
+				c := in[3*x:][:3]
+				line[x] = grey(c[0], c[1], c[2])
+			}
+		} else {
+			for x := range line[:rw] {
+				c := row[3*clamp(x0+x, img.Width):][:3]
+				line[x] = grey(c[0], c[1], c[2])
+			}
+		}
+		out := w.raw[y*w.width:][:w.width]
+		for x := range out {
+			l := line[x:][:5]
+			out[x] = s0*l[2] + s1*(l[1]+l[3]) + s2*(l[0]+l[4])
+		}
+	}
+	for y := range w.height {
+		n := w.width
+		a, b, c := w.raw[y*n:][:n], w.raw[(y+1)*n:][:n], w.raw[(y+2)*n:][:n]
+		d, e := w.raw[(y+3)*n:][:n], w.raw[(y+4)*n:][:n]
+		out := w.pix[y*n:][:n]
+		for x := range out {
+			out[x] = s0*c[x] + s1*(b[x]+d[x]) + s2*(a[x]+e[x])
+		}
+	}
+}
+
+func grey(r, g, b byte) float32 {
+	return float32(redWeight*uint32(r)+greenWeight*uint32(g)+blueWeight*uint32(b)) * (1.0 / 256)
+}
+
+func clamp(x, n int) int { return max(0, min(x, n-1)) }
+
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package refine
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+)
+
+// scene is a smooth random brightness over the plane, known everywhere.
+type scene struct{ wave [][5]float64 }
+
+func newScene(seed uint64) scene {
+	r := rand.New(rand.NewPCG(seed, 1))
+	var s scene
+	for range 40 {
+		length := 6 * math.Exp(2.2*r.Float64()) // pixels
+		turn := 2 * math.Pi * r.Float64()
+		k := 2 * math.Pi / length
+		s.wave = append(s.wave, [5]float64{k * math.Cos(turn), k * math.Sin(turn), 2 * math.Pi * r.Float64(), length, 0})
+	}
+	return s
+}
+
+func (s scene) at(x, y float64) float64 {
+	v := 0.0
+	for _, w := range s.wave {
+		v += math.Sqrt(w[3]) * math.Sin(w[0]*x+w[1]*y+w[2])
+	}
+	return v
+}
+
+// shot renders the scene where to takes the picture's pixels, with a gain, an
+// offset and noise.
+func (s scene) shot(width, height int, to func(x, y float64) (float64, float64), gain, offset, noise float64, seed uint64) Picture {
+	r := rand.New(rand.NewPCG(seed, 2))
+	p := Picture{make([]byte, 3*width*height), width, height, 3 * width}
+	for y := range height {
+		for x := range width {
+			u, v := to(float64(x), float64(y))
+			g := 128 + offset + gain*1.5*s.at(u, v) + noise*r.NormFloat64()
+			for c := range 3 {
+				p.Pix[3*(y*width+x)+c] = byte(math.Round(max(0, min(255, g))))
+			}
+		}
+	}
+	return p
+}
+
+// pair is two pictures of one scene: pixel p of picture 1 shows the scene at p,
+// and lies at h(p) in picture 2.
+type pair struct {
+	one, two Picture
+	h        func(x, y float64) (float64, float64)
+}
+
+func newPair(size int, zoom, turn, tilt, noise float64, seed uint64) pair {
+	s := newScene(seed)
+	c := float64(size) / 2
+	a := linear{zoom * math.Cos(turn), -zoom * math.Sin(turn), zoom * tilt * math.Sin(turn), zoom * tilt * math.Cos(turn)}
+	back := a.inverse()
+	return pair{
+		s.shot(size, size, func(x, y float64) (float64, float64) { return x, y }, 1, 0, noise, seed),
+		s.shot(size, size, func(x, y float64) (float64, float64) {
+			u, v := back.at(x-c-3.3, y-c+1.7)
+			return u + c, v + c
+		}, 0.8, -9, noise, seed+100),
+		func(x, y float64) (float64, float64) {
+			u, v := a.at(x-c, y-c)
+			return u + c + 3.3, v + c - 1.7
+		},
+	}
+}
+
+// matches are a grid of true places, each coordinate of picture 2 off by a
+// uniform error.
+func (p pair) matches(step int, off float64, seed uint64) (xy1, xy2, truth []float64) {
+	r := rand.New(rand.NewPCG(seed, 3))
+	for y := step / 2; y < p.one.Height; y += step {
+		for x := step / 2; x < p.one.Width; x += step {
+			u, v := p.h(float64(x)+0.3, float64(y)-0.2)
+			if u < 10 || v < 10 || u > float64(p.two.Width-11) || v > float64(p.two.Height-11) {
+				continue
+			}
+			xy1 = append(xy1, float64(x)+0.3, float64(y)-0.2)
+			truth = append(truth, u, v)
+			xy2 = append(xy2, u+off*(2*r.Float64()-1), v+off*(2*r.Float64()-1))
+		}
+	}
+	return xy1, xy2, truth
+}
+
+func refined(t *testing.T, threads int, p pair, xy1, xy2 []float64, reach float64) *Result {
+	t.Helper()
+	pool := par.New(threads)
+	defer pool.Close()
+	r, err := Refine(context.Background(), pool, p.one, p.two, xy1, xy2, Options{Reach: reach})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// errorsOf are the distances from the truth of the matches that were refined.
+func errorsOf(r *Result, truth []float64) (e []float64) {
+	for i, ok := range r.Refined {
+		if ok {
+			e = append(e, math.Hypot(r.XY2[2*i]-truth[2*i], r.XY2[2*i+1]-truth[2*i+1]))
+		}
+	}
+	slices.Sort(e)
+	return e
+}
+
+func TestRefineFindsTheTruth(t *testing.T) {
+	for name, c := range map[string]struct {
+		zoom, turn, tilt, noise, off, reach float64
+		share, median                       float64
+	}{
+		"shift":             {1, 0, 1, 0, 0.8, 2.5, 0.95, 0.02},
+		"turned and tilted": {1.05, 0.3, 0.8, 2, 0.8, 2.5, 0.9, 0.06},
+		"noisy":             {1, 0.1, 1, 12, 0.8, 2.5, 0.8, 0.3},
+		"larger in 2":       {1.9, 0.2, 1, 2, 1.5, 5, 0.85, 0.1},
+		"smaller in 2":      {0.52, 0.2, 1, 2, 0.5, 1.5, 0.8, 0.045},
+		"far off":           {1, 0.1, 1, 2, 4, 13, 0.8, 0.05},
+	} {
+		p := newPair(240, c.zoom, c.turn, c.tilt, c.noise, 5)
+		xy1, xy2, truth := p.matches(10, c.off, 9)
+		r := refined(t, 2, p, xy1, xy2, c.reach)
+		e := errorsOf(r, truth)
+		share := float64(len(e)) / float64(len(r.Refined))
+		if !(share >= c.share) {
+			t.Errorf("%s: %.2f of %d matches refined, want %.2f", name, share, len(r.Refined), c.share)
+			continue
+		}
+		t.Logf("%s: %.2f refined, error median %.3f, 90%% %.3f, worst %.3f", name, share, e[len(e)/2], e[len(e)*9/10], e[len(e)-1])
+		if !(e[len(e)/2] <= c.median) {
+			t.Errorf("%s: median error %.3f px, want %.3f", name, e[len(e)/2], c.median)
+		}
+	}
+}
+
+// TestCovariance compares the covariances with the errors: of a right one, the
+// squared error over the covariance has mean 2.
+func TestCovariance(t *testing.T) {
+	for _, noise := range []float64{1, 4, 12} {
+		var normal []float64
+		for seed := range uint64(3) {
+			p := newPair(240, 1.1, 0.15, 0.85, noise, 20+seed)
+			xy1, xy2, truth := p.matches(10, 0.8, seed)
+			r := refined(t, 2, p, xy1, xy2, 2.5)
+			for i, ok := range r.Refined {
+				if !ok {
+					continue
+				}
+				c := r.Covariance[4*i : 4*i+4]
+				xx, xy, yy := float64(c[0]), float64(c[1]), float64(c[3])
+				det := xx*yy - xy*xy
+				if !(xx > 0 && det > 0) || c[1] != c[2] {
+					t.Fatalf("match %d: covariance %v is none", i, c)
+				}
+				dx, dy := r.XY2[2*i]-truth[2*i], r.XY2[2*i+1]-truth[2*i+1]
+				normal = append(normal, (yy*dx*dx-2*xy*dx*dy+xx*dy*dy)/det)
+			}
+		}
+		slices.Sort(normal)
+		// The median and the 90th percentile of chi squared with 2 degrees.
+		m, p90 := normal[len(normal)/2]/1.386, normal[len(normal)*9/10]/4.605
+		t.Logf("noise %g: %d matches, squared error over expected: median %.2f, 90%% %.2f", noise, len(normal), m, p90)
+		if !(m > 0.25 && m < 2.5 && p90 > 0.25 && p90 < 2.5) {
+			t.Errorf("noise %g: squared errors are %.2f (median) and %.2f (90 %%) of what the covariances say", noise, m, p90)
+		}
+	}
+}
+
+// TestUnrefined: what cannot be refined keeps its place to the last bit, and says so.
+func TestUnrefined(t *testing.T) {
+	p := newPair(240, 1, 0, 1, 2, 5)
+	other := newPair(240, 1, 0, 1, 2, 77)
+	flat := Picture{slices.Repeat([]byte{90}, len(p.one.Pix)), p.one.Width, p.one.Height, p.one.Stride}
+	xy1, xy2, _ := p.matches(10, 0.8, 1)
+	for name, c := range map[string]pair{"other scene": {one: p.one, two: other.two}, "flat": {one: flat, two: p.two}, "flat 2": {one: p.one, two: flat}} {
+		r := refined(t, 2, c, xy1, xy2, 2.5)
+		n := 0
+		for i, ok := range r.Refined {
+			if ok {
+				n++
+				continue
+			}
+			if r.XY2[2*i] != xy2[2*i] || r.XY2[2*i+1] != xy2[2*i+1] {
+				t.Fatalf("%s: match %d is not refined and moved", name, i)
+			}
+			if want := float32(2.5 / 4 * 2.5 / 4); r.Covariance[4*i] != want || r.Covariance[4*i+1] != 0 || r.Covariance[4*i+3] != want {
+				t.Fatalf("%s: covariance %v, want %g in both", name, r.Covariance[4*i:4*i+4], want)
+			}
+		}
+		if n > len(r.Refined)/50 {
+			t.Errorf("%s: %d of %d matches refined, want next to none", name, n, len(r.Refined))
+		}
+	}
+	for _, few := range []int{0, 1, near} {
+		r := refined(t, 1, p, xy1[:2*few], xy2[:2*few], 2.5)
+		if len(r.Refined) != few || !slices.Equal(r.XY2, xy2[:2*few]) || slices.Contains(r.Refined, true) {
+			t.Errorf("%d matches: %v", few, r)
+		}
+	}
+}
+
+// TestThreads: the same bits for any number of threads.
+func TestThreads(t *testing.T) {
+	p := newPair(240, 1.3, 0.4, 0.9, 3, 8)
+	xy1, xy2, _ := p.matches(7, 2, 2)
+	want := refined(t, 1, p, xy1, xy2, 8)
+	for _, threads := range []int{2, 3, 7} {
+		got := refined(t, threads, p, xy1, xy2, 8)
+		if !slices.Equal(got.XY2, want.XY2) || !slices.Equal(got.Covariance, want.Covariance) ||
+			!slices.Equal(got.Correlation, want.Correlation) || !slices.Equal(got.Refined, want.Refined) {
+			t.Errorf("%d threads: another answer than one", threads)
+		}
+	}
+}
+
+// TestHostile: strange numbers are errors or unrefined matches, never a panic.
+func TestHostile(t *testing.T) {
+	p := newPair(240, 1, 0, 1, 2, 5)
+	pool := par.New(2)
+	defer pool.Close()
+	xy1, xy2, _ := p.matches(20, 0.5, 1)
+	try := func(one, two Picture, a, b []float64, o Options) error {
+		_, err := Refine(context.Background(), pool, one, two, a, b, o)
+		return err
+	}
+	with := func(xy []float64, i int, v float64) []float64 {
+		c := slices.Clone(xy)
+		c[i] = v
+		return c
+	}
+	good := Options{Reach: 3}
+	for name, err := range map[string]error{
+		"NaN":          try(p.one, p.two, with(xy1, 3, math.NaN()), xy2, good),
+		"infinite":     try(p.one, p.two, xy1, with(xy2, 0, math.Inf(-1)), good),
+		"lengths":      try(p.one, p.two, xy1, xy2[2:], good),
+		"odd":          try(p.one, p.two, xy1[1:], xy2[1:], good),
+		"reach":        try(p.one, p.two, xy1, xy2, Options{Reach: -1}),
+		"NaN reach":    try(p.one, p.two, xy1, xy2, Options{Reach: math.NaN()}),
+		"no picture":   try(Picture{}, p.two, xy1, xy2, good),
+		"short":        try(p.one, Picture{p.two.Pix[1:], 240, 240, 720}, xy1, xy2, good),
+		"small stride": try(p.one, Picture{p.two.Pix, 240, 240, 719}, xy1, xy2, good),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	far, same := slices.Clone(xy2), slices.Clone(xy1)
+	for i := range far {
+		far[i] = 9e6 * math.Pow(-1, float64(i))
+		same[i] = 100
+	}
+	tiny := Picture{make([]byte, 3), 1, 1, 3}
+	for name, err := range map[string]error{
+		"far outside": try(p.one, p.two, xy1, far, Options{Reach: 9000}),
+		"one place":   try(p.one, p.two, same, xy2, good),
+		"both one":    try(p.one, p.two, same, same, good),
+		"tiny":        try(tiny, tiny, xy1, xy2, good),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Refine(ctx, pool, p.one, p.two, xy1, xy2, good); err == nil {
+		t.Error("cancelled: no error")
+	}
+}
+
+// BenchmarkRefine has the size of a 12-megapixel pair with 1,500 matches.
+func BenchmarkRefine(b *testing.B) {
+	small := newPair(240, 1.02, 0.02, 1, 3, 5)
+	tile := func(p Picture) Picture { // a large picture of copies
+		const w, h = 4000, 3000
+		out := Picture{make([]byte, 3*w*h), w, h, 3 * w}
+		for y := range h {
+			for x := 0; x < w; x += 240 {
+				n := min(240, w-x)
+				copy(out.Pix[3*(y*w+x):][:3*n], p.Pix[3*(y%240)*240:])
+			}
+		}
+		return out
+	}
+	one, two := tile(small.one), tile(small.two)
+	r := rand.New(rand.NewPCG(1, 1))
+	var xy1, xy2 []float64
+	for y := 42; y < 2950; y += 104 {
+		for x := 42; x < 3950; x += 104 {
+			tx, ty := x/240*240, y/240*240
+			u, v := small.h(float64(x-tx), float64(y-ty))
+			if u > 10 && v > 10 && u < 229 && v < 229 {
+				xy1 = append(xy1, float64(x), float64(y))
+				xy2 = append(xy2, u+float64(tx)+6*r.Float64()-3, v+float64(ty)+6*r.Float64()-3)
+			}
+		}
+	}
+	pool := par.New(2)
+	defer pool.Close()
+	b.ResetTimer()
+	for range b.N {
+		r, err := Refine(context.Background(), pool, one, two, xy1, xy2, Options{Reach: 15})
+		if err != nil {
+			b.Fatal(err)
+		}
+		n := 0
+		for _, ok := range r.Refined {
+			if ok {
+				n++
+			}
+		}
+		b.ReportMetric(float64(n), "refined")
+		b.ReportMetric(float64(len(xy1)), "matches")
+	}
+}

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs for scenes: ``reconstruct``, ``localize``, ``view``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .common import engine_options, note, open_engine, say
+
+__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "look"]
+
+NOT_LOCATED = 3  # exit status: the picture does not fit the scene
+NOT_STRICT = 4  # exit status: --strict, and a picture is not placed
+
+
+def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the verbs to the command line."""
+    make = verb("reconstruct", _reconstruct, "Place the cameras of pictures and build a scene.")
+    make.add_argument("pictures", nargs="+", type=Path, help="folders and files")
+    make.add_argument("-o", "--out", type=Path, required=True, help="folder for the scene")
+    make.add_argument("-r", "--recursive", action="store_true", help="folders within folders too")
+    engine_options(make)
+    _graph_options(make)
+    _camera_options(make)
+    make.add_argument(
+        "--mapper", choices=("auto", "global", "incremental"), default="auto", help="default: try, compare"
+    )
+    make.add_argument("--scale-from", default="network", help="network, none, or A,B=METRES (two cameras)")
+    make.add_argument("--masks", type=Path, help="folder of masks of the same names, white: use")
+    make.add_argument("--dense", choices=("all", "none"), default="all")
+    make.add_argument("--dense-conf", type=float, default=1.5, help="least confidence (default: 1.5)")
+    make.add_argument("--covariance", action="store_true", help="how exactly the cameras are known")
+    make.add_argument("--seed", type=int, default=0)
+    make.add_argument("--store", type=Path, help="what was computed (default: .cache in the scene)")
+    make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
+    make.add_argument("--strict", action="store_true", help="exit with 4 where a picture is not placed")
+    make.add_argument("--html", action=argparse.BooleanOptionalAction, default=True, help="write scene.html")
+    make.add_argument("--open", action="store_true", help="open scene.html in the browser")
+    make.add_argument("--json", action="store_true", help="print the report as JSON")
+
+    find = verb("localize", _localize, "Find where a new picture of a scene was taken.")
+    find.add_argument("scene", type=Path)
+    find.add_argument("picture", type=Path)
+    engine_options(find)
+    find.add_argument("--json", action="store_true", help="print JSON")
+
+    show = verb("view", _view, "Write a scene, a pair's result or a file of points as one HTML page.")
+    show.add_argument("source", type=Path, help="folder of reconstruct or infer, .ply or .glb")
+    show.add_argument("-o", "--out", type=Path, help="page to write (default: beside the source)")
+    show.add_argument("--open", action="store_true", help="open it in the browser")
+    show.add_argument("--max-points", type=float, default=1e6, help="points to keep (default: 1e6)")
+    show.add_argument("--thumb", type=int, default=160, help="long side of the thumbnails (default: 160)")
+    show.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _graph_options(make: argparse.ArgumentParser) -> None:
+    make.add_argument(
+        "--graph", default="auto", help="auto, complete, swin-W, logwin-W, oneref-R, retrieval-N-K"
+    )
+    make.add_argument("--pairs", type=Path, help="pairs.txt of retrieve, in place of --graph")
+    make.add_argument("--stride", type=int, default=0, help="network pixels between anchors (default: 8)")
+    make.add_argument("--min-inliers", type=int, default=30, help="of a pair that counts (default: 30)")
+
+
+def _camera_options(make: argparse.ArgumentParser) -> None:
+    from .._scene.cameras import FOCAL_SOURCES, MODELS, SHARING
+
+    make.add_argument("--camera", choices=SHARING, default="auto", help="which pictures share a camera")
+    make.add_argument("--camera-model", choices=tuple(MODELS))
+    make.add_argument("--intrinsics", help="FX,FY,CX,CY in original pixels, cameras.txt or transforms.json")
+    make.add_argument("--refine-intrinsics", action="store_true", help="start from --intrinsics, then refine")
+    make.add_argument(
+        "--focal-from", choices=FOCAL_SOURCES, default="auto", help="where the first guess is from"
+    )
+
+
+def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> dict[str, Any]:
+    """The command line as the options of :func:`mast3r_runtime.scene.reconstruct`."""
+    from .._scene import given, photos
+
+    names = [name for name, _ in listed]
+    sizes = {}
+    if arguments.intrinsics or arguments.masks:
+        headers = [photos.read(name, path) for name, path in listed]
+        sizes = {h.name: (h.width, h.height) for h in headers if not h.problem}
+    return {
+        "graph": arguments.graph,
+        "pairs": given.pairs(arguments.pairs, names) if arguments.pairs else None,
+        "camera": arguments.camera,
+        "camera_model": arguments.camera_model,
+        "focal_from": arguments.focal_from,
+        "intrinsics": given.intrinsics(arguments.intrinsics, sizes) if arguments.intrinsics else None,
+        "refine_intrinsics": arguments.refine_intrinsics,
+        "mapper": arguments.mapper,
+        "stride": arguments.stride,
+        "min_inliers": arguments.min_inliers,
+        "scale": given.scale(arguments.scale_from, names),
+        "masks": given.masks(arguments.masks, sizes) if arguments.masks else None,
+        "dense": arguments.dense == "all",
+        "dense_conf": arguments.dense_conf,
+        "covariance": arguments.covariance,
+        "seed": arguments.seed,
+        "threads": arguments.threads or -1,
+    }
+
+
+def _reconstruct(arguments: argparse.Namespace) -> int:
+    from .. import scene as scenes
+    from .._scene import photos
+    from ..errors import SceneError
+
+    listed = photos.find(arguments.pictures, arguments.recursive)
+    options = _options(arguments, listed)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    store = arguments.store or arguments.out / ".cache"
+    with _Bars() as bars, open_engine(arguments) as engine:
+        try:
+            scene = scenes.reconstruct(engine, dict(listed), store=store, progress=bars, **options)
+        except SceneError as error:
+            if error.report is not None:
+                (arguments.out / "report.json").write_text(json.dumps(error.report, indent=1) + "\n")
+            raise
+    formats = [name for name in scenes.FORMATS if name != "html" or arguments.html]
+    scene.write(arguments.out, formats)
+    _link(arguments.out / "images", [(p.name, p.path) for p in scene.placed], arguments.copy_images)
+    for line in _warnings(scene):
+        print(f"mast3r: {line}", file=sys.stderr)
+    _say_scene(arguments, scene)
+    if arguments.open and arguments.html:
+        look(arguments, arguments.out / "scene.html")
+    return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
+
+
+def _warnings(scene: Any) -> list[str]:
+    out = []
+    lost = [p for p in scene.pictures.values() if p.pose is None]
+    if lost:
+        why = ", ".join(f"{p.name} ({p.status}: {p.reason})" for p in lost[:20])
+        more = f" and {len(lost) - 20} more, see report.json" if len(lost) > 20 else ""
+        out.append(f"{len(scene.placed)} of {len(scene.pictures)} pictures placed; not placed: {why}{more}")
+    if len(scene.components) > 1:
+        parts = "; ".join(f"{k}: {', '.join(c.names[:6])}" for k, c in enumerate(scene.components))
+        out.append(
+            f"{len(scene.components)} components that share no pictures, each in a world of its own: {parts}"
+        )
+    for k, component in enumerate(scene.components):
+        if component.unstable:
+            out.append(f"component {k} is unstable: {component.unstable}")
+    return out
+
+
+def _say_scene(arguments: argparse.Namespace, scene: Any) -> None:
+    report = scene.report
+    main = scene.components[0]
+    lengths = len(main.model.seen) / max(len(main.model.points), 1)
+    text = (
+        f"{len(scene.placed)} of {len(scene.pictures)} pictures placed by the mapper {main.mapper}; "
+        f"{len(main.model.points)} points, {lengths:.1f} pictures each; {report['seconds']['total']:.0f} s "
+        f"({report['encoded']} encoded, {report['decoded']} decoded). {scene.scale.sentence()}\n"
+        f"Look at {arguments.out / 'scene.html' if arguments.html else arguments.out / 'scene.glb'}; "
+        f"COLMAP's model is in {arguments.out / 'sparse' / '0'}, nerfstudio's "
+        f"in {arguments.out / 'transforms.json'}"
+    )
+    say(arguments, report, text)
+
+
+def _link(folder: Path, pictures: list[tuple[str, Path]], copy: bool) -> None:
+    """The pictures under their names, as links where the system has them."""
+    for name, path in pictures:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        try:
+            if copy:
+                raise OSError
+            target.symlink_to(os.path.relpath(path.resolve(), target.parent.resolve()))
+        except OSError:
+            shutil.copyfile(path, target)
+
+
+class _Bars:
+    """One bar for every step."""
+
+    def __init__(self) -> None:
+        self.step, self.bar = "", None
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        from tqdm.auto import tqdm
+
+        if step != self.step:
+            self.__exit__()
+            self.step = step
+            self.bar = tqdm(total=total, desc=step, disable=None, leave=False, file=sys.stderr)
+        assert self.bar is not None
+        self.bar.update(done - self.bar.n)
+
+    def __enter__(self) -> _Bars:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def look(arguments: argparse.Namespace, page: Path) -> None:
+    """Open a page in the browser, or say where it is where there is no display."""
+    display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not display or not webbrowser.open(page.resolve().as_uri()):
+        note(arguments, f"open {page} in a browser")
+
+
+def _localize(arguments: argparse.Namespace) -> int:
+    from ..scene import Scene
+
+    scene = Scene.load(arguments.scene)
+    with open_engine(arguments) as engine:
+        found = scene.localize(engine, arguments.picture)
+    values = {
+        "reason": found.reason,
+        "pose": None if found.pose is None else found.pose.tolist(),
+        "intrinsics": None if found.intrinsics is None else found.intrinsics.tolist(),
+        "inliers": found.inliers,
+        "matches": found.matches,
+        "best": found.best,
+        "component": found.component,
+        "covariance": None if found.covariance is None else found.covariance.tolist(),
+    }
+    if found.pose is None:
+        text = f"{found.reason}: {found.inliers} inliers of {found.matches} matches, best with {found.best}"
+    else:
+        x, y, z = found.pose[:3, 3]
+        text = (
+            f"at {x:.4g} {y:.4g} {z:.4g} {scene.scale.unit} in component {found.component}: "
+            f"{found.inliers} inliers of {found.matches} matches, best with {found.best}"
+        )
+    say(arguments, values, text)
+    return 0 if found.pose is not None else NOT_LOCATED
+
+
+def _view(arguments: argparse.Namespace) -> int:
+    from ..errors import ArgumentError
+    from ..scene import Scene
+    from ..viewer import points_page, write_html
+
+    source: Path = arguments.source
+    shown: Any
+    if source.is_dir():
+        shown, page = Scene.load(source), source / "scene.html"
+    elif source.suffix in (".ply", ".glb"):
+        shown, page = points_page(source), source.with_suffix(".html")
+    else:
+        raise ArgumentError(f"view {str(source)!r}: want a folder of reconstruct, .ply or .glb")
+    target = arguments.out or page
+    write_html(target, shown, max_points=int(arguments.max_points), thumb=arguments.thumb)
+    size = target.stat().st_size
+    say(
+        arguments,
+        {"page": str(target), "bytes": size},
+        f"{target}: {size / 2**20:.1f} MiB, works without a network",
+    )
+    if arguments.open:
+        look(arguments, target)
+    return 0

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the world's origin is, which way is down, and how long a metre is.
+
+Bundle adjustment leaves seven numbers free. The origin goes to the camera with most
+observations; the world is turned so that down is +y (OpenCV's axes), taking for level the plane
+that the cameras' x axes lie in, because people hold cameras level; and lengths are scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..results import Transform
+from .model import F64, Model
+
+__all__ = ["Scale", "depth_ratios", "level", "network_scale", "place"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a length of 1 is worth.
+
+    ``source`` is "network" (metres as the network guessed them: its training data's idea of size,
+    not verified), "known" (from the user) or "none" (arbitrary units). ``spread`` is how far the
+    pictures differ, as a share; it says nothing of an error that they share.
+    """
+
+    value: float
+    source: str
+    spread: float
+    pictures: int
+
+    @property
+    def unit(self) -> str:
+        return "units" if self.source == "none" else "m"
+
+    def sentence(self) -> str:
+        """For people."""
+        if self.source == "known":
+            return "Scale given by the user."
+        if self.source == "none":
+            return "Lengths are in arbitrary units."
+        return (
+            f"Scale guessed by the network, not verified "
+            f"(spread over {self.pictures} pictures {self.spread:.0%})."
+        )
+
+
+def depth_ratios(
+    model: Model, depth: Mapping[int, F64], transforms: Mapping[int, Transform]
+) -> dict[int, tuple[F64, F64]]:
+    """For each picture the network pixels ``[m, 2]`` of its points and log(solved / network depth)."""
+    lengths = model.track_lengths()[model.seen]
+    least = 2 if len(model.pictures) == 2 else 3
+    out = {}
+    for k, i in enumerate(int(p) for p in model.pictures):
+        own = (model.seen_by == i) & (lengths >= least)
+        if i not in depth or not own.any():
+            continue
+        xy = transforms[i].to_network(model.seen_at[own])
+        z = model.points[model.seen[own]] @ model.poses[k, 2, :3] + model.poses[k, 2, 3]
+        height, width = depth[i].shape
+        x = np.clip(np.rint(xy[:, 0]), 0, width - 1).astype(np.intp)
+        y = np.clip(np.rint(xy[:, 1]), 0, height - 1).astype(np.intp)
+        network = depth[i][y, x].astype(np.float64)
+        good = (network > 0) & (z > 0) & np.isfinite(network)
+        out[i] = (xy[good], np.log(z[good] / network[good]))
+    return out
+
+
+def network_scale(ratios: Mapping[int, tuple[F64, F64]]) -> Scale:
+    """The factor that brings solved depths to the network's: median over pictures."""
+    logs = np.array([-np.median(r) for _, r in ratios.values() if len(r) >= 10])
+    if not len(logs):
+        return Scale(1.0, "none", 0.0, 0)
+    middle = float(np.median(logs))
+    spread = 1.4826 * float(np.median(np.abs(logs - middle)))
+    return Scale(float(np.exp(middle)), "network", spread, len(logs))
+
+
+def level(model: Model) -> F64:
+    """A rotation after which down is +y. The identity where the cameras do not say.
+
+    Down is the direction in which the cameras' x axes vary least. It is only believed where it
+    also lies near the cameras' own y axes, and where there are three pictures.
+    """
+    axes_x, axes_y = model.poses[:, 0, :3], model.poses[:, 1, :3]  # rows: camera axes in the world
+    mean_y = axes_y.mean(0)
+    if len(model.pictures) < 3 or np.linalg.norm(mean_y) < 0.3:
+        return np.eye(3)
+    values, vectors = np.linalg.eigh(axes_x.T @ axes_x / len(axes_x))
+    down = vectors[:, 0] * np.sign(vectors[:, 0] @ mean_y)
+    if values[1] < 4 * values[0] or down @ (mean_y / np.linalg.norm(mean_y)) < np.cos(np.deg2rad(35)):
+        down = mean_y / np.linalg.norm(mean_y)  # all cameras look the same way: their y axes say
+    return _turn(down, np.array([0.0, 1.0, 0.0]))
+
+
+def _turn(source: F64, target: F64) -> F64:
+    """The smallest rotation that brings one unit vector to another."""
+    axis, cosine = np.cross(source, target), float(source @ target)
+    if cosine < -1 + 1e-12:
+        return np.diag([1.0, -1.0, -1.0])
+    x, y, z = axis
+    skew = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    return np.asarray(np.eye(3) + skew + skew @ skew / (1 + cosine))
+
+
+def place(model: Model, scale: float) -> Model:
+    """Scale, level, and put the origin at the camera with most observations, which looks along +z."""
+    counts = [int((model.seen_by == i).sum()) for i in model.pictures]
+    base = int(np.argmax(counts))
+    turn = level(model)
+    forward = turn @ model.poses[base, 2, :3]
+    heading = np.arctan2(forward[0], forward[2])
+    c, s = np.cos(heading), np.sin(heading)
+    turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]]) @ turn
+    centre = model.centres()[base]
+    return model.moved(scale, turn, -scale * turn @ centre)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A solved component as arrays, independent of the solver that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["CAMERA_MODELS", "Lens", "Model", "project"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+# COLMAP's numbers and parameters of the camera models that are used here.
+CAMERA_MODELS = {
+    "SIMPLE_PINHOLE": (0, ("f", "cx", "cy")),
+    "PINHOLE": (1, ("fx", "fy", "cx", "cy")),
+    "SIMPLE_RADIAL": (2, ("f", "cx", "cy", "k1")),
+    "OPENCV": (4, ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2")),
+}
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A camera model of a picture of ``width x height``, whose pixel centres lie at whole numbers.
+
+    (COLMAP's first pixel has its centre at 0.5: reading and writing its files moves cx and cy.)
+    """
+
+    model: str
+    width: int
+    height: int
+    params: tuple[float, ...]
+
+    def named(self) -> dict[str, float]:
+        """All parameters by the names of the OpenCV model; those the model lacks are 0."""
+        own = dict(zip(CAMERA_MODELS[self.model][1], self.params, strict=True))
+        f = own.pop("f", None)
+        if f is not None:
+            own["fx"] = own["fy"] = f
+        return {name: own.get(name, 0.0) for name in CAMERA_MODELS["OPENCV"][1]}
+
+    @property
+    def focal(self) -> float:
+        """The mean focal length in pixels."""
+        n = self.named()
+        return (n["fx"] + n["fy"]) / 2
+
+    def matrix(self) -> F64:
+        n = self.named()
+        return np.array([[n["fx"], 0, n["cx"]], [0, n["fy"], n["cy"]], [0, 0, 1]])
+
+    def moved(self, shift: float, scale: float = 1.0) -> Lens:
+        """In pixels that are ``scale`` times as many, with the origin moved by ``-shift``."""
+        out = [
+            (p * scale + shift if name in ("cx", "cy") else p * scale if name in ("f", "fx", "fy") else p)
+            for name, p in zip(CAMERA_MODELS[self.model][1], self.params, strict=True)
+        ]
+        return replace(self, params=tuple(out))
+
+    def rays(self, xy: npt.ArrayLike) -> F64:
+        """Rays ``[N, 3]`` with z = 1 through pixels ``[N, 2]``, distortion undone."""
+        n, pixel = self.named(), np.asarray(xy, np.float64)
+        target = (pixel - (n["cx"], n["cy"])) / (n["fx"], n["fy"])
+        flat = target.copy()
+        if any(n[k] for k in ("k1", "k2", "p1", "p2")):
+            for _ in range(20):  # a fixed point: the distortion is small beside the ray
+                flat = flat - (_distorted(flat, n) - target)
+        return np.concatenate([flat, np.ones((len(flat), 1))], 1)
+
+    def pixels(self, points: npt.ArrayLike) -> F64:
+        """Pixels ``[N, 2]`` of points ``[N, 3]`` in the camera's frame."""
+        n, xyz = self.named(), np.asarray(points, np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            flat = xyz[:, :2] / xyz[:, 2:]
+        return np.asarray(_distorted(flat, n) * (n["fx"], n["fy"]) + (n["cx"], n["cy"]))
+
+
+def _distorted(flat: F64, n: dict[str, float]) -> F64:
+    if not any(n[k] for k in ("k1", "k2", "p1", "p2")):
+        return flat
+    x, y = flat[:, 0], flat[:, 1]
+    r = x * x + y * y
+    radial = 1 + n["k1"] * r + n["k2"] * r * r
+    return np.stack(
+        [
+            x * radial + 2 * n["p1"] * x * y + n["p2"] * (r + 2 * x * x),
+            y * radial + n["p1"] * (r + 2 * y * y) + 2 * n["p2"] * x * y,
+        ],
+        1,
+    )
+
+
+@dataclass(frozen=True)
+class Model:
+    """Pictures with poses, points, and which pixel of which picture saw which point.
+
+    ``pictures [n]`` are numbers in the caller's list, ``poses [n, 4, 4]`` camera from world.
+    An observation k says that picture ``seen_by[k]`` (a number in the caller's list) saw point
+    ``seen[k]`` at pixel ``seen_at[k]``.
+    """
+
+    pictures: I64
+    poses: F64
+    lenses: tuple[Lens, ...]
+    points: F64
+    colours: npt.NDArray[np.uint8]
+    seen: I64
+    seen_by: I64
+    seen_at: F64
+    mapper: str = ""
+
+    def row(self, picture: int) -> int:
+        """The row of a picture of the caller's list."""
+        return int(np.flatnonzero(self.pictures == picture)[0])
+
+    def track_lengths(self) -> I64:
+        return np.bincount(self.seen, minlength=len(self.points))
+
+    def centres(self) -> F64:
+        """Camera centres ``[n, 3]`` in the world."""
+        r, t = self.poses[:, :3, :3], self.poses[:, :3, 3]
+        return np.asarray(-np.einsum("nji,nj->ni", r, t))
+
+    def errors(self) -> F64:
+        """Distance in pixels of every observation from its point's projection."""
+        out = np.full(len(self.seen), np.inf)
+        for k, picture in enumerate(self.pictures):
+            own = self.seen_by == picture
+            pixel = project(self.poses[k], self.lenses[k], self.points[self.seen[own]])
+            out[own] = np.linalg.norm(pixel - self.seen_at[own], axis=1)
+        return out
+
+    def moved(self, scale: float, rotation: F64, translation: F64) -> Model:
+        """In the world X' = scale * rotation X + translation."""
+        poses = self.poses.copy()
+        turn = np.einsum("nij,kj->nik", self.poses[:, :3, :3], rotation)
+        poses[:, :3, :3] = turn
+        poses[:, :3, 3] = scale * self.poses[:, :3, 3] - turn @ translation
+        points = scale * self.points @ rotation.T + translation
+        return replace(self, poses=poses, points=points)
+
+
+def project(pose: F64, lens: Lens, points: F64) -> F64:
+    """Pixels of world points in a picture."""
+    return lens.pixels(points @ pose[:3, :3].T + pose[:3, 3])

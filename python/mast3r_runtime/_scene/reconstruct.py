@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""N pictures to one scene: the way of the data, step by step."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import collection
+from .._engine.engine import Engine
+from .._version import __version__
+from ..errors import ArgumentError, SceneError
+from ..images import U8, read_image
+from ..retrieval import scene_pairs
+from ..store import Store
+from . import cameras as lenses
+from . import dense, gauge, photos, solver, uncertainty
+from .budget import estimate
+from .dense import DepthMap
+from .evidence import Evidence, gather
+from .model import F64, Lens, Model
+from .parts import Component, Picture
+from .photos import Photo
+from .scene import Scene
+from .tracks import key_points
+
+__all__ = ["Options", "reconstruct"]
+
+MAPPERS = ("auto", "global", "incremental")
+COMPLETE_UP_TO = 40  # pictures
+COARSE_FROM = 200  # pictures, above which anchors lie twice as far apart
+ImagePath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to reconstruct. The same names as on the command line.
+
+    ``graph`` is that of :func:`mast3r_runtime.scene_pairs`, or "auto": complete up to 40 pictures,
+    then by retrieval where there is a head, else ``logwin-5``. ``pairs`` are pairs of names in its
+    place. ``intrinsics`` are lenses by name, kept unless ``refine_intrinsics``. ``scale`` is
+    "network", "none", or a pair of names and their distance in metres. ``masks`` are arrays by
+    name, not 0 where to look. ``stride`` is in network pixels; 0 means 8, or 16 above 200 pictures.
+    ``threads`` are the solver's; 1 makes it give the same bits every time.
+    """
+
+    graph: str = "auto"
+    pairs: Sequence[tuple[str, str]] | None = None
+    camera: str = "auto"
+    camera_model: str | None = None
+    focal_from: str = "auto"
+    intrinsics: Mapping[str, Lens] | None = None
+    refine_intrinsics: bool = False
+    mapper: str = "auto"
+    stride: int = 0
+    min_inliers: int = 30
+    scale: str | tuple[str, str, float] = "network"
+    masks: Mapping[str, U8] | None = None
+    dense: bool = True
+    dense_conf: float = 1.5
+    covariance: bool = False
+    seed: int = 0
+    threads: int = -1
+
+    def __post_init__(self) -> None:
+        if self.mapper not in MAPPERS:
+            raise ArgumentError(f"mapper {self.mapper!r}, want one of {', '.join(MAPPERS)}")
+        if not 0 <= self.stride <= 64:
+            raise ArgumentError(f"stride {self.stride}, want 1 to 64 network pixels, or 0 for the default")
+        if self.min_inliers < 8:
+            raise ArgumentError(f"min_inliers {self.min_inliers}, want at least 8")
+
+
+def reconstruct(
+    engine: Engine,
+    images: Sequence[ImagePath] | Mapping[str, ImagePath],
+    *,
+    store: str | os.PathLike[str] | Store | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+    limit: int | None = None,
+    **options: Any,
+) -> Scene:
+    """Place the cameras of pictures and build the scene. Needs the extra ``scene``.
+
+    Parameters
+    ----------
+    engine : Engine
+        With a model loaded.
+    images : paths, or a mapping of names to paths
+        Files or folders. Arrays have no name and no header; write them to files first.
+    store : folder or Store, optional
+        Where features and matches are kept, so that a second run computes nothing twice and a
+        stopped one goes on. A temporary folder when left out.
+    progress : callable, optional
+        Called with the step ("pairs", "verify"), how much is done, and how much there is.
+    limit : int, optional
+        Bytes of memory that may be used; the default is what the machine has free.
+    **options
+        The fields of :class:`Options`.
+
+    Returns
+    -------
+    Scene
+
+    Raises
+    ------
+    DependencyError
+        pycolmap is not installed.
+    SceneError
+        Fewer than two readable pictures, or no pair that holds. Its ``report`` has the reasons.
+    ArgumentError
+        An option out of its range, or more memory needed than there is.
+    """
+    chosen = Options(**options)
+    solver.pycolmap()  # before the work, in case it is missing
+    started = time.monotonic()
+    if isinstance(images, Mapping):
+        listed = [(name, Path(path)) for name, path in images.items()]
+    else:
+        listed = photos.find(images)
+    with ExitStack() as stack:
+        if store is None:
+            store = stack.enter_context(tempfile.TemporaryDirectory(prefix="mast3r-store-"))
+        keep = store if isinstance(store, Store) else Store(store)
+        return _Run(engine, chosen, keep, progress or (lambda *_: None), limit, started).run(listed)
+
+
+class _Run:
+    """One reconstruction; ``timing`` fills up on the way."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: Options,
+        store: Store,
+        progress: Callable[[str, int, int], None],
+        limit: int | None,
+        started: float,
+    ) -> None:
+        self.engine, self.options, self.store = engine, options, store
+        self.progress, self.limit = progress, limit
+        self.timing: dict[str, float] = {}
+        self.started = self.at = started
+
+    def run(self, listed: Sequence[tuple[str, Path]]) -> Scene:
+        headers = [photos.read(name, path) for name, path in listed]
+        self.lap("headers")
+        used, twins = _distinct(headers)
+        if len(used) < 2:
+            raise self.failed(headers, twins, f"{len(used)} readable pictures that differ, want at least 2")
+        count = len(used)
+        stride = self.options.stride or (16 if count > COARSE_FROM else 8)
+        pairs = self.graph(used)
+        if not pairs:
+            raise self.failed(headers, twins, f"graph {self.options.graph!r}: no pairs")
+        estimate(self.engine, count, len(pairs), stride).check(self.limit, self.options.graph)
+        step = _Ticks(self.progress, "pairs", len(pairs))
+        evidence = gather(self.engine, used, pairs, self.store, stride=stride, tick=step)
+        self.lap("network")
+        problem = self.problem(used, evidence)
+        verified = solver.verify(problem, _Ticks(self.progress, "verify", len(pairs)))
+        self.lap("verify")
+        solved = solver.solve(problem, verified, self.options.mapper)
+        self.lap("solve")
+        reasons = _reasons(problem, verified, solved)
+        if not solved.models:
+            raise self.failed(headers, twins, "no pair of pictures holds", used, reasons)
+        return self.scene(headers, used, twins, evidence, problem, verified, solved, reasons)
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self.timing[name] = round(now - self.at, 3)
+        self.at = now
+
+    def graph(self, used: Sequence[Photo]) -> list[tuple[int, int]]:
+        """Pairs i < j, each once."""
+        options, count = self.options, len(used)
+        if options.pairs is not None:
+            number = {photo.name: i for i, photo in enumerate(used)}
+            known = [(number[a], number[b]) for a, b in options.pairs if a in number and b in number]
+        else:
+            known = [(a, b) for a, b in self.scene_pairs(used)]
+        return sorted({(min(p), max(p)) for p in known if p[0] != p[1] and max(p) < count})
+
+    def scene_pairs(self, used: Sequence[Photo]) -> list[tuple[int, int]]:
+        graph, count = self.options.graph, len(used)
+        head = collection.find_beside(self.engine.path, "retrieval")
+        if graph == "auto":
+            graph = "complete" if count <= COMPLETE_UP_TO else "logwin-5"
+            if count > COMPLETE_UP_TO and head is not None:
+                graph = collection.default_graph(count)
+        if not graph.startswith("retrieval"):
+            return [(p.first, p.second) for p in scene_pairs(count, graph)]
+        self.engine.load_retrieval(collection.need_retrieval(self.engine.path, None))
+        codebook = collection.find_beside(self.engine.path, "codebook")
+        paths: list[Any] = [str(photo.path) for photo in used]
+        found = collection.retrieve(self.engine, paths, codebook, graph)
+        return [(p.first, p.second) for p in found.pairs]
+
+    def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:
+        options = self.options
+        given = {i: lens for i, p in enumerate(used) if (lens := (options.intrinsics or {}).get(p.name))}
+        for i, lens in given.items():
+            if (lens.width, lens.height) != (used[i].width, used[i].height):
+                raise ArgumentError(
+                    f"intrinsics for {used[i].name}: for {lens.width} x {lens.height} pixels, "
+                    f"the picture has {used[i].width} x {used[i].height}"
+                )
+        planned = lenses.plan(
+            used, evidence.focals, options.camera, options.camera_model, given, options.focal_from,
+            options.refine_intrinsics,
+        )  # fmt: skip
+        masks = {
+            i: mask for i, p in enumerate(used) if (mask := (options.masks or {}).get(p.name)) is not None
+        }
+        pixel = [1.0] * len(used)
+        for i, transform in evidence.transforms.items():
+            pixel[i] = float(np.mean(transform.scale))
+        return solver.Problem(
+            [p.name for p in used], key_points(len(used), evidence.pairs, masks), planned.lenses, planned.of,
+            planned.fixed, planned.known, pixel, options.seed, options.threads, options.min_inliers,
+        )  # fmt: skip
+
+    def scene(
+        self,
+        headers: Sequence[Photo],
+        used: Sequence[Photo],
+        twins: Mapping[str, str],
+        evidence: Evidence,
+        problem: solver.Problem,
+        verified: solver.Verified,
+        solved: solver.Solved,
+        reasons: Mapping[int, str],
+    ) -> Scene:
+        options = self.options
+        covariance = uncertainty.poses(problem, solved) if options.covariance else {}
+        scale = self.scale(used, evidence, solved)
+        models, scales = [], []
+        for k, model in enumerate(solved.models):
+            own = scale if k == 0 else self.component_scale(model, evidence, scale)
+            models.append(gauge.place(model, own.value))
+            scales.append(own.value)
+        placed: dict[int, Picture] = {}
+        coloured = []
+        for k, model in enumerate(models):
+            model, pictures = self.pictures(k, model, used, evidence, solved.unstable.get(k, ""))
+            coloured.append(model)
+            placed.update(pictures)
+        for i, matrix in covariance.items():
+            k = placed[i].component
+            before, after = (m[k].poses[m[k].row(i)] for m in (solved.models, models))
+            placed[i] = replace(placed[i], covariance=uncertainty.moved(matrix, before, after, scales[k]))
+        self.lap("dense")
+        names = {i: p.name for i, p in enumerate(used)}
+        result = _all_pictures(headers, used, twins, placed, reasons)
+        order = {name: n for n, name in enumerate(result)}
+        components = tuple(
+            Component(
+                tuple(names[int(i)] for i in model.pictures), model.mapper, solved.unstable.get(k, ""),
+                _renumbered(model, [order[p.name] for p in used]),
+            )
+            for k, model in enumerate(coloured)
+        )  # fmt: skip
+        report = self.report(result, evidence, verified, names, scale, components)
+        return Scene(result, components, scale, report)
+
+    def scale(self, used: Sequence[Photo], evidence: Evidence, solved: solver.Solved) -> gauge.Scale:
+        wanted, model = self.options.scale, solved.models[0]
+        if wanted == "none":
+            return gauge.Scale(1.0, "none", 0.0, 0)
+        if wanted == "network":
+            return gauge.network_scale(gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms))
+        if isinstance(wanted, str):
+            raise ArgumentError(f"scale {wanted!r}, want network, none, or two names and a distance")
+        first, second, metres = wanted
+        number = {p.name: i for i, p in enumerate(used)}
+        inside = {int(i) for i in model.pictures}
+        for name in (first, second):
+            if number.get(name) not in inside:
+                raise SceneError(f"scale: {name!r} is not placed in the largest component")
+        centres = model.centres()
+        gap = centres[model.row(number[first])] - centres[model.row(number[second])]
+        length = float(np.linalg.norm(gap))
+        if not (metres > 0 and length > 0):
+            raise ArgumentError(f"scale: {metres} m between {first} and {second}, want above 0")
+        return gauge.Scale(metres / length, "known", 0.0, 2)
+
+    @staticmethod
+    def component_scale(model: Model, evidence: Evidence, first: gauge.Scale) -> gauge.Scale:
+        """Further components share nothing with the first: only the network knows their size."""
+        own = gauge.network_scale(gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms))
+        return gauge.Scale(1.0, "none", 0.0, 0) if first.source == "none" else own
+
+    def pictures(
+        self, number: int, model: Model, used: Sequence[Photo], evidence: Evidence, weak: str
+    ) -> tuple[Model, dict[int, Picture]]:
+        """The pictures of a component with their dense depth, and its points with their colours."""
+        ratios = gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms)
+        colours = np.zeros((len(model.points), 3))
+        maps: dict[int, DepthMap] = {}
+        errors = model.errors()
+        for i in (int(p) for p in model.pictures):
+            image = read_image(used[i].path)
+            own = model.seen_by == i
+            np.add.at(colours, model.seen[own], _colours(image, model.seen_at[own]))
+            if self.options.dense and i in ratios:
+                t = evidence.transforms[i]
+                bent = dense.bend(evidence.depth[i], *ratios[i])
+                confidence = evidence.confidence[i]
+                good = (confidence >= self.options.dense_conf) & (bent > 0) & np.isfinite(bent)
+                maps[i] = DepthMap(bent, confidence, good, _small(image, t), t)
+        around = dense.neighbours(model)
+        agreed = {i: maps[i].keep & dense.agreement(model, maps, i, around[i]) for i in maps}
+        out = {}
+        for k, i in enumerate(int(p) for p in model.pictures):
+            depth = replace(maps[i], keep=agreed[i]) if i in maps else None
+            own = model.seen_by == i
+            out[i] = Picture(
+                used[i].name, used[i].path, used[i].width, used[i].height, "unstable" if weak else "placed",
+                weak, number, np.linalg.inv(model.poses[k]), model.lenses[k], None, int(own.sum()),
+                float(np.median(errors[own])), depth,
+            )  # fmt: skip
+        shades = np.rint(colours / np.maximum(model.track_lengths(), 1)[:, None]).astype(np.uint8)
+        return replace(model, colours=shades), out
+
+    def report(
+        self,
+        pictures: Mapping[str, Picture],
+        evidence: Evidence,
+        verified: solver.Verified,
+        names: Mapping[int, str],
+        scale: gauge.Scale,
+        components: Sequence[Component],
+    ) -> dict[str, Any]:
+        self.timing["total"] = round(time.monotonic() - self.started, 3)
+        info = self.engine.info()
+        kept = {n: float(p.depth.keep.mean()) for n, p in pictures.items() if p.depth is not None}
+        return {
+            "schema": 1,
+            "made_by": f"mast3r-runtime {__version__}",
+            "engine": {k: info[k] for k in ("name", "variant", "resolution", "precision")},
+            "pictures": {name: _row(p, kept.get(name)) for name, p in pictures.items()},
+            "pairs": [
+                {"first": names[i], "second": names[j], "matches": verified.matches[i, j], "inliers": n}
+                for (i, j), n in verified.inliers.items()
+            ],
+            "components": [
+                {
+                    "pictures": c.names,
+                    "mapper": c.mapper,
+                    "points": len(c.model.points),
+                    "unstable": c.unstable,
+                }
+                for c in components
+            ],
+            "scale": vars(scale),
+            "encoded": evidence.encoded,
+            "decoded": evidence.decoded,
+            "seconds": dict(self.timing),
+        }
+
+    def failed(
+        self,
+        headers: Sequence[Photo],
+        twins: Mapping[str, str],
+        text: str,
+        used: Sequence[Photo] = (),
+        reasons: Mapping[int, str] | None = None,
+    ) -> SceneError:
+        """The error with a report that names every picture."""
+        result = _all_pictures(headers, used, twins, {}, reasons or {})
+        why = "; ".join(f"{p.name}: {p.reason}" for p in list(result.values())[:10] if p.reason)
+        error = SceneError(f"reconstruct: {text}" + (f" ({why})" if why else ""))
+        rows = {name: _row(p, None) for name, p in result.items()}
+        error.report = {"schema": 1, "error": text, "pictures": rows, "components": []}
+        return error
+
+
+class _Ticks:
+    """Counts calls and passes the count on."""
+
+    def __init__(self, progress: Callable[[str, int, int], None], step: str, total: int) -> None:
+        self.progress, self.step, self.total, self.done = progress, step, total, 0
+
+    def __call__(self) -> None:
+        self.done += 1
+        self.progress(self.step, self.done, self.total)
+
+
+def _distinct(headers: Sequence[Photo]) -> tuple[list[Photo], dict[str, str]]:
+    """The readable pictures without copies, and for each copy the name of the first."""
+    first: dict[str, str] = {}
+    used, twins = [], {}
+    for photo in headers:
+        if photo.problem:
+            continue
+        if photo.sha256 in first:
+            twins[photo.name] = first[photo.sha256]
+            continue
+        first[photo.sha256] = photo.name
+        used.append(photo)
+    return used, twins
+
+
+def _reasons(problem: solver.Problem, verified: solver.Verified, solved: solver.Solved) -> dict[int, str]:
+    """Why each picture that is in no component is in none."""
+    placed = {int(i) for m in solved.models for i in m.pictures}
+    passed = {i for pair in verified.passed(problem.least) for i in pair}
+    out = {}
+    for i in range(len(problem.names)):
+        if i in placed:
+            continue
+        best = verified.best(i)
+        with_whom = f"; best {best[0]} with {problem.names[best[1]]}" if best else ""
+        if i in solved.reasons:
+            out[i] = solved.reasons[i]
+        elif i not in passed:
+            out[i] = f"no pair with {problem.least} inliers{with_whom}"
+        else:
+            out[i] = f"matched, but the solver found no place for it{with_whom}"
+    return out
+
+
+def _all_pictures(
+    headers: Sequence[Photo],
+    used: Sequence[Photo],
+    twins: Mapping[str, str],
+    placed: Mapping[int, Picture],
+    reasons: Mapping[int, str],
+) -> dict[str, Picture]:
+    number = {p.name: i for i, p in enumerate(used)}
+    out: dict[str, Picture] = {}
+    for photo in headers:
+        common = (photo.name, photo.path, photo.width, photo.height)
+        i = number.get(twins.get(photo.name, photo.name), -1)
+        if photo.problem:
+            out[photo.name] = Picture(*common, "unreadable", photo.problem)
+        elif i in placed and photo.name in twins:
+            note = f"the same file as {twins[photo.name]}"
+            out[photo.name] = replace(placed[i], name=photo.name, path=photo.path, reason=note, depth=None)
+        elif i in placed:
+            out[photo.name] = placed[i]
+        else:
+            out[photo.name] = Picture(*common, "unmatched", reasons.get(i, ""))
+    return out
+
+
+def _renumbered(model: Model, number: Sequence[int]) -> Model:
+    """The same model with the numbers of all pictures, unreadable ones included."""
+    table = np.array(number)
+    return replace(model, pictures=table[model.pictures], seen_by=table[model.seen_by])
+
+
+def _row(p: Picture, kept: float | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"status": p.status, "reason": p.reason, "component": p.component}
+    if p.pose is not None:
+        assert p.lens is not None
+        row["observations"] = p.observations
+        row |= {"reprojection": round(p.reprojection, 4), "focal": round(p.lens.focal, 3)}
+    if kept is not None:
+        row["dense_kept"] = round(kept, 4)
+    return row
+
+
+def _colours(image: U8, xy: F64) -> F64:
+    x = np.clip(np.rint(xy[:, 0]), 0, image.shape[1] - 1).astype(np.intp)
+    y = np.clip(np.rint(xy[:, 1]), 0, image.shape[0] - 1).astype(np.intp)
+    return image[y, x].astype(np.float64)
+
+
+def _small(image: U8, t: Any) -> U8:
+    """The picture at network size, as :func:`..export.network_pixels` cuts it."""
+    from PIL import Image
+
+    resized = Image.fromarray(image).resize((t.resized_width, t.resized_height), Image.Resampling.LANCZOS)
+    return np.asarray(resized.crop((t.crop_x, t.crop_y, t.crop_x + t.width, t.crop_y + t.height)))
+
+
+def _float(depth: Mapping[int, Any]) -> dict[int, F64]:
+    return {i: np.asarray(d, np.float64) for i, d in depth.items()}

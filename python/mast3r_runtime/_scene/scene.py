@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scene: pictures with poses or with the reason why not, points, dense depth, scale."""
+
+from __future__ import annotations
+
+import html
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._viewer import page as pages
+from ..errors import SceneError
+from ..images import ImageLike
+from . import colmap_files, files, solver
+from .gauge import Scale
+from .localize import Located, localize
+from .parts import Component, Picture, Points
+
+if TYPE_CHECKING:
+    from .._engine.engine import Engine
+
+__all__ = ["Scene"]
+
+NOTEBOOK_POINTS = 200_000
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What :func:`.reconstruct` makes. Owns its memory, pickles, needs no pycolmap."""
+
+    pictures: Mapping[str, Picture]
+    components: tuple[Component, ...]
+    scale: Scale
+    report: Mapping[str, Any]
+
+    @property
+    def placed(self) -> list[Picture]:
+        return [p for p in self.pictures.values() if p.pose is not None]
+
+    @property
+    def points(self) -> Points:
+        """The points of the largest component."""
+        return self.points_of(0)
+
+    def points_of(self, component: int) -> Points:
+        """The points of a component. Raises SceneError where there is no such component."""
+        if not 0 <= component < len(self.components):
+            raise SceneError(f"component {component}: the scene has {len(self.components)}")
+        model = self.components[component].model
+        total = np.bincount(model.seen, model.errors(), minlength=len(model.points))
+        lengths = model.track_lengths()
+        names = tuple(self.pictures)
+        return Points(model.points, model.colours, total / np.maximum(lengths, 1), lengths, model, names)
+
+    def dense_points(self, component: int | None = None, limit: int | None = None) -> pages.Cloud:
+        """The kept dense points of all pictures (of one component) as one cloud."""
+        parts: list[tuple[Any, ...]] = []
+        for number, picture in enumerate(self.pictures.values()):
+            if picture.depth is None or component not in (None, picture.component):
+                continue
+            points, confidence = picture.dense()
+            keep = picture.depth.keep
+            own = np.full(keep.sum(), number)
+            parts.append((points[keep], picture.depth.rgb[keep], confidence[keep], own))
+        if not parts:
+            empty = np.zeros((0, 3))
+            parts = [(empty, empty.astype(np.uint8), np.zeros(0), np.zeros(0, np.int64))]
+        points, rgb, confidence, numbers = (np.concatenate(column) for column in zip(*parts))
+        cloud = pages.Cloud("dense", points, rgb, confidence, numbers)
+        return cloud if limit is None else pages.thin(cloud, limit)
+
+    def page(self, title: str | None = None) -> pages.Page:
+        """What the viewer shows of it."""
+        clouds = [self.dense_points()]
+        sparse = [self._sparse_cloud(c) for c in range(len(self.components))]
+        if sparse:
+            columns = zip(*((c.points, c.colours, c.confidence, c.picture) for c in sparse))
+            points, rgb, lengths, numbers = (np.concatenate(c) for c in columns)
+            clouds.append(pages.Cloud("solved", points, rgb, lengths, numbers, "pictures"))
+        cameras = [
+            pages.Camera(
+                p.name, (p.width, p.height), p.pose, p.intrinsics, p.status, p.reason, max(p.component, 0),
+                p.depth.rgb if p.depth is not None else None,
+            )
+            for p in self.pictures.values()
+        ]  # fmt: skip
+        return pages.Page(
+            title or "scene", clouds, cameras, self._lines(), self.scale.unit, self.scale.sentence()
+        )
+
+    def _sparse_cloud(self, component: int) -> pages.Cloud:
+        model = self.components[component].model
+        first = np.zeros(len(model.points), np.int64)
+        first[model.seen[::-1]] = model.seen_by[::-1]
+        return pages.Cloud("solved", model.points, model.colours, model.track_lengths(), first)
+
+    def _lines(self) -> list[pages.Matches]:
+        """Pixels of points that two pictures share, for the pairs that share most."""
+        out = []
+        for component in self.components:
+            model = component.model
+            row = {int(i): k for k, i in enumerate(model.pictures)}
+            table = np.full((len(model.points), len(model.pictures)), -1)
+            table[model.seen, [row[int(i)] for i in model.seen_by]] = np.arange(len(model.seen))
+            for a, first in enumerate(model.pictures):
+                shared = ((table >= 0) & (table[:, a : a + 1] >= 0)).sum(0)
+                for b in np.argsort(-shared, kind="stable")[:4]:
+                    both = (table[:, a] >= 0) & (table[:, b] >= 0)
+                    if b > a and both.any():
+                        pixels = np.hstack([model.seen_at[table[both, a]], model.seen_at[table[both, b]]])
+                        out.append(pages.Matches(int(first), int(model.pictures[b]), pixels))
+        return out
+
+    def localize(self, engine: Engine, image: ImageLike) -> Located:
+        """The pose of a new picture, or why there is none. Needs the extra ``scene``."""
+        return localize(self, engine, image)
+
+    def write(self, folder: str | os.PathLike[str], formats: Sequence[str] | None = None) -> list[Path]:
+        """Write the scene's files; see ``mast3r_runtime.scene.FORMATS``. Returns their paths."""
+        return files.write(self, Path(folder), formats)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Scene:
+        """Read what :meth:`write` wrote. Raises FileError where it is missing or torn."""
+        return cls(*files.load(Path(folder)))
+
+    def to_pycolmap(self, component: int = 0) -> Any:
+        """A ``pycolmap.Reconstruction`` of a component. Needs the extra ``scene``."""
+        colmap = solver.pycolmap("to_pycolmap")
+        with tempfile.TemporaryDirectory() as folder:
+            colmap_files.write_binary(Path(folder), list(self.pictures), self.components[component].model)
+            return colmap.Reconstruction(folder)
+
+    def _repr_html_(self) -> str:
+        """The viewer in a notebook: a page inside the page, which fetches nothing."""
+        text = "".join(pages.html(self.page(), max_points=NOTEBOOK_POINTS))
+        return (
+            '<iframe style="width:100%;height:600px;border:0" sandbox="allow-scripts allow-downloads" '
+            f'srcdoc="{html.escape(text)}"></iframe>'
+        )

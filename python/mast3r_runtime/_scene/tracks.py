@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From matches of pairs to key points of pictures.
+
+Tracks are anchored: the matches of a picture start from the same grid of anchors in every pair,
+so one anchor that is matched to k pictures is a track of k + 1 exact observations. A key point is
+a picture and an exact pixel; nothing is rounded into cells or merged by distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..images import U8
+from .evidence import PairMatches
+
+__all__ = ["KeyPoints", "key_points"]
+
+
+@dataclass(frozen=True)
+class KeyPoints:
+    """``xy[i] [n, 2]`` of each picture in original pixels; ``matches[i, j] [m, 2]`` numbers of both."""
+
+    xy: list[npt.NDArray[np.float64]]
+    matches: dict[tuple[int, int], npt.NDArray[np.uint32]]
+
+
+def key_points(count: int, pairs: Sequence[PairMatches], masks: Mapping[int, U8] | None = None) -> KeyPoints:
+    """Number the distinct pixels of every picture. ``masks`` keep matches where they are not 0."""
+    used = [_masked(pair, masks or {}) for pair in pairs]
+    ends: list[list[npt.NDArray[np.float32]]] = [[] for _ in range(count)]
+    for pair in used:
+        ends[pair.first].append(pair.xy_1)
+        ends[pair.second].append(pair.xy_2)
+    xy: list[npt.NDArray[np.float64]] = []
+    numbers: list[list[npt.NDArray[np.intp]]] = []
+    for own in ends:
+        if not own:
+            xy.append(np.zeros((0, 2)))
+            numbers.append([])
+            continue
+        rows, inverse = np.unique(np.concatenate(own), axis=0, return_inverse=True)
+        xy.append(rows.astype(np.float64))
+        numbers.append(np.split(inverse.ravel(), np.cumsum([len(e) for e in own])[:-1]))
+    at = [0] * count
+    matches = {}
+    for pair in used:
+        both = []
+        for i in (pair.first, pair.second):
+            both.append(numbers[i][at[i]])
+            at[i] += 1
+        if len(pair):
+            matches[pair.first, pair.second] = np.stack(both, 1).astype(np.uint32)
+    return KeyPoints(xy, matches)
+
+
+def _masked(pair: PairMatches, masks: Mapping[int, U8]) -> PairMatches:
+    keep = np.ones(len(pair), bool)
+    for i, xy in ((pair.first, pair.xy_1), (pair.second, pair.xy_2)):
+        if i in masks:
+            mask = masks[i]
+            x = np.clip(np.rint(xy[:, 0]), 0, mask.shape[1] - 1).astype(np.intp)
+            y = np.clip(np.rint(xy[:, 1]), 0, mask.shape[0] - 1).astype(np.intp)
+            keep &= mask[y, x] > 0
+    return PairMatches(pair.first, pair.second, pair.xy_1[keep], pair.xy_2[keep])

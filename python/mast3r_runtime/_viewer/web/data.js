@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the file holds: one header of JSON, and the clouds as blocks of base64.
+"use strict";
+
+const head = JSON.parse(document.getElementById("head").textContent);
+
+/** The bytes of one attribute of one cloud; long ones lie in several blocks. */
+function bytesOf(cloud, part, count) {
+  const out = new Uint8Array(count);
+  let at = 0;
+  for (const block of document.querySelectorAll(`script[data-cloud="${cloud}"][data-part="${part}"]`)) {
+    const text = block.textContent;
+    if (Uint8Array.fromBase64) {
+      const bytes = Uint8Array.fromBase64(text);
+      out.set(bytes, at);
+      at += bytes.length;
+    } else {
+      const bytes = atob(text);
+      for (let i = 0; i < bytes.length; i++) out[at++] = bytes.charCodeAt(i);
+    }
+    block.remove(); // the text is as large as the bytes
+  }
+  return out;
+}
+
+/** Points by falling confidence: 16-bit places in the cloud's box, colours, numbers of pictures. */
+const clouds = head.clouds.map((cloud, i) => ({
+  ...cloud,
+  places: new Uint16Array(bytesOf(i, "xyz", cloud.count * 6).buffer),
+  colours: bytesOf(i, "rgb", cloud.count * 3),
+  pictures: new Uint16Array(bytesOf(i, "picture", cloud.count * 2).buffer),
+}));
+
+const placed = head.pictures.map((p, i) => i).filter((i) => head.pictures[i].pose);
+const components = [...new Set(placed.map((i) => head.pictures[i].component))].sort((a, b) => a - b);
+
+const state = {
+  cloud: 0,
+  component: components.length ? components[0] : 0,
+  visible: head.pictures.map(() => true),
+  hidden: 0, // share of the least confident points that are left out
+  current: -1, // the picture in whose camera we stand
+  other: -1, // the picture whose matches with the current one are drawn
+  cameras: true,
+  grid: false,
+  measuring: false,
+};
+
+/** How many of the current cloud's points the confidence slider keeps. */
+function keptPoints() {
+  return clouds.length ? Math.round(clouds[state.cloud].count * (1 - state.hidden)) : 0;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the page uses of three.js, by name, so that the rest is left out of the bundle.
+export {
+  BufferAttribute,
+  BufferGeometry,
+  Color,
+  DataTexture,
+  DoubleSide,
+  Group,
+  LineBasicMaterial,
+  LineSegments,
+  Matrix4,
+  Mesh,
+  MeshBasicMaterial,
+  NearestFilter,
+  PerspectiveCamera,
+  PlaneGeometry,
+  Points,
+  Quaternion,
+  Raycaster,
+  RedFormat,
+  Scene,
+  ShaderMaterial,
+  SRGBColorSpace,
+  TextureLoader,
+  UnsignedByteType,
+  Vector2,
+  Vector3,
+  WebGLRenderer,
+} from "three";
+export { OrbitControls } from "three/examples/jsm/controls/OrbitControls.js";
