@@ -10,11 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-<<<<<<< HEAD
-.PHONY: demo test wheels wheels-try install darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
-=======
-.PHONY: viewer viewer-test demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
->>>>>>> main
+.PHONY: viewer viewer-test demo test wheels wheels-try install darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
