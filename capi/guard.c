@@ -59,7 +59,7 @@ EXPORT const char *mast3r_last_error(void) {
 
 EXPORT uint32_t mast3r_abi_version(void) { return MAST3R_ABI_VERSION; }
 
-EXPORT const char *mast3r_version(void) { return "0.1.0"; }
+EXPORT const char *mast3r_version(void) { return MAST3R_VERSION; }
 
 EXPORT const char *mast3r_status_name(mast3r_status status) {
   switch (status) {

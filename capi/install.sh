@@ -7,7 +7,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$1
 root=${DESTDIR:-}$prefix
-version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$here/../python/mast3r_runtime/_version.py")
+version=$(sed -n 's/^#define MAST3R_VERSION "\(.*\)".*/\1/p' "$here/mast3r.h")
 abi=$(sed -n 's/^#define MAST3R_ABI_VERSION \([0-9]*\).*/\1/p' "$here/mast3r.h")
 [ -n "$version" ] && [ -n "$abi" ] || { echo "install.sh: no version found" >&2; exit 1; }
 mkdir -p "$root/lib/pkgconfig" "$root/lib/cmake/mast3r-runtime" "$root/include"
