@@ -10,7 +10,8 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: help wheels wheels-try install demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test
+# Every target with a plain name is a command, not a file.
+.PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -116,6 +117,9 @@ bench-quick: .venv-bench/.ready ## the same with small sizes and few rounds: tha
 bench-ops: $(VENV)/.bench-ops ## eager tensors beside NumPy, in one run; table, JSON and plot in build/bench/
 	$(PY) benchmarks/ops.py
 
+scene-bench: $(VENV)/.bench-scene ## scenes beside pycolmap fed by OpenCV's SIFT, with their bounds; table in build/scene-bench/
+	$(PY) benchmarks/scene.py
+
 bench-go: ## Go benchmarks of the kernels
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
 
@@ -139,6 +143,9 @@ $(VENV)/.build: $(VENV)/bin/pip pyproject.toml
 
 $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@
+
+$(VENV)/.bench-scene: $(LIBRARY) $(VENV)/.build
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' opencv-python-headless && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' && touch $@
