@@ -2,6 +2,7 @@
 """Builds the Go shared library into the package. All metadata is in pyproject.toml."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,15 @@ from setuptools.command.build import build
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "packaging"))
 from sbom import bill  # noqa: E402
+
 PACKAGE = "mast3r_runtime"
 # GOOS, GOARCH and CC cross-build; MAST3R_WHEEL_PLATFORM then names the wheel's platform.
 SUFFIXES = {"linux": "so", "darwin": "dylib", "windows": "dll"}
 GOOS = os.environ.get("GOOS") or {"win32": "windows"}.get(sys.platform, sys.platform)
+# On a Mac the library is for the processor that this Python runs on: a universal Python runs
+# on one of two, and one under Rosetta on x86_64 whatever the Mac is.
+GOARCH = os.environ.get("GOARCH") or {"arm64": "arm64", "x86_64": "amd64"}.get(platform.machine(), "")
+TARGET = os.environ.get("MACOSX_DEPLOYMENT_TARGET") or (ROOT / "packaging/darwin/deployment_target").read_text().strip()
 LIBRARY = "libmast3r_runtime." + SUFFIXES.get(GOOS, "so")
 
 
@@ -67,7 +73,10 @@ class build_go(Command):
         target = self._target().resolve()
         if not shutil.which("sh"):
             raise SystemExit("mast3r-runtime: building from source needs sh on PATH (Git for Windows and MSYS2 have one)")
-        subprocess.run(["sh", str(ROOT / "capi" / "build.sh"), str(target)], check=True)
+        environment = dict(os.environ)
+        if GOOS == "darwin":
+            environment |= {"GOARCH": GOARCH, "MACOSX_DEPLOYMENT_TARGET": TARGET}
+        subprocess.run(["sh", str(ROOT / "capi" / "build.sh"), str(target)], check=True, env=environment)
 
     def get_outputs(self):
         return [str(self._target())]
@@ -103,7 +112,11 @@ class PlatformWheel(bdist_wheel):
             (folder / "mast3r-runtime.cdx.json").write_text(bill(library, self.distribution.get_version()))
 
     def get_tag(self):
-        return "py3", "none", os.environ.get("MAST3R_WHEEL_PLATFORM") or super().get_tag()[2]
+        tag = os.environ.get("MAST3R_WHEEL_PLATFORM")
+        if not tag and GOOS == "darwin":  # not the interpreter's: that may be universal2, or newer
+            machine = {"amd64": "x86_64"}.get(GOARCH, GOARCH)
+            tag = f"macosx_{TARGET.replace('.', '_')}_{machine}"
+        return "py3", "none", tag or super().get_tag()[2]
 
 
 class PlatformDistribution(Distribution):

@@ -23,7 +23,7 @@ class Target:
 
     goos: str
     goarch: str
-    tag: str
+    tag: str  # "": setup.py knows it
     cc: Path = CC
     zig: str = ""
 
@@ -32,7 +32,7 @@ TARGETS = {
     "linux-x86_64": Target("linux", "amd64", "manylinux_2_28_x86_64", zig="x86_64-linux-gnu.2.28"),
     "linux-aarch64": Target("linux", "arm64", "manylinux_2_28_aarch64", zig="aarch64-linux-gnu.2.28"),
     "windows-x86_64": Target("windows", "amd64", "win_amd64", zig="x86_64-windows-gnu"),
-    "macos-arm64": Target("darwin", "arm64", "macosx_13_0_arm64", cc=ROOT / "packaging" / "darwin" / "cc.sh"),
+    "macos-arm64": Target("darwin", "arm64", "", cc=ROOT / "packaging" / "darwin" / "cc.sh"),
 }
 
 
@@ -67,6 +67,7 @@ def wheel(target: Target, out: Path) -> None:
         "ZIG_PYTHON": sys.executable,
         "MAST3R_WHEEL_PLATFORM": target.tag,
     }
+    environment = {name: value for name, value in environment.items() if value}
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     run([*command, "--wheel-dir", out, ROOT], environment)
 
