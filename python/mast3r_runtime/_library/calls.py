@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors
-from . import header
+from . import header, limits
 from . import structs as S
 from .reasons import why_not_loaded
 
@@ -198,6 +198,7 @@ class Job:
     def __init__(self, submit: str, *arguments: Any, keep: object = None) -> None:
         self._handle = S.Handle()
         self._keep = keep
+        limits.check()
         set_log_level()
         call(submit, *arguments, self._handle)
 
@@ -218,13 +219,18 @@ class Job:
         ``tick`` is called between two waits; an exception in it cancels the job.
         """
         try:
-            while call("mast3r_job_wait", self._handle, _WAIT_MS) == header.PENDING:
+            while call("mast3r_job_wait", self._handle, self._patience()) == header.PENDING:
+                limits.check()
                 if tick is not None:
                     tick()
         except BaseException:
             if not _forked:
                 call("mast3r_job_cancel", self._handle)
             raise
+
+    @staticmethod
+    def _patience() -> int:
+        return max(1, min(_WAIT_MS, int(1000 * min(limits.remaining(), 1)) + 1))
 
     def progress(self) -> tuple[int, int]:
         """Bytes done and in all; (0, 0) before the job has counted them."""
