@@ -9,30 +9,19 @@ import "C"
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"log/slog"
 	"unsafe"
 
 	eager "github.com/mast3r-runtime/mast3r-runtime/gomps/tensor"
 )
 
-// eagerStatus gives the errors of gomps/tensor their statuses.
-func eagerStatus(call string, err error) error {
-	// An error without a case came from the device: no memory, no such GPU.
-	code := status(C.MAST3R_E_DEVICE)
-	switch {
-	case err == nil:
+// named is an error of gomps/tensor, which does not say what call it was.
+func named(call string, err error) error {
+	if err == nil {
 		return nil
-	case errors.Is(err, eager.ErrClosed):
-		code = C.MAST3R_E_CLOSED
-	case errors.Is(err, eager.ErrReleased):
-		code = C.MAST3R_E_HANDLE
-	case errors.Is(err, eager.ErrShape):
-		code = C.MAST3R_E_SHAPE
-	case errors.Is(err, eager.ErrDType), errors.Is(err, eager.ErrOption):
-		code = C.MAST3R_E_ARGUMENT
 	}
-	return fail(code, "%s: %v", call, err)
+	return fmt.Errorf("%s: %w", call, err)
 }
 
 // Element types of mast3r.h and of eager tensors.
@@ -68,7 +57,7 @@ func m3r_tensor_open(config *C.mast3r_tensor_config, out *C.mast3r_tensor_contex
 		c, err := eager.Open(eager.Config{Backend: textOr(config.backend), Threads: int(config.threads),
 			BatchSize: int(config.batch_size), CacheSize: int(config.cache_size), Logger: slog.New(records.handler())})
 		if err != nil {
-			return eagerStatus(call, err)
+			return named(call, err)
 		}
 		*out = C.mast3r_tensor_context(handles.add(kindContext, c))
 		return nil
@@ -83,7 +72,7 @@ func m3r_tensor_close(h C.mast3r_tensor_context) status {
 		if err != nil {
 			return err
 		}
-		return eagerStatus(call, v.(*eager.Context).Close())
+		return named(call, v.(*eager.Context).Close())
 	})
 }
 
@@ -95,7 +84,7 @@ func onContext(call string, h C.mast3r_tensor_context, f func(*eager.Context) er
 		if err != nil {
 			return err
 		}
-		return eagerStatus(call, f(c))
+		return named(call, f(c))
 	})
 }
 
@@ -185,7 +174,7 @@ func m3r_tensor_from_host(h C.mast3r_tensor_context, dtype, ndim C.int32_t, shap
 			t, err = c.FromBytes(d, unsafe.Slice((*byte)(data), nbytes), dims...)
 		}
 		if err != nil {
-			return eagerStatus(call, err)
+			return named(call, err)
 		}
 		*out = eagerHandle(t)
 		return nil
@@ -223,7 +212,7 @@ func m3r_tensor_apply(h C.mast3r_tensor_context, operation, attributes *C.char, 
 		}
 		out, err := c.Do(C.GoString(operation), a, in...)
 		if err != nil {
-			return eagerStatus(call, err)
+			return named(call, err)
 		}
 		*produced = C.size_t(len(out))
 		// Only operations that change nothing have more results than one can foresee,

@@ -19,6 +19,7 @@ import (
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	eager "github.com/mast3r-runtime/mast3r-runtime/gomps/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
@@ -84,41 +85,41 @@ func setError(text string) {
 	C.m3r_set_error(c)
 }
 
-// statusOf sorts an engine's error into a status. A cancelled context comes
-// first: whatever failed then failed because of it.
+// statuses are the codes of errors, in the order in which they are asked for. A
+// cancelled context comes first: whatever failed then failed because of it.
+var statuses = []struct {
+	is   error
+	code status
+}{
+	{context.Canceled, C.MAST3R_E_CANCELLED},
+	{gomps.ErrClosed, C.MAST3R_E_CLOSED},
+	{eager.ErrClosed, C.MAST3R_E_CLOSED},
+	{gomps.ErrNotLoaded, C.MAST3R_E_NOT_LOADED},
+	{gomps.ErrNoRetrieval, C.MAST3R_E_NOT_LOADED},
+	{fs.ErrNotExist, C.MAST3R_E_NOT_FOUND},
+	{eager.ErrReleased, C.MAST3R_E_HANDLE},
+	{gomps.ErrConfig, C.MAST3R_E_ARGUMENT},
+	{gomps.ErrImage, C.MAST3R_E_IMAGE},
+	{gomps.ErrShape, C.MAST3R_E_SHAPE},
+	{eager.ErrShape, C.MAST3R_E_SHAPE},
+	{eager.ErrDType, C.MAST3R_E_ARGUMENT},
+	{eager.ErrOption, C.MAST3R_E_ARGUMENT},
+	{gomps.ErrWeights, C.MAST3R_E_WEIGHTS},
+	{gomps.ErrDevice, C.MAST3R_E_DEVICE},
+	{eager.ErrDevice, C.MAST3R_E_DEVICE},
+	{gomps.ErrFile, C.MAST3R_E_FILE},
+}
+
+// statusOf sorts an error into a status.
 func statusOf(err error) status {
-	var (
-		own     *statusError
-		config  *gomps.ConfigError
-		image   *gomps.ImageError
-		shape   *gomps.ShapeError
-		weights *gomps.WeightsError
-		device  *gomps.DeviceError
-		file    *gomps.FileError
-	)
-	switch {
-	case errors.As(err, &own):
+	var own *statusError
+	if errors.As(err, &own) {
 		return own.code
-	case errors.Is(err, context.Canceled):
-		return C.MAST3R_E_CANCELLED
-	case errors.Is(err, gomps.ErrClosed):
-		return C.MAST3R_E_CLOSED
-	case errors.Is(err, gomps.ErrNotLoaded), errors.Is(err, gomps.ErrNoRetrieval):
-		return C.MAST3R_E_NOT_LOADED
-	case errors.Is(err, fs.ErrNotExist):
-		return C.MAST3R_E_NOT_FOUND
-	case errors.As(err, &config):
-		return C.MAST3R_E_ARGUMENT
-	case errors.As(err, &image):
-		return C.MAST3R_E_IMAGE
-	case errors.As(err, &shape):
-		return C.MAST3R_E_SHAPE
-	case errors.As(err, &weights):
-		return C.MAST3R_E_WEIGHTS
-	case errors.As(err, &device):
-		return C.MAST3R_E_DEVICE
-	case errors.As(err, &file):
-		return C.MAST3R_E_FILE
+	}
+	for _, s := range statuses {
+		if errors.Is(err, s.is) {
+			return s.code
+		}
 	}
 	return C.MAST3R_E_INTERNAL
 }

@@ -178,35 +178,30 @@ func m3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size
 	})
 }
 
-// mapOf checks a C map and returns it as the engine's over the same memory, and
-// its mask as Go booleans: a byte other than 0 and 1 must not become a bool.
-func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, []bool, error) {
+// mapOf checks a C map and returns it as the engine's over the same memory.
+func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, error) {
 	if in == nil {
-		return gomps.Map{}, nil, null(call, what)
+		return gomps.Map{}, null(call, what)
 	}
 	if err := sized(call, what, in.size, unsafe.Sizeof(*in)); err != nil {
-		return gomps.Map{}, nil, err
+		return gomps.Map{}, err
 	}
 	m := gomps.Map{Height: int(in.height), Width: int(in.width), Dim: int(in.dim)}
 	const maxDim = 1 << 16
 	if m.Height < 0 || m.Width < 0 || m.Dim < 1 || m.Height > maxSide || m.Width > maxSide || m.Dim > maxDim {
-		return m, nil, fail(C.MAST3R_E_SHAPE, "%s: %s is %d x %d x %d (height x width x dim), want sides up to %d and dim 1 to %d", call, what, m.Height, m.Width, m.Dim, maxSide, maxDim)
+		return m, fail(C.MAST3R_E_SHAPE, "%s: %s is %d x %d x %d (height x width x dim), want sides up to %d and dim 1 to %d", call, what, m.Height, m.Width, m.Dim, maxSide, maxDim)
 	}
 	pixels := m.Height * m.Width
 	if in.descriptors == nil && pixels > 0 {
-		return m, nil, null(call, what+".descriptors")
+		return m, null(call, what+".descriptors")
 	}
 	m.Desc = floats(in.descriptors, pixels*m.Dim)
 	m.Points = floats(in.points, pixels*3)
 	m.Weight = floats(in.weight, pixels)
-	if in.mask == nil {
-		return m, nil, nil
+	if in.mask != nil {
+		m.Mask = unsafe.Slice((*byte)(unsafe.Pointer(in.mask)), pixels)
 	}
-	mask := make([]bool, pixels)
-	for i, b := range unsafe.Slice((*byte)(unsafe.Pointer(in.mask)), pixels) {
-		mask[i] = b != 0
-	}
-	return m, mask, nil
+	return m, nil
 }
 
 // floats is a C array as a slice, nil for NULL.
@@ -272,10 +267,10 @@ func m3r_submit_match(h C.mast3r_engine, map1, map2 *C.mast3r_map, options *C.ma
 			return err
 		}
 		var m1, m2 gomps.Map
-		if m1, opt.Mask1, err = mapOf(call, "map1", map1); err != nil {
+		if m1, err = mapOf(call, "map1", map1); err != nil {
 			return err
 		}
-		if m2, opt.Mask2, err = mapOf(call, "map2", map2); err != nil {
+		if m2, err = mapOf(call, "map2", map2); err != nil {
 			return err
 		}
 		like := likeness{h1: m1.Height, w1: m1.Width, h2: m2.Height, w2: m2.Width,

@@ -196,7 +196,7 @@ func m3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.siz
 			return null(call, "destination")
 		}
 		if t.eager != nil {
-			return eagerStatus(call, t.eager.CopyBytes(unsafe.Slice((*byte)(destination), want)))
+			return named(call, t.eager.CopyBytes(unsafe.Slice((*byte)(destination), want)))
 		}
 		copy(unsafe.Slice((*byte)(destination), want), unsafe.Slice((*byte)(t.pointer()), want))
 		runtime.KeepAlive(t)

@@ -11,6 +11,21 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/open"
 )
 
+// Values of Config.Backend.
+const (
+	BackendAuto  = "auto"
+	BackendCPU   = "cpu"
+	BackendMetal = "metal"
+)
+
+// Values of Config.Precision.
+const (
+	PrecisionAuto = "auto"
+	FP32          = "fp32"
+	FP16          = "fp16"
+	BF16          = "bf16"
+)
+
 // Config says what to run on what. The zero value is the best this machine has.
 type Config struct {
 	// Variant is the model's name, "auto" or "" for whatever the file holds. A

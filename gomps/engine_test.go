@@ -395,7 +395,9 @@ func TestMatch(t *testing.T) {
 	if !slices.Equal(top.Idx1, got.Idx1[:3]) || !math.IsNaN(float64(top.Points1[0])) || math.IsNaN(float64(top.Points2[0])) {
 		t.Errorf("top 3 are %v, want %v; points %v", top.Idx1, got.Idx1[:3], top.Points1)
 	}
-	if _, err := e.Match(context.Background(), m1, m2, gomps.MatchOptions{Mask1: make([]bool, 3)}); !is[*gomps.ShapeError](err) {
+	masked := m1
+	masked.Mask = make([]uint8, 3)
+	if _, err := e.Match(context.Background(), masked, m2, gomps.MatchOptions{}); !is[*gomps.ShapeError](err) {
 		t.Errorf("mask of 3: %v", err)
 	}
 	m2.Dim = 7

@@ -7,11 +7,29 @@ import (
 	"fmt"
 )
 
-// ErrNotLoaded is returned by calls that need a model before Load.
-var ErrNotLoaded = errors.New("gomps: no model is loaded, call Load first")
+// What errors of this package are about, for errors.Is. Those of a kind with details
+// are a *ConfigError, an *ImageError and so on, for errors.As.
+var (
+	// ErrNotLoaded is returned by calls that need a model before Load.
+	ErrNotLoaded = errors.New("gomps: no model is loaded, call Load first")
+	// ErrClosed is returned by calls on a closed engine.
+	ErrClosed = errors.New("gomps: the engine is closed")
 
-// ErrClosed is returned by calls on a closed engine.
-var ErrClosed = errors.New("gomps: the engine is closed")
+	ErrConfig  = errors.New("gomps: a setting cannot be used") // *ConfigError
+	ErrImage   = errors.New("gomps: a picture cannot be used") // *ImageError
+	ErrShape   = errors.New("gomps: sizes do not fit")         // *ShapeError
+	ErrWeights = errors.New("gomps: a model cannot be used")   // *WeightsError
+	ErrFile    = errors.New("gomps: a file was refused")       // *FileError
+	ErrDevice  = errors.New("gomps: the device failed")        // *DeviceError
+)
+
+// Is makes errors.Is find the kind.
+func (e *ConfigError) Is(target error) bool  { return target == ErrConfig }
+func (e *ImageError) Is(target error) bool   { return target == ErrImage }
+func (e *ShapeError) Is(target error) bool   { return target == ErrShape }
+func (e *WeightsError) Is(target error) bool { return target == ErrWeights }
+func (e *FileError) Is(target error) bool    { return target == ErrFile }
+func (e *DeviceError) Is(target error) bool  { return target == ErrDevice }
 
 // ConfigError says which setting cannot be used.
 type ConfigError struct{ Field, Got, Want string }

@@ -12,67 +12,53 @@ import (
 // Infer reconstructs a pair (network.md 9, asymmetric): both views in camera 1's
 // frame. The pictures may be of different sizes.
 func (e *Engine) Infer(ctx context.Context, img1, img2 Image, opt InferOptions) (*Result, error) {
-	l, err := e.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer e.turn.give()
-	j := e.newJob(ctx, l, opt.Only)
-	defer j.close()
-	pics, err := j.prepare([]Image{img1, img2}, opt)
-	if err != nil {
-		return nil, err
-	}
-	w, err := j.begin(backend.Decode)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.encode(pics...); err != nil {
-		return nil, err
-	}
 	out := &Result{}
-	if err := w.decode(pics[0], pics[1], &out.View[0], &out.View[1]); err != nil {
+	if err := e.inferPair(ctx, img1, img2, opt, out.View[:], &out.Timing); err != nil {
 		return nil, err
 	}
-	if err := w.finish(&out.Timing); err != nil {
-		return nil, err
-	}
-	j.keep(&out.Timing)
 	return out, nil
 }
 
 // InferSymmetric encodes each picture once and decodes the pair both ways.
 func (e *Engine) InferSymmetric(ctx context.Context, img1, img2 Image, opt InferOptions) (*Symmetric, error) {
+	out := &Symmetric{}
+	if err := e.inferPair(ctx, img1, img2, opt, out.View[:], &out.Timing); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// inferPair fills in two views of the pair, and two more of the pair the other way
+// round where there is room for four.
+func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptions, views []View, t *Timing) error {
 	l, err := e.lock(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics, err := j.prepare([]Image{img1, img2}, opt)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	w, err := j.begin(backend.Decode)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := w.encode(pics...); err != nil {
-		return nil, err
+		return err
 	}
-	out := &Symmetric{}
-	if err := w.decode(pics[0], pics[1], &out.View[0], &out.View[1]); err != nil {
-		return nil, err
+	for i := 0; i < len(views); i += 2 {
+		if err := w.decode(pics[i/2], pics[1-i/2], &views[i], &views[i+1]); err != nil {
+			return err
+		}
 	}
-	if err := w.decode(pics[1], pics[0], &out.View[2], &out.View[3]); err != nil {
-		return nil, err
+	if err := w.finish(t); err != nil {
+		return err
 	}
-	if err := w.finish(&out.Timing); err != nil {
-		return nil, err
-	}
-	j.keep(&out.Timing)
-	return out, nil
+	j.keep(t)
+	return nil
 }
 
 // InferSequence reconstructs the pairs (0,1), (1,2), ... Every picture is

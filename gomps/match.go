@@ -23,6 +23,8 @@ type Map struct {
 	// Points [Height,Width,3] and Weight [Height,Width], a confidence per pixel,
 	// may be nil.
 	Points, Weight []float32
+	// Mask [Height,Width], where not nil, has 0 for pixels that may not match.
+	Mask []uint8
 }
 
 // MapOf is the map of a view, with its points and descriptor confidences. It
@@ -67,8 +69,6 @@ type MatchOptions struct {
 	MinWeight float32
 	// Weighted multiplies the confidence by the geometric mean of the two Weights.
 	Weighted bool
-	// Mask1 and Mask2, where not nil, say which pixels may match.
-	Mask1, Mask2 []bool
 	// Border drops matches this close to an edge, in pixels.
 	Border int
 }
@@ -149,7 +149,7 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Ma
 		return nil, err
 	}
 	if opt.TopK > 0 && out.Len() > opt.TopK {
-		out.choose(match.Spread(out.Idx1, out.Refined, m1.view(nil).Desc, opt.TopK))
+		out.choose(match.Spread(out.Idx1, out.Refined, m1.view().Desc, opt.TopK))
 	}
 	out.XY1, out.Points1 = m1.at(out.Idx1)
 	xy2, points2 := m2.at(out.Idx2)
@@ -170,9 +170,9 @@ func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	}
 	var r *match.Result
 	err := e.pool.With(ctx, func(pool *par.Pool) (err error) {
-		r, err = e.matcher.On(pool).Match(m1.view(opt.Mask1), m2.view(opt.Mask2), match.Options{
-			OneWay: !opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
-			MinConfidence: opt.MinConfidence, MinDescConf: opt.MinWeight, Weighted: opt.Weighted,
+		r, err = e.matcher.On(pool).Match(m1.view(), m2.view(), match.Options{
+			Reciprocal: opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
+			MinConfidence: opt.MinConfidence, MinWeight: opt.MinWeight, Weighted: opt.Weighted,
 			BothWays: opt.BothWays, Spread: opt.Spread, Subpixel: opt.Subpixel,
 		})
 		return err
@@ -219,13 +219,8 @@ func (m Map) check(number int) error {
 	return nil
 }
 
-func (m Map) view(mask []bool) match.View {
-	v := match.View{Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, DescConf: m.Weight}
-	if mask != nil {
-		// A bool is one byte, 0 or 1.
-		v.Mask = unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(mask))), len(mask))
-	}
-	return v
+func (m Map) view() match.View {
+	return match.View{Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, Weight: m.Weight, Mask: m.Mask}
 }
 
 // at gives the coordinates and the points of pixels.

@@ -83,7 +83,7 @@ func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
 		if size == 0 {
 			size = j.l.size
 		}
-		if t, err = preprocess.Plan(img.Width, img.Height, size, patch, !opt.Rectangle43); err != nil {
+		if t, err = preprocess.Plan(img.Width, img.Height, size, patch, opt.Rectangle43); err != nil {
 			return nil, err
 		}
 	}

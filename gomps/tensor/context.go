@@ -18,15 +18,6 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
-// Errors of this package are, or wrap, one of these.
-var (
-	ErrClosed   = errors.New("tensor: the context is closed")
-	ErrReleased = errors.New("tensor: the tensor was released")
-	ErrShape    = errors.New("tensor: shapes do not fit")
-	ErrDType    = errors.New("tensor: element types do not fit")
-	ErrOption   = errors.New("tensor: option out of range")
-)
-
 // Config says where tensors live.
 type Config struct {
 	// Backend is "cpu", "metal", or "auto" (""): what the environment variable
@@ -91,7 +82,7 @@ const (
 // Open starts a context.
 func Open(cfg Config) (*Context, error) {
 	if cfg.BatchSize < 0 || cfg.CacheSize < 0 {
-		return nil, fmt.Errorf("%w: batch size %d, cache size %d, want at least 0", ErrOption, cfg.BatchSize, cfg.CacheSize)
+		return nil, refuse(ErrOption, "batch size %d, cache size %d, want at least 0", cfg.BatchSize, cfg.CacheSize)
 	}
 	c := &Context{batch: cfg.BatchSize}
 	if c.batch == 0 {
@@ -105,10 +96,10 @@ func Open(cfg Config) (*Context, error) {
 	var err error
 	c.dev, c.fallback, err = open.Device(open.Config{Backend: cfg.Backend, Threads: cfg.Threads, SkipSelfCheck: cfg.SkipSelfCheck, Logger: cfg.Logger})
 	if setting := (*open.SettingError)(nil); errors.As(err, &setting) {
-		return nil, fmt.Errorf("%w: %s is %q, want %s", ErrOption, setting.Name, setting.Got, setting.Want)
+		return nil, refuse(ErrOption, "%s is %q, want %s", setting.Name, setting.Got, setting.Want)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tensor: %w", err)
+		return nil, refuse(ErrDevice, "%w", err)
 	}
 	return c, nil
 }
@@ -142,7 +133,7 @@ func (c *Context) commit() error {
 	c.work, c.pending = nil, 0
 	p, err := w.Submit()
 	if err != nil {
-		return fmt.Errorf("tensor: commit: %w", err)
+		return refuse(ErrDevice, "commit: %w", err)
 	}
 	c.stats.Commits++
 	c.flying = append(c.flying, p)
@@ -158,7 +149,7 @@ func (c *Context) commit() error {
 
 func wait(p backend.Pending) error {
 	if _, err := p.Wait(context.Background()); err != nil {
-		return fmt.Errorf("tensor: wait for the device: %w", err)
+		return refuse(ErrDevice, "wait: %w", err)
 	}
 	return nil
 }
@@ -241,9 +232,12 @@ func (c *Context) run(key string, build func(g *graph.Graph, in []*graph.Node) [
 	if err := c.encode(p, in, bufs); err != nil {
 		release(out)
 		if errors.Is(err, backend.ErrIndex) {
-			return nil, fmt.Errorf("%w: %s: %w", ErrOption, key, err)
+			return nil, refuse(ErrOption, "%s: %w", key, err)
 		}
-		return nil, fmt.Errorf("tensor: %s: %w", key, err)
+		if errors.Is(err, ErrReleased) || errors.Is(err, ErrDevice) {
+			return nil, err
+		}
+		return nil, refuse(ErrDevice, "%s: %w", key, err)
 	}
 	return out, nil
 }
@@ -269,7 +263,7 @@ func (c *Context) encode(p backend.Program, in []*Tensor, out []backend.Buffer) 
 	for i, t := range in {
 		b := t.mem.buf.Load()
 		if b == nil { // released by another goroutine just now
-			return fmt.Errorf("%w: operand %d", ErrReleased, i)
+			return refuse(ErrReleased, "operand %d", i)
 		}
 		bufs[i] = *b
 	}
@@ -319,7 +313,7 @@ func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Nod
 	c.stats.CacheMisses++
 	p, err := c.dev.Compile(context.Background(), g, backend.Options{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("tensor: compile %s: %w", key, err)
+		return nil, nil, refuse(ErrDevice, "compile %s: %w", key, err)
 	}
 	// Closing an evicted program waits for its last run, which must not sit in
 	// work that nobody has handed over.
@@ -337,9 +331,9 @@ func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Nod
 func wrapGraph(err error) error {
 	switch {
 	case errors.Is(err, graph.ErrDType):
-		return fmt.Errorf("%w: %w", ErrDType, err)
+		return refuse(ErrDType, "%w", err)
 	case errors.Is(err, graph.ErrShape):
-		return fmt.Errorf("%w: %w", ErrShape, err)
+		return refuse(ErrShape, "%w", err)
 	}
 	return fmt.Errorf("tensor: %w", err)
 }

@@ -18,7 +18,7 @@ type ConvOptions struct {
 // filled has the defaults in place of zeros.
 func (o ConvOptions) filled() (ConvOptions, error) {
 	if min(o.Stride, o.Pad, o.Dilation, o.Groups) < 0 {
-		return o, fmt.Errorf("%w: stride %d, padding %d, dilation %d, groups %d, want none below 0", ErrOption, o.Stride, o.Pad, o.Dilation, o.Groups)
+		return o, refuse(ErrOption, "stride %d, padding %d, dilation %d, groups %d, want none below 0", o.Stride, o.Pad, o.Dilation, o.Groups)
 	}
 	o.Stride, o.Dilation, o.Groups = max(o.Stride, 1), max(o.Dilation, 1), max(o.Groups, 1)
 	if o.Activation == "" {
@@ -54,7 +54,7 @@ func (c *Context) Conv2DBackward(gy, x, w *Tensor, opt ConvOptions) (gx, gw, gb 
 		return nil, nil, nil, err
 	}
 	if o.Activation != None {
-		return nil, nil, nil, fmt.Errorf("%w: the gradient of a convolution with activation %q; apply ActivationBackward first", ErrOption, o.Activation)
+		return nil, nil, nil, refuse(ErrOption, "the gradient of a convolution with activation %q; apply ActivationBackward first", o.Activation)
 	}
 	if err := wantRank("conv2d_backward", 4, gy, x, w); err != nil {
 		return nil, nil, nil, err
@@ -129,11 +129,11 @@ const maxPatches = 64 << 20
 func checkPatches(what string, h, w, kernel, stride, pad int) error {
 	const side = 1 << 20 // no product of four below overflows
 	if min(h, w, kernel, stride) < 1 || pad < 0 || max(h, w, kernel, stride, pad) > side || h+2*pad < kernel || w+2*pad < kernel {
-		return fmt.Errorf("%w: %s of %dx%d with kernel %d, stride %d, padding %d", ErrShape, what, h, w, kernel, stride, pad)
+		return refuse(ErrShape, "%s of %dx%d with kernel %d, stride %d, padding %d", what, h, w, kernel, stride, pad)
 	}
 	positions := ((h+2*pad-kernel)/stride + 1) * ((w+2*pad-kernel)/stride + 1)
 	if positions > maxPatches || positions*kernel > maxPatches || positions*kernel*kernel > maxPatches {
-		return fmt.Errorf("%w: %s of %dx%d with kernel %d, stride %d, padding %d: more than %d taps", ErrShape, what, h, w, kernel, stride, pad, maxPatches)
+		return refuse(ErrShape, "%s of %dx%d with kernel %d, stride %d, padding %d: more than %d taps", what, h, w, kernel, stride, pad, maxPatches)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (c *Context) Col2Im(cols *Tensor, channels, h, w, kernel, stride, pad int) 
 		return nil, err
 	}
 	if len(cols.shape) != 3 || channels < 1 || cols.shape[1] != channels*k || cols.shape[2] != oh*ow {
-		return nil, fmt.Errorf("%w: col2im of %v, want [B,%d,%d]", ErrShape, cols.shape, channels*k, oh*ow)
+		return nil, refuse(ErrShape, "col2im of %v, want [B,%d,%d]", cols.shape, channels*k, oh*ow)
 	}
 	b := cols.shape[0]
 	key := fmt.Sprintf("col2im%d/%dx%d/%d/%d/%d", channels, h, w, kernel, stride, pad)

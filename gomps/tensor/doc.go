@@ -20,7 +20,7 @@
 //
 // Elements are float32 or float16; sums are float32 in either. All float
 // operands of an operation have one type, which the result has too. Indices are
-// int32, and one outside its axis is an error. Errors wrap ErrShape, ErrDType,
+// int32, and one outside its axis is an error. Errors are an *Error of the kind ErrShape, ErrDType,
 // ErrOption, ErrReleased or ErrClosed, and those about shapes name both.
 //
 // # Gradients

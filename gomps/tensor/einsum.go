@@ -3,7 +3,6 @@
 package tensor
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -50,10 +49,10 @@ func parseEinsum(spec string, in []*Tensor) (*einsum, error) {
 	left, out, ok := strings.Cut(strings.ReplaceAll(spec, " ", ""), "->")
 	e := &einsum{in: strings.Split(left, ","), out: out}
 	if !ok || len(e.in) > 2 {
-		return nil, fmt.Errorf("%w: einsum %q, want one or two tensors and the result, as in ij,jk->ik", ErrOption, spec)
+		return nil, refuse(ErrOption, "einsum %q, want one or two tensors and the result, as in ij,jk->ik", spec)
 	}
 	if len(in) != len(e.in) {
-		return nil, fmt.Errorf("%w: einsum %q of %d tensors, want %d", ErrOption, spec, len(in), len(e.in))
+		return nil, refuse(ErrOption, "einsum %q of %d tensors, want %d", spec, len(in), len(e.in))
 	}
 	// Every letter has one size, wherever it stands; the error about one that has two
 	// names both tensors.
@@ -61,22 +60,22 @@ func parseEinsum(spec string, in []*Tensor) (*einsum, error) {
 	from := map[rune]int{} // the tensor that size comes from
 	for i, letters := range e.in {
 		if len(letters) != len(in[i].shape) {
-			return nil, fmt.Errorf("%w: einsum %q: tensor %d is %v, want %d dimensions", ErrShape, spec, i, in[i].shape, len(letters))
+			return nil, refuse(ErrShape, "einsum %q: tensor %d is %v, want %d dimensions", spec, i, in[i].shape, len(letters))
 		}
 		for d, l := range letters {
 			if l < 'A' || l > 'z' || l > 'Z' && l < 'a' {
-				return nil, fmt.Errorf("%w: einsum %q: %q is no letter", ErrOption, spec, l)
+				return nil, refuse(ErrOption, "einsum %q: %q is no letter", spec, l)
 			}
 			n, seen := size[l]
 			if seen && n != in[i].shape[d] {
-				return nil, fmt.Errorf("%w: einsum %q: %c is %d in %v and %d in %v", ErrShape, spec, l, n, in[from[l]].shape, in[i].shape[d], in[i].shape)
+				return nil, refuse(ErrShape, "einsum %q: %c is %d in %v and %d in %v", spec, l, n, in[from[l]].shape, in[i].shape[d], in[i].shape)
 			}
 			size[l], from[l] = in[i].shape[d], i
 		}
 	}
 	for i, l := range out {
 		if _, ok := size[l]; !ok || strings.ContainsRune(out[:i], l) {
-			return nil, fmt.Errorf("%w: einsum %q: %c of the result must stand in a tensor, and once in the result", ErrOption, spec, l)
+			return nil, refuse(ErrOption, "einsum %q: %c of the result must stand in a tensor, and once in the result", spec, l)
 		}
 	}
 	return e, nil

@@ -3,8 +3,6 @@
 package tensor
 
 import (
-	"fmt"
-
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	dt "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
@@ -36,7 +34,7 @@ func (c *Context) computeAll(key string, build func(g *graph.Graph, in []*graph.
 			first, store = t, t.dtype
 		}
 		if t.dtype != store {
-			return nil, fmt.Errorf("%w: %s of %v%v and %v%v", ErrDType, key, store, first.shape, t.dtype, t.shape)
+			return nil, refuse(ErrDType, "%s of %v%v and %v%v", key, store, first.shape, t.dtype, t.shape)
 		}
 	}
 	return c.run(key, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
@@ -119,7 +117,7 @@ func (c *Context) AddBias(x, bias *Tensor) (*Tensor, error) {
 		return nil, err
 	}
 	if len(bias.shape) != 1 || len(x.shape) < 1 || bias.shape[0] != x.Dim(-1) {
-		return nil, fmt.Errorf("%w: add_bias of %v to the rows of %v", ErrShape, bias.shape, x.shape)
+		return nil, refuse(ErrShape, "add_bias of %v to the rows of %v", bias.shape, x.shape)
 	}
 	return c.binary(graph.Add, false, x, bias)
 }
@@ -168,7 +166,7 @@ func (t *Tensor) become(y *Tensor, err error) error {
 	}
 	if !y.shape.Equal(t.shape) || y.dtype != t.dtype {
 		defer y.Release()
-		return fmt.Errorf("%w: the result %v%v does not fit in place of %v%v", ErrShape, y.dtype, y.shape, t.dtype, t.shape)
+		return refuse(ErrShape, "the result %v%v does not fit in place of %v%v", y.dtype, y.shape, t.dtype, t.shape)
 	}
 	t.bounds.Store(nil)
 	if old := t.mem.buf.Swap(y.mem.buf.Swap(nil)); old != nil {

@@ -34,7 +34,7 @@ func try(t *tensor.Tensor, err error) *tensor.Tensor {
 }
 
 // The exclusive or, learned by a network of two layers.
-func Example() {
+func Example_xor() {
 	c, err := tensor.Open(tensor.Config{Backend: "cpu"}) // "auto" takes the GPU of a Mac
 	check(err)
 	defer c.Close()

@@ -75,14 +75,14 @@ func (g *Graph) AddNode(name string, op Op, operands ...string) error {
 	want, ok := operandCount[op.Kind]
 	switch {
 	case !ok:
-		return fmt.Errorf("%w: node %q: operation %q", ErrOption, name, op.Kind)
+		return refuse(ErrOption, "node %q: operation %q", name, op.Kind)
 	case len(operands) != want:
-		return fmt.Errorf("%w: node %q: %s with %d operands, want %d", ErrOption, name, op.Kind, len(operands), want)
+		return refuse(ErrOption, "node %q: %s with %d operands, want %d", name, op.Kind, len(operands), want)
 	case name == "":
-		return fmt.Errorf("%w: a node without a name", ErrOption)
+		return refuse(ErrOption, "a node without a name")
 	}
 	if _, ok := g.nodes[name]; ok {
-		return fmt.Errorf("%w: two nodes are called %q", ErrOption, name)
+		return refuse(ErrOption, "two nodes are called %q", name)
 	}
 	g.nodes[name] = graphNode{op, slices.Clone(operands)}
 	g.order = append(g.order, name)
@@ -93,7 +93,7 @@ func (g *Graph) AddNode(name string, op Op, operands ...string) error {
 // several.
 func (g *Graph) SetOutput(name string) error {
 	if _, ok := g.nodes[name]; !ok {
-		return fmt.Errorf("%w: output %q is no node", ErrOption, name)
+		return refuse(ErrOption, "output %q is no node", name)
 	}
 	if !slices.Contains(g.outputs, name) {
 		g.outputs = append(g.outputs, name)
@@ -105,7 +105,7 @@ func (g *Graph) SetOutput(name string) error {
 // error that names one of its nodes.
 func (g *Graph) sorted() ([]string, error) {
 	if len(g.outputs) == 0 {
-		return nil, fmt.Errorf("%w: the graph has no output", ErrOption)
+		return nil, refuse(ErrOption, "the graph has no output")
 	}
 	const visiting, done = 1, 2
 	state := map[string]int{}
@@ -117,7 +117,7 @@ func (g *Graph) sorted() ([]string, error) {
 			return nil
 		}
 		if state[name] == visiting {
-			return fmt.Errorf("%w: node %q depends on itself", ErrOption, name)
+			return refuse(ErrOption, "node %q depends on itself", name)
 		}
 		state[name] = visiting
 		for _, x := range n.in {
@@ -265,7 +265,7 @@ func (e *Executor) Execute(g *Graph, inputs map[string]Array) (map[string]Array,
 			}
 			a, ok := inputs[x]
 			if !ok {
-				return nil, fmt.Errorf("%w: node %q needs input %q, which was not given", ErrOption, name, x)
+				return nil, refuse(ErrOption, "node %q needs input %q, which was not given", name, x)
 			}
 			if err := checkLength(len(a.Data), a.Shape); err != nil {
 				return nil, fmt.Errorf("input %q: %w", x, err)
@@ -419,7 +419,7 @@ func apply(c *Context, op Op, in []*Tensor) (*Tensor, error) {
 	case OpFusedLinearAddGelu:
 		return c.matMulAddGelu(in[0], in[1], in[2])
 	}
-	return nil, fmt.Errorf("%w: operation %q", ErrOption, op.Kind)
+	return nil, refuse(ErrOption, "operation %q", op.Kind)
 }
 
 // Calibrate measures MatMul on both devices at growing sizes and sets the

@@ -28,7 +28,7 @@ var activations = map[Activation]graph.UnaryFn{
 
 func (a Activation) check() error {
 	if _, ok := activations[a]; !ok && a != None {
-		return fmt.Errorf("%w: activation %q, want none, relu, gelu, gelu_tanh, tanh or sigmoid", ErrOption, string(a))
+		return refuse(ErrOption, "activation %q, want none, relu, gelu, gelu_tanh, tanh or sigmoid", string(a))
 	}
 	return nil
 }
@@ -202,13 +202,13 @@ func checkLinearBackward(gy, y, x, w, gw, gb *Tensor) error {
 	n := len(x.shape) - 1
 	switch {
 	case len(w.shape) != 2 || n < 0 || x.shape[n] != w.shape[1]:
-		return fmt.Errorf("%w: linear_backward of x %v and w %v, want [...,in] and [out,in]", ErrShape, x.shape, w.shape)
+		return refuse(ErrShape, "linear_backward of x %v and w %v, want [...,in] and [out,in]", x.shape, w.shape)
 	case len(gy.shape) != n+1 || !gy.shape[:n].Equal(x.shape[:n]) || gy.shape[n] != w.shape[0]:
-		return fmt.Errorf("%w: linear_backward of gy %v for x %v and w %v", ErrShape, gy.shape, x.shape, w.shape)
+		return refuse(ErrShape, "linear_backward of gy %v for x %v and w %v", gy.shape, x.shape, w.shape)
 	case !y.shape.Equal(gy.shape):
-		return fmt.Errorf("%w: linear_backward of y %v and gy %v", ErrShape, y.shape, gy.shape)
+		return refuse(ErrShape, "linear_backward of y %v and gy %v", y.shape, gy.shape)
 	case !gw.shape.Equal(w.shape) || len(gb.shape) != 1 || gb.shape[0] != w.shape[0]:
-		return fmt.Errorf("%w: linear_backward into gw %v and gb %v for w %v", ErrShape, gw.shape, gb.shape, w.shape)
+		return refuse(ErrShape, "linear_backward into gw %v and gb %v for w %v", gw.shape, gb.shape, w.shape)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type Attributes map[string]any
 func (c *Context) Do(name string, attributes Attributes, in ...*Tensor) ([]*Tensor, error) {
 	op, ok := named[name]
 	if !ok {
-		return nil, fmt.Errorf("%w: operation %q", ErrOption, name)
+		return nil, refuse(ErrOption, "operation %q", name)
 	}
 	if err := op.sig.checkOperands(in); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (s *signature) checkOperands(in []*Tensor) error {
 		}
 	}
 	if len(in) < least || len(in) > len(s.operands) && !s.list {
-		return fmt.Errorf("%w: %s of %d tensors, want %s", ErrOption, s.name, len(in), s.text)
+		return refuse(ErrOption, "%s of %d tensors, want %s", s.name, len(in), s.text)
 	}
 	for i, t := range in {
 		o := s.operands[min(i, len(s.operands)-1)]
@@ -153,7 +153,7 @@ func (s *signature) checkOperands(in []*Tensor) error {
 			continue
 		}
 		if !t.Valid() {
-			return fmt.Errorf("%w: operand %q of %s", ErrReleased, o.name, s.name)
+			return refuse(ErrReleased, "operand %q of %s", o.name, s.name)
 		}
 	}
 	return nil
@@ -177,20 +177,20 @@ func (s *signature) arguments(given Attributes) (arguments, error) {
 		v, ok := given[d.name]
 		if !ok {
 			if d.value == nil {
-				return nil, fmt.Errorf("%w: attribute %q is missing: %s", ErrOption, d.name, s.text)
+				return nil, refuse(ErrOption, "attribute %q is missing: %s", d.name, s.text)
 			}
 			a[d.name] = d.value
 			continue
 		}
 		c, err := convert(d.kind, v)
 		if err != nil {
-			return nil, fmt.Errorf("%w: attribute %q of %s: %w", ErrOption, d.name, s.name, err)
+			return nil, refuse(ErrOption, "attribute %q of %s: %w", d.name, s.name, err)
 		}
 		a[d.name] = c
 	}
 	for name := range given {
 		if _, ok := a[name]; !ok {
-			return nil, fmt.Errorf("%w: attribute %q: %s has none of that name", ErrOption, name, s.text)
+			return nil, refuse(ErrOption, "attribute %q: %s has none of that name", name, s.text)
 		}
 	}
 	return a, nil
@@ -236,5 +236,5 @@ func parseDType(name string) (DType, error) {
 			return d, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: element type %q, want f32, f16 or i32", ErrDType, name)
+	return 0, refuse(ErrDType, "element type %q, want f32, f16 or i32", name)
 }

@@ -41,7 +41,7 @@ func (c *Context) LayerNormBackward(gy, x, gamma *Tensor, eps float32) (gx, ggam
 		return nil, nil, nil, err
 	}
 	if len(x.shape) < 1 || !gy.shape.Equal(x.shape) || len(gamma.shape) != 1 || gamma.shape[0] != x.Dim(-1) {
-		return nil, nil, nil, fmt.Errorf("%w: layer_norm_backward of gy %v, x %v and gamma %v", ErrShape, gy.shape, x.shape, gamma.shape)
+		return nil, nil, nil, refuse(ErrShape, "layer_norm_backward of gy %v, x %v and gamma %v", gy.shape, x.shape, gamma.shape)
 	}
 	out, err := c.computeAll(fmt.Sprintf("layer_norm_backward%x", eps), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		gy, x, gamma := in[0], in[1], in[2]
@@ -134,7 +134,7 @@ func (c *Context) DropoutLinear(x *Tensor, p float32, seed uint64, w, b *Tensor)
 
 func (c *Context) dropoutMask(shape []int, p float32, seed uint64) (*Tensor, error) {
 	if !(p >= 0 && p < 1) {
-		return nil, fmt.Errorf("%w: dropout probability %v, want 0 <= p < 1", ErrOption, p)
+		return nil, refuse(ErrOption, "dropout probability %v, want 0 <= p < 1", p)
 	}
 	r := rand.New(rand.NewPCG(seed, 0x64726f706f7574))
 	return c.host(dt.F32, shape, func(dst []byte) {

@@ -92,10 +92,10 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 		return err
 	}
 	if n := len(targets.shape); n != 1 && n != 2 || n == 2 && targets.dtype == dt.I32 {
-		return fmt.Errorf("%w: confusion matrix with targets %v%v, want i32[N] or scores [N,K]", ErrShape, targets.dtype, targets.shape)
+		return refuse(ErrShape, "confusion matrix with targets %v%v, want i32[N] or scores [N,K]", targets.dtype, targets.shape)
 	}
 	if len(preds.shape) != 2 || len(cm.shape) != 2 || cm.shape[0] != preds.shape[1] || cm.shape[1] != preds.shape[1] {
-		return fmt.Errorf("%w: confusion matrix %v for scores %v, want [K,K] and [N,K]", ErrShape, cm.shape, preds.shape)
+		return refuse(ErrShape, "confusion matrix %v for scores %v, want [K,K] and [N,K]", cm.shape, preds.shape)
 	}
 	k := preds.shape[1]
 	return cm.become(c.move("confusion", func(g *graph.Graph, in []*graph.Node) *graph.Node {

@@ -35,14 +35,14 @@ func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
 		case d == -1 && free < 0:
 			free = i
 		default:
-			return nil, fmt.Errorf("%w: reshape %v to %v", ErrShape, x.shape, s)
+			return nil, refuse(ErrShape, "reshape %v to %v", x.shape, s)
 		}
 	}
 	if free >= 0 && known > 0 {
 		s[free] = x.Numel() / known
 	}
 	if free >= 0 && known == 0 || s.Numel() != x.Numel() {
-		return nil, fmt.Errorf("%w: reshape %v to %v", ErrShape, x.shape, dt.Shape(shape))
+		return nil, refuse(ErrShape, "reshape %v to %v", x.shape, dt.Shape(shape))
 	}
 	return c.move(fmt.Sprintf("reshape%v", s), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.Reshape{Shape: s}, in[0])
@@ -55,7 +55,7 @@ func (c *Context) Transpose(x *Tensor) (*Tensor, error) {
 		return nil, err
 	}
 	if len(x.shape) < 2 {
-		return nil, fmt.Errorf("%w: transpose of %v, want at least 2 dimensions", ErrShape, x.shape)
+		return nil, refuse(ErrShape, "transpose of %v, want at least 2 dimensions", x.shape)
 	}
 	perm := make([]int, len(x.shape))
 	for i := range perm {
@@ -91,11 +91,11 @@ func (c *Context) Slice(x *Tensor, begin, end, step []int) (*Tensor, error) {
 		return nil, err
 	}
 	if len(begin) != len(x.shape) || len(end) != len(x.shape) || len(step) != len(x.shape) {
-		return nil, fmt.Errorf("%w: slice of %v by begin %v, end %v, step %v", ErrShape, x.shape, begin, end, step)
+		return nil, refuse(ErrShape, "slice of %v by begin %v, end %v, step %v", x.shape, begin, end, step)
 	}
 	for i, s := range step {
 		if s < 0 && (begin[i] < 0 || begin[i] >= x.shape[i] || end[i] < -1) {
-			return nil, fmt.Errorf("%w: slice of %v down from %v to %v", ErrShape, x.shape, begin, end)
+			return nil, refuse(ErrShape, "slice of %v down from %v to %v", x.shape, begin, end)
 		}
 	}
 	key := fmt.Sprintf("slice%v%v%v", begin, end, step)
@@ -144,7 +144,7 @@ func (c *Context) Split(x *Tensor, axis int, sizes ...int) ([]*Tensor, error) {
 		sum += s
 	}
 	if axis < 0 || axis >= len(x.shape) || sum != x.shape[axis] || len(sizes) == 0 {
-		return nil, fmt.Errorf("%w: split %v along axis %d into %v", ErrShape, x.shape, axis, sizes)
+		return nil, refuse(ErrShape, "split %v along axis %d into %v", x.shape, axis, sizes)
 	}
 	return c.run(fmt.Sprintf("split%d%v", axis, sizes), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		out := make([]*graph.Node, len(sizes))
@@ -167,7 +167,7 @@ func (c *Context) Chunk(x *Tensor, axis, n int) ([]*Tensor, error) {
 		a += len(x.shape)
 	}
 	if a < 0 || a >= len(x.shape) || n < 1 || x.shape[a]%n != 0 {
-		return nil, fmt.Errorf("%w: %v into %d chunks along axis %d", ErrShape, x.shape, n, axis)
+		return nil, refuse(ErrShape, "%v into %d chunks along axis %d", x.shape, n, axis)
 	}
 	sizes := make([]int, n)
 	for i := range sizes {
@@ -231,7 +231,7 @@ func (c *Context) Scatter(x, idx, src *Tensor) (*Tensor, error) {
 		return nil, err
 	}
 	if len(x.shape) < 1 || len(src.shape) < 1 || !x.shape[1:].Equal(src.shape[1:]) {
-		return nil, fmt.Errorf("%w: scatter rows of %v into %v", ErrShape, src.shape, x.shape)
+		return nil, refuse(ErrShape, "scatter rows of %v into %v", src.shape, x.shape)
 	}
 	if err := checkIndices("scatter", idx, x.shape[0]); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@
 package tensor
 
 import (
-	"fmt"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -63,12 +62,12 @@ func (m *memory) release() {
 // newTensor allocates; the caller holds the context's lock.
 func (c *Context) newTensor(shape dt.Shape, d dt.DType) (*Tensor, error) {
 	if len(shape) > MaxDims {
-		return nil, fmt.Errorf("%w: %v has %d dimensions, want at most %d", ErrShape, shape, len(shape), MaxDims)
+		return nil, refuse(ErrShape, "%v has %d dimensions, want at most %d", shape, len(shape), MaxDims)
 	}
 	n := shape.Numel() * d.Size()
 	buf, err := c.dev.Alloc(n)
 	if err != nil {
-		return nil, fmt.Errorf("tensor: allocate %v%v: %w", d, shape, err)
+		return nil, refuse(ErrDevice, "allocate %v%v: %w", d, shape, err)
 	}
 	t := &Tensor{c: c, shape: shape.Clone(), dtype: d, mem: &memory{live: &c.live}}
 	t.mem.buf.Store(&buf)
@@ -81,9 +80,9 @@ func (c *Context) newTensor(shape dt.Shape, d dt.DType) (*Tensor, error) {
 func (t *Tensor) usable(c *Context) error {
 	switch {
 	case t == nil:
-		return fmt.Errorf("%w: nil", ErrReleased)
+		return refuse(ErrReleased, "nil")
 	case t.c != c:
-		return fmt.Errorf("%w: a tensor of another context", ErrOption)
+		return refuse(ErrOption, "a tensor of another context")
 	case t.mem.buf.Load() == nil:
 		return ErrReleased
 	}
@@ -98,7 +97,7 @@ func (t *Tensor) buffer() backend.Buffer { return *t.mem.buf.Load() }
 func ready(op string, in ...*Tensor) error {
 	for i, t := range in {
 		if !t.Valid() {
-			return fmt.Errorf("%w: operand %d of %s", ErrReleased, i, op)
+			return refuse(ErrReleased, "operand %d of %s", i, op)
 		}
 	}
 	return nil
@@ -112,7 +111,7 @@ func wantRank(op string, rank int, in ...*Tensor) error {
 	}
 	for i, t := range in {
 		if len(t.shape) != rank {
-			return fmt.Errorf("%w: operand %d of %s is %v, want %d dimensions", ErrShape, i, op, t.shape, rank)
+			return refuse(ErrShape, "operand %d of %s is %v, want %d dimensions", i, op, t.shape, rank)
 		}
 	}
 	return nil
@@ -150,7 +149,7 @@ func (t *Tensor) Release() {
 func (c *Context) host(d dt.DType, shape []int, fill func(dst []byte)) (*Tensor, error) {
 	s := dt.Shape(shape)
 	if err := s.Check(d.Size()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrShape, err)
+		return nil, refuse(ErrShape, "%w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,14 +198,14 @@ func checkIndices(op string, idx *Tensor, n int) error {
 		idx.bounds.Store(b)
 	}
 	if b[0] < 0 || int(b[1]) >= n {
-		return fmt.Errorf("%w: %s: index %d of an axis of %d", ErrOption, op, outside(b), n)
+		return refuse(ErrOption, "%s: index %d of an axis of %d", op, outside(b), n)
 	}
 	return nil
 }
 
 func checkLength(n int, shape []int) error {
 	if want := dt.Shape(shape).Numel(); n != want {
-		return fmt.Errorf("%w: %d elements, want %d for %v", ErrShape, n, want, dt.Shape(shape))
+		return refuse(ErrShape, "%d elements, want %d for %v", n, want, dt.Shape(shape))
 	}
 	return nil
 }
@@ -288,7 +287,7 @@ func (t *Tensor) CopyTo(dst []float32) error {
 		return err
 	}
 	if len(dst) != t.Numel() {
-		return fmt.Errorf("%w: room for %d elements, want %d for %v", ErrShape, len(dst), t.Numel(), t.shape)
+		return refuse(ErrShape, "room for %d elements, want %d for %v", len(dst), t.Numel(), t.shape)
 	}
 	return t.read(func(src []byte) {
 		switch t.dtype {
@@ -312,7 +311,7 @@ func (t *Tensor) Int32s() ([]int32, error) {
 		return nil, err
 	}
 	if t.dtype != dt.I32 {
-		return nil, fmt.Errorf("%w: %v, want i32", ErrDType, t.dtype)
+		return nil, refuse(ErrDType, "%v, want i32", t.dtype)
 	}
 	out := make([]int32, t.Numel())
 	return out, t.read(func(src []byte) { copy(out, view[int32](src)) })
@@ -325,7 +324,7 @@ func (t *Tensor) CopyBytes(dst []byte) error {
 		return err
 	}
 	if want := t.Numel() * t.dtype.Size(); len(dst) != want {
-		return fmt.Errorf("%w: room for %d bytes, want %d for %v%v", ErrShape, len(dst), want, t.dtype, t.shape)
+		return refuse(ErrShape, "room for %d bytes, want %d for %v%v", len(dst), want, t.dtype, t.shape)
 	}
 	return t.read(func(src []byte) { copy(dst, src) })
 }
@@ -333,14 +332,14 @@ func (t *Tensor) CopyBytes(dst []byte) error {
 // FromBytes is the inverse of CopyBytes.
 func (c *Context) FromBytes(d DType, src []byte, shape ...int) (*Tensor, error) {
 	if d != F32 && d != F16 && d != I32 {
-		return nil, fmt.Errorf("%w: %v, want f32, f16 or i32", ErrDType, d)
+		return nil, refuse(ErrDType, "%v, want f32, f16 or i32", d)
 	}
 	s := dt.Shape(shape)
 	if err := s.Check(d.Size()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrShape, err)
+		return nil, refuse(ErrShape, "%w", err)
 	}
 	if want := s.Numel() * d.Size(); len(src) != want {
-		return nil, fmt.Errorf("%w: %d bytes, want %d for %v%v", ErrShape, len(src), want, d, s)
+		return nil, refuse(ErrShape, "%d bytes, want %d for %v%v", len(src), want, d, s)
 	}
 	return c.host(dt.DType(d), shape, func(dst []byte) { copy(dst, src) })
 }
@@ -357,7 +356,7 @@ func (t *Tensor) Copy() (*Tensor, error) {
 // index without its fraction.
 func (c *Context) Cast(x *Tensor, to DType) (*Tensor, error) {
 	if to != F32 && to != F16 && to != I32 {
-		return nil, fmt.Errorf("%w: cast to %v, want f32, f16 or i32", ErrDType, to)
+		return nil, refuse(ErrDType, "cast to %v, want f32, f16 or i32", to)
 	}
 	return c.move("cast "+to.String(), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Cast(in[0], dt.DType(to))

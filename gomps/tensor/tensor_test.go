@@ -5,6 +5,7 @@ package tensor
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
@@ -123,4 +124,23 @@ func TestReleased(t *testing.T) {
 			t.Errorf("exp(2) = %v", v[1])
 		}
 	})
+}
+
+// TestErrorsHaveDetails: the kind for errors.Is, the rest for errors.As.
+func TestErrorsHaveDetails(t *testing.T) {
+	c, err := Open(Config{Backend: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	keep := keeper(t)
+	x, y := keep(c.Zeros(F32, 2, 3)), keep(c.Zeros(F32, 4, 5))
+	_, err = c.MatMul(x, y)
+	var e *Error
+	if !errors.Is(err, ErrShape) || !errors.As(err, &e) || e.Kind != ErrShape || !strings.Contains(e.Detail.Error(), "[4,5]") {
+		t.Errorf("matmul of shapes that do not fit: %v", err)
+	}
+	if _, err := Open(Config{Backend: "abacus"}); !errors.Is(err, ErrOption) {
+		t.Errorf("backend abacus: %v", err)
+	}
 }

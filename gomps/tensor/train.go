@@ -24,7 +24,7 @@ func (c *Context) SoftmaxCrossEntropy(x, label *Tensor) (loss, gx *Tensor, err e
 		return nil, nil, err
 	}
 	if len(x.shape) != 2 {
-		return nil, nil, fmt.Errorf("%w: softmax_cross_entropy of %v and labels %v, want scores [N,K]", ErrShape, x.shape, label.shape)
+		return nil, nil, refuse(ErrShape, "softmax_cross_entropy of %v and labels %v, want scores [N,K]", x.shape, label.shape)
 	}
 	out, err := c.computeAll("softmax_cross_entropy", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		n, k := in[0].Shape[0], in[0].Shape[1]
@@ -58,7 +58,7 @@ func DefaultAdam() Adam { return Adam{LearningRate: 1e-3, Beta1: 0.9, Beta2: 0.9
 //	w -= lr wd w + lr (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps)
 func (c *Context) AdamStep(w, grad, m, v *Tensor, a Adam, t int) error {
 	if t < 1 {
-		return fmt.Errorf("%w: adam step %d, want at least 1", ErrOption, t)
+		return refuse(ErrOption, "adam step %d, want at least 1", t)
 	}
 	// What changes with t is an input, so that no step compiles anything.
 	b1, b2 := float64(a.Beta1), float64(a.Beta2)

@@ -131,7 +131,7 @@ func BenchmarkFast(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			benchMatchers(b, func(b *testing.B, m *Matcher) {
 				measure(b, func() error {
-					_, err := m.Match(View{Desc: x}, View{Desc: y}, Options{Subsample: 8, TopK: 512})
+					_, err := m.Match(View{Desc: x}, View{Desc: y}, Options{Subsample: 8, TopK: 512, Reciprocal: true})
 					return err
 				})
 			})

@@ -138,7 +138,7 @@ func TestPrefilterQueries(t *testing.T) {
 		pairs = append(pairs, maps{field(r, 40, 60, 24, kind), field(r, 50, 60, 24, kind)})
 	}
 	for i, p := range pairs {
-		for _, o := range []Options{{Subsample: 8}, {Subsample: 3}, {OneWay: true}, {OneWay: true, Subsample: 5}} {
+		for _, o := range []Options{{Subsample: 8, Reciprocal: true}, {Subsample: 3, Reciprocal: true}, {}, {Subsample: 5}} {
 			o.MinConfidence = negInf
 			var got [2]*Result
 			for j, mode := range []prefilterMode{prefilterAlways, prefilterOff} {

@@ -15,24 +15,24 @@ type View struct {
 	// Mask, when not nil, has one value per pixel; 0 excludes the pixel: no
 	// match starts or ends there, and it takes no match from another pixel.
 	Mask []uint8
-	// DescConf, when not nil, is the network's confidence in each descriptor
+	// Weight, when not nil, is the network's confidence in each descriptor
 	// (above 0), needed by the options that name it.
-	DescConf []float32
+	Weight []float32
 }
 
-// Options of Match. The zero value asks for every reciprocal match of
-// similarity 0 or more.
+// Options of Match. The zero value asks for the nearest neighbour of every pixel,
+// of similarity 0 or more.
 type Options struct {
-	// OneWay returns the nearest neighbour of every pixel of map 1, whether or
-	// not the choice is mutual.
-	OneWay bool
+	// Reciprocal keeps pairs that choose each other; without it every pixel of map
+	// 1 gets its nearest neighbour, whether or not the choice is mutual.
+	Reciprocal bool
 	// Subsample S > 1 seeds only every S-th pixel of every S-th row of map 1
 	// (FastReciprocal). Reciprocal results are then a subset of those of
 	// Subsample 1 under the same masks: each is a mutual pair that some walk
 	// ends in, not necessarily at a seed. One-way results are exactly the
 	// Subsample 1 results at the seeds.
 	Subsample int
-	// BothWays seeds map 2 too, with Subsample > 1 and without OneWay: what is
+	// BothWays seeds map 2 too, with Subsample > 1 and Reciprocal: what is
 	// small in picture 1 and large in picture 2 has few seeds in map 1. Of what is
 	// found from map 2, a match is kept where the square of Subsample pixels around
 	// either of its ends holds no other.
@@ -47,10 +47,10 @@ type Options struct {
 	// MinConfidence drops matches whose confidence is below it. It is compared
 	// with the value as returned, without any rescaling; -Inf drops nothing.
 	MinConfidence float32
-	// MinDescConf > 0 masks pixels whose DescConf is below it, on either side.
-	MinDescConf float32
+	// MinWeight > 0 masks pixels whose Weight is below it, on either side.
+	MinWeight float32
 	// Weighted multiplies the similarity by the geometric mean of the two
-	// pixels' DescConf.
+	// pixels' Weight.
 	Weighted bool
 	// Border drops matches with either end within this many pixels of its
 	// map's edge: kept are Border <= x < Width-Border and the same for y.
@@ -109,7 +109,7 @@ func (r *Result) choose(positions []int) *Result {
 	return out
 }
 
-func (o Options) bothWays() bool { return o.BothWays && o.Subsample > 1 && !o.OneWay }
+func (o Options) bothWays() bool { return o.BothWays && o.Subsample > 1 && o.Reciprocal }
 
 // seedCount is how many seeds a map has; see grid.
 func seedCount(d Map, subsample int) int {
@@ -122,7 +122,7 @@ func (o Options) check(v1, v2 View) error {
 	if err := checkPair(v1.Desc, v2.Desc); err != nil {
 		return err
 	}
-	needConf := o.Weighted || o.MinDescConf != 0
+	needConf := o.Weighted || o.MinWeight != 0
 	for i, v := range [2]View{v1, v2} {
 		side := [2]string{"1", "2"}[i]
 		if v.Mask != nil {
@@ -130,8 +130,8 @@ func (o Options) check(v1, v2 View) error {
 				return err
 			}
 		}
-		if v.DescConf != nil || needConf {
-			if err := checkLen("descriptor confidence "+side, len(v.DescConf), v.Desc); err != nil {
+		if v.Weight != nil || needConf {
+			if err := checkLen("descriptor confidence "+side, len(v.Weight), v.Desc); err != nil {
 				return err
 			}
 		}
@@ -145,8 +145,8 @@ func (o Options) check(v1, v2 View) error {
 		return optionError("border", o.Border, ">= 0")
 	case o.MinConfidence != o.MinConfidence:
 		return optionError("confidence threshold", o.MinConfidence, "a number")
-	case !(o.MinDescConf >= 0):
-		return optionError("descriptor confidence threshold", o.MinDescConf, ">= 0")
+	case !(o.MinWeight >= 0):
+		return optionError("descriptor confidence threshold", o.MinWeight, ">= 0")
 	}
 	return nil
 }
@@ -154,11 +154,11 @@ func (o Options) check(v1, v2 View) error {
 // prepareView is prepare with the mask narrowed by the descriptor confidence.
 func (m *Matcher) prepareView(s *side, v View, o Options) {
 	mask := v.Mask
-	if o.MinDescConf > 0 {
-		s.mask = grow(s.mask, len(v.DescConf))
-		for i, q := range v.DescConf {
+	if o.MinWeight > 0 {
+		s.mask = grow(s.mask, len(v.Weight))
+		for i, q := range v.Weight {
 			s.mask[i] = 0
-			if q >= o.MinDescConf && (v.Mask == nil || v.Mask[i] != 0) {
+			if q >= o.MinWeight && (v.Mask == nil || v.Mask[i] != 0) {
 				s.mask[i] = 1
 			}
 		}
@@ -172,9 +172,9 @@ func (m *Matcher) prepareView(s *side, v View, o Options) {
 func (m *Matcher) candidates(v1, v2 View, o Options) error {
 	f := &m.seeds
 	switch {
-	case o.Subsample > 1 && !o.OneWay:
+	case o.Subsample > 1 && o.Reciprocal:
 		return m.seeded(v1, v2, o)
-	case o.OneWay:
+	case !o.Reciprocal:
 		f.start(&m.a, v1.Desc, FastOptions{Subsample: max(1, o.Subsample)})
 		m.round(len(f.cur1) * m.b.n)
 		if err := m.nearestOf(&m.a, f.cur1, &m.b, f.cur2); err != nil {
@@ -285,7 +285,7 @@ func confidence(v1, v2 View, p, q int32, weighted bool) float32 {
 	b := v2.Desc.Data[int(q)*dim:][:dim]
 	c := kernel.Dot(a, b)
 	if weighted {
-		c *= float32(math.Sqrt(float64(v1.DescConf[p] * v2.DescConf[q])))
+		c *= float32(math.Sqrt(float64(v1.Weight[p] * v2.Weight[q])))
 	}
 	return c + 0 // -0 becomes 0, which it equals and must tie with
 }

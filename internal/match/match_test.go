@@ -70,7 +70,7 @@ func TestPlantedPermutation(t *testing.T) {
 		copy(b.Data[j*24:(j+1)*24], a.Data[i*24:(i+1)*24])
 	}
 	for _, oneWay := range []bool{false, true} {
-		res := mustMatch(t, m, View{Desc: a}, View{Desc: b}, Options{OneWay: oneWay, MinConfidence: 0.99})
+		res := mustMatch(t, m, View{Desc: a}, View{Desc: b}, Options{Reciprocal: !oneWay, MinConfidence: 0.99})
 		if len(res.Idx1) != a.Pixels() {
 			t.Fatalf("%d matches, want %d", len(res.Idx1), a.Pixels())
 		}
@@ -94,7 +94,7 @@ func TestDuplicates(t *testing.T) {
 		}
 		return out
 	}
-	res := mustMatch(t, m, View{Desc: rep(0, 0, 1, 2, 1)}, View{Desc: rep(2, 1, 2, 1, 0)}, Options{})
+	res := mustMatch(t, m, View{Desc: rep(0, 0, 1, 2, 1)}, View{Desc: rep(2, 1, 2, 1, 0)}, Options{Reciprocal: true})
 	want := map[pair]bool{{0, 4}: true, {2, 1}: true, {3, 0}: true}
 	if len(res.Idx1) != len(want) {
 		t.Fatalf("%d matches, want %d", len(res.Idx1), len(want))
@@ -105,7 +105,7 @@ func TestDuplicates(t *testing.T) {
 		}
 	}
 	// All equal scores: order falls back to the pixels.
-	one := mustMatch(t, m, View{Desc: rep(0, 0, 0)}, View{Desc: rep(0, 0)}, Options{OneWay: true})
+	one := mustMatch(t, m, View{Desc: rep(0, 0, 0)}, View{Desc: rep(0, 0)}, Options{})
 	if !slices.Equal(one.Idx1, []int64{0, 1, 2}) || !slices.Equal(one.Idx2, []int64{0, 0, 0}) {
 		t.Errorf("ties: %v -> %v", one.Idx1, one.Idx2)
 	}
@@ -117,16 +117,16 @@ func TestOptionsAgainstDefinition(t *testing.T) {
 	m := newMatcher(t, 2)
 	v1, v2 := View{Desc: unit(r, 20, 25)}, View{Desc: unit(r, 22, 18)}
 	for _, v := range []*View{&v1, &v2} {
-		v.DescConf = make([]float32, v.Desc.Pixels())
-		for i := range v.DescConf {
-			v.DescConf[i] = float32(math.Exp(r.NormFloat64()))
+		v.Weight = make([]float32, v.Desc.Pixels())
+		for i := range v.Weight {
+			v.Weight[i] = float32(math.Exp(r.NormFloat64()))
 		}
 	}
 	nnA, nnB := bruteForce(v1.Desc, v2.Desc)
 	for _, o := range []Options{
-		{MinConfidence: all}, {MinConfidence: 0.6}, {MinConfidence: all, TopK: 7}, {MinConfidence: all, TopK: 100000},
-		{MinConfidence: all, Weighted: true}, {MinConfidence: 0.8, Weighted: true, Border: 3}, {MinConfidence: all, Border: 11},
-		{MinConfidence: all, OneWay: true}, {OneWay: true, MinConfidence: 0.5, TopK: 50, Border: 1, Weighted: true},
+		{MinConfidence: all, Reciprocal: true}, {MinConfidence: 0.6, Reciprocal: true}, {MinConfidence: all, TopK: 7, Reciprocal: true}, {MinConfidence: all, TopK: 100000, Reciprocal: true},
+		{MinConfidence: all, Weighted: true, Reciprocal: true}, {MinConfidence: 0.8, Weighted: true, Border: 3, Reciprocal: true}, {MinConfidence: all, Border: 11, Reciprocal: true},
+		{MinConfidence: all}, {MinConfidence: 0.5, TopK: 50, Border: 1, Weighted: true},
 	} {
 		want := map[pair]float32{}
 		for i, j := range nnA {
@@ -134,7 +134,7 @@ func TestOptionsAgainstDefinition(t *testing.T) {
 			x1, y1, x2, y2 := i%25, i/25, int(j)%18, int(j)/18
 			in := x1 >= o.Border && y1 >= o.Border && x1 < 25-o.Border && y1 < 20-o.Border &&
 				x2 >= o.Border && y2 >= o.Border && x2 < 18-o.Border && y2 < 22-o.Border
-			if (o.OneWay || int(nnB[j]) == i) && in && c >= o.MinConfidence {
+			if (!o.Reciprocal || int(nnB[j]) == i) && in && c >= o.MinConfidence {
 				want[pair{int64(i), int64(j)}] = c
 			}
 		}
@@ -164,26 +164,26 @@ func TestOptionsAgainstDefinition(t *testing.T) {
 // geometric mean of known weights.
 func TestConfidenceIsTheScore(t *testing.T) {
 	m := newMatcher(t, 1)
-	v1 := View{Desc: Map{[]float32{1, 0, 0, 1}, 1, 2, 2}, DescConf: []float32{4, 1}}
-	v2 := View{Desc: Map{[]float32{0.6, 0.8, 1, 0}, 1, 2, 2}, DescConf: []float32{9, 16}}
-	res := mustMatch(t, m, v1, v2, Options{})
+	v1 := View{Desc: Map{[]float32{1, 0, 0, 1}, 1, 2, 2}, Weight: []float32{4, 1}}
+	v2 := View{Desc: Map{[]float32{0.6, 0.8, 1, 0}, 1, 2, 2}, Weight: []float32{9, 16}}
+	res := mustMatch(t, m, v1, v2, Options{Reciprocal: true})
 	if !slices.Equal(res.Idx1, []int64{0, 1}) || !slices.Equal(res.Idx2, []int64{1, 0}) || !slices.Equal(res.Confidence, []float32{1, 0.8}) {
 		t.Errorf("plain: %+v", res)
 	}
-	res = mustMatch(t, m, v1, v2, Options{Weighted: true})
+	res = mustMatch(t, m, v1, v2, Options{Weighted: true, Reciprocal: true})
 	if !slices.Equal(res.Confidence, []float32{8, float32(0.8) * 3}) {
 		t.Errorf("weighted: %+v", res)
 	}
-	v1.DescConf[0] = float32(math.NaN())
-	if res = mustMatch(t, m, v1, v2, Options{Weighted: true, MinConfidence: all}); len(res.Idx1) != 1 {
+	v1.Weight[0] = float32(math.NaN())
+	if res = mustMatch(t, m, v1, v2, Options{Weighted: true, MinConfidence: all, Reciprocal: true}); len(res.Idx1) != 1 {
 		t.Errorf("NaN weight: %+v", res)
 	}
-	res = mustMatch(t, m, v1, v2, Options{MinDescConf: 2, MinConfidence: all})
+	res = mustMatch(t, m, v1, v2, Options{MinWeight: 2, MinConfidence: all, Reciprocal: true})
 	if len(res.Idx1) != 0 { // pixel 1 weighs 1, pixel 0 NaN
 		t.Errorf("descriptor threshold: %+v", res)
 	}
-	v1.DescConf[1] = 2 // the threshold itself is kept
-	res = mustMatch(t, m, v1, v2, Options{MinDescConf: 2, MinConfidence: all})
+	v1.Weight[1] = 2 // the threshold itself is kept
+	res = mustMatch(t, m, v1, v2, Options{MinWeight: 2, MinConfidence: all, Reciprocal: true})
 	if !slices.Equal(res.Idx1, []int64{1}) || !slices.Equal(res.Idx2, []int64{0}) {
 		t.Errorf("descriptor threshold: %+v", res)
 	}
@@ -211,7 +211,7 @@ func TestMasks(t *testing.T) {
 		}
 		return d
 	}
-	for _, o := range []Options{{MinConfidence: all}, {MinConfidence: all, OneWay: true}, {MinConfidence: all, Subsample: 3}} {
+	for _, o := range []Options{{MinConfidence: all, Reciprocal: true}, {MinConfidence: all}, {MinConfidence: all, Subsample: 3, Reciprocal: true}} {
 		got := pairSet(mustMatch(t, m, v1, v2, o))
 		want := pairSet(mustMatch(t, m, View{Desc: masked(v1)}, View{Desc: masked(v2)}, o))
 		if len(got) == 0 || len(got) != len(want) {
@@ -224,7 +224,7 @@ func TestMasks(t *testing.T) {
 		}
 	}
 	v1.Mask = make([]uint8, 420)
-	if res := mustMatch(t, m, v1, v2, Options{}); len(res.Idx1) != 0 {
+	if res := mustMatch(t, m, v1, v2, Options{Reciprocal: true}); len(res.Idx1) != 0 {
 		t.Errorf("everything masked: %d matches", len(res.Idx1))
 	}
 }
@@ -235,9 +235,9 @@ func TestSubsampleRelation(t *testing.T) {
 	m := newMatcher(t, 2)
 	v1, v2 := View{Desc: smooth(r, 40, 48, 24)}, View{Desc: smooth(r, 44, 36, 24)}
 	for _, oneWay := range []bool{false, true} {
-		full := pairSet(mustMatch(t, m, v1, v2, Options{OneWay: oneWay, MinConfidence: all}))
+		full := pairSet(mustMatch(t, m, v1, v2, Options{Reciprocal: !oneWay, MinConfidence: all}))
 		for _, s := range []int{2, 3, 8, 100} {
-			sub := pairSet(mustMatch(t, m, v1, v2, Options{OneWay: oneWay, Subsample: s, MinConfidence: all}))
+			sub := pairSet(mustMatch(t, m, v1, v2, Options{Reciprocal: !oneWay, Subsample: s, MinConfidence: all}))
 			if s < 100 && len(sub) == 0 || len(sub) > ceilDiv(40, s)*ceilDiv(48, s) {
 				t.Errorf("subsample %d: %d matches", s, len(sub))
 			}
@@ -265,7 +265,7 @@ func TestSubsampleRelation(t *testing.T) {
 func TestMatchThreads(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 6))
 	v1, v2 := View{Desc: field(r, 40, 50, 24, broken)}, View{Desc: field(r, 31, 60, 24, broken)}
-	for _, o := range []Options{{MinConfidence: all}, {MinConfidence: all, Subsample: 2}, {MinConfidence: all, OneWay: true}} {
+	for _, o := range []Options{{MinConfidence: all, Reciprocal: true}, {MinConfidence: all, Subsample: 2, Reciprocal: true}, {MinConfidence: all}} {
 		want := mustMatch(t, newMatcher(t, 1), v1, v2, o)
 		for threads := 2; threads < 6; threads++ {
 			got := mustMatch(t, newMatcher(t, threads), v1, v2, o)
@@ -280,7 +280,7 @@ func TestMatchEmptyAndErrors(t *testing.T) {
 	m := newMatcher(t, 2)
 	d := Map{make([]float32, 24), 2, 3, 4}
 	for _, e := range []Map{{nil, 0, 7, 4}, {nil, 0, 0, 4}} {
-		for _, o := range []Options{{}, {OneWay: true}, {Subsample: 8}, {TopK: 3, Border: 2, MinDescConf: 0}} {
+		for _, o := range []Options{{Reciprocal: true}, {}, {Subsample: 8, Reciprocal: true}, {TopK: 3, Border: 2, MinWeight: 0, Reciprocal: true}} {
 			for _, v := range [][2]Map{{e, d}, {d, e}, {e, e}} {
 				res := mustMatch(t, m, View{Desc: v[0]}, View{Desc: v[1]}, o)
 				if len(res.Idx1) != 0 || res.Idx1 == nil || res.Idx2 == nil || res.Confidence == nil {
@@ -295,22 +295,22 @@ func TestMatchEmptyAndErrors(t *testing.T) {
 		o    Options
 		want error
 	}{
-		"mask":               {View{Desc: d, Mask: make([]uint8, 5)}, Options{}, ErrShape},
-		"empty mask":         {View{Desc: d, Mask: []uint8{}}, Options{}, ErrShape},
-		"confidence":         {View{Desc: d, DescConf: make([]float32, 7)}, Options{}, ErrShape},
-		"no confidence":      {View{Desc: d}, Options{Weighted: true}, ErrShape},
-		"no confidence 2":    {View{Desc: d}, Options{MinDescConf: 1}, ErrShape},
-		"subsample":          {View{Desc: d}, Options{Subsample: -1}, ErrOption},
-		"top k":              {View{Desc: d}, Options{TopK: -1}, ErrOption},
-		"border":             {View{Desc: d}, Options{Border: -1}, ErrOption},
-		"threshold":          {View{Desc: d}, Options{MinConfidence: nan}, ErrOption},
-		"negative threshold": {View{Desc: d, DescConf: make([]float32, 6)}, Options{MinDescConf: -1}, ErrOption},
-		"map":                {View{Desc: Map{nil, 2, 3, 4}}, Options{}, ErrShape},
+		"mask":               {View{Desc: d, Mask: make([]uint8, 5)}, Options{Reciprocal: true}, ErrShape},
+		"empty mask":         {View{Desc: d, Mask: []uint8{}}, Options{Reciprocal: true}, ErrShape},
+		"confidence":         {View{Desc: d, Weight: make([]float32, 7)}, Options{Reciprocal: true}, ErrShape},
+		"no confidence":      {View{Desc: d}, Options{Weighted: true, Reciprocal: true}, ErrShape},
+		"no confidence 2":    {View{Desc: d}, Options{MinWeight: 1, Reciprocal: true}, ErrShape},
+		"subsample":          {View{Desc: d}, Options{Subsample: -1, Reciprocal: true}, ErrOption},
+		"top k":              {View{Desc: d}, Options{TopK: -1, Reciprocal: true}, ErrOption},
+		"border":             {View{Desc: d}, Options{Border: -1, Reciprocal: true}, ErrOption},
+		"threshold":          {View{Desc: d}, Options{MinConfidence: nan, Reciprocal: true}, ErrOption},
+		"negative threshold": {View{Desc: d, Weight: make([]float32, 6)}, Options{MinWeight: -1, Reciprocal: true}, ErrOption},
+		"map":                {View{Desc: Map{nil, 2, 3, 4}}, Options{Reciprocal: true}, ErrShape},
 	} {
-		if _, err := m.Match(c.v, View{Desc: d, DescConf: make([]float32, 6)}, c.o); !errors.Is(err, c.want) {
+		if _, err := m.Match(c.v, View{Desc: d, Weight: make([]float32, 6)}, c.o); !errors.Is(err, c.want) {
 			t.Errorf("%s, view 1: error %v, want %v", name, err, c.want)
 		}
-		if _, err := m.Match(View{Desc: d, DescConf: make([]float32, 6)}, c.v, c.o); !errors.Is(err, c.want) {
+		if _, err := m.Match(View{Desc: d, Weight: make([]float32, 6)}, c.v, c.o); !errors.Is(err, c.want) {
 			t.Errorf("%s, view 2: error %v, want %v", name, err, c.want)
 		}
 	}

@@ -252,10 +252,10 @@ func TestSteadyState(t *testing.T) {
 		if err := m.Nearest(a, b, nn1, nn2); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.Match(View{Desc: a}, View{Desc: b}, Options{TopK: 10}); err != nil {
+		if _, err := m.Match(View{Desc: a}, View{Desc: b}, Options{TopK: 10, Reciprocal: true}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.Match(View{Desc: a}, View{Desc: b}, Options{TopK: 10, Subsample: 4}); err != nil {
+		if _, err := m.Match(View{Desc: a}, View{Desc: b}, Options{TopK: 10, Subsample: 4, Reciprocal: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -44,11 +44,11 @@ func TestSubpixel(t *testing.T) {
 	m := New(pool)
 	for _, shift := range [][2]float64{{0, 0}, {0.3, -0.4}, {2.25, 1.45}, {-3.5, 0.1}} {
 		one, two := wavy(40, 30, 24, 0, 0), wavy(40, 30, 24, shift[0], shift[1])
-		whole, err := m.Match(one, two, Options{Subsample: 4, Border: 5})
+		whole, err := m.Match(one, two, Options{Subsample: 4, Border: 5, Reciprocal: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := m.Match(one, two, Options{Subsample: 4, Border: 5, Subpixel: true})
+		r, err := m.Match(one, two, Options{Subsample: 4, Border: 5, Subpixel: true, Reciprocal: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestSubpixelAtTheRim(t *testing.T) {
 	for p := 3; p < 20*16; p += 7 {
 		two.Desc.Data[p*24+5] = float32(math.Inf(1))
 	}
-	r, err := New(pool).Match(one, two, Options{Subpixel: true})
+	r, err := New(pool).Match(one, two, Options{Subpixel: true, Reciprocal: true})
 	if err != nil || len(r.Idx1) == 0 {
 		t.Fatalf("%v, %v", r, err)
 	}
@@ -110,11 +110,11 @@ func TestSpread(t *testing.T) {
 		}
 		return count
 	}
-	plain, err := m.Match(one, two, Options{TopK: 96})
+	plain, err := m.Match(one, two, Options{TopK: 96, Reciprocal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wide, err := m.Match(one, two, Options{TopK: 96, Spread: true})
+	wide, err := m.Match(one, two, Options{TopK: 96, Spread: true, Reciprocal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestSpread(t *testing.T) {
 	if !slices.IsSortedFunc(wide.Confidence, func(a, b float32) int { return int(math.Copysign(1, float64(b-a))) }) && wide.Confidence[0] < wide.Confidence[95] {
 		t.Error("spread matches are not in the order of their confidence")
 	}
-	all, _ := m.Match(one, two, Options{})
+	all, _ := m.Match(one, two, Options{Reciprocal: true})
 	for k := range wide.Idx1 {
 		if !slices.Contains(all.Idx1, wide.Idx1[k]) {
 			t.Errorf("pixel %d is no match of the whole search", wide.Idx1[k])
@@ -149,15 +149,15 @@ func TestBothWays(t *testing.T) {
 			one.Mask[y*64+x] = 1
 		}
 	}
-	single, err := m.Match(one, two, Options{Subsample: 8})
+	single, err := m.Match(one, two, Options{Subsample: 8, Reciprocal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := m.Match(one, two, Options{Subsample: 8, BothWays: true})
+	both, err := m.Match(one, two, Options{Subsample: 8, BothWays: true, Reciprocal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, _ := m.Match(one, two, Options{})
+	whole, _ := m.Match(one, two, Options{Reciprocal: true})
 	if single.Seeds != 48 || both.Seeds != 96 || whole.Seeds != 64*48 {
 		t.Errorf("seeds %d, %d and %d, want 48, 96 and 3072", single.Seeds, both.Seeds, whole.Seeds)
 	}

@@ -8,6 +8,7 @@ package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstr
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -29,13 +30,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger("mast3r_runtime").setLevel(level)
     except ValueError:
         return _failed(f"MAST3R_RUNTIME_LOG={level!r}, want debug, info, warning or error")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show is no failure
+            stream.reconfigure(errors="backslashreplace")
     verb: Callable[[argparse.Namespace], int] = arguments.verb
     try:
-        return verb(arguments)
+        status = verb(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read has enough, as `| head -1` has. Nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
     except DependencyError as error:
         return _failed(str(error), 2)
-    except (Mast3rError, OSError, ValueError) as error:
+    except OSError as error:
+        if isinstance(error, Mast3rError) or not error.strerror:
+            return _failed(str(error))
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(f"{where}{error.strerror}")
+    except (Mast3rError, ValueError) as error:
         return _failed(str(error))
+    except MemoryError:
+        return _failed("out of memory")
     except KeyboardInterrupt:
         return _failed("interrupted")
 

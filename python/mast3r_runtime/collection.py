@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,8 +24,8 @@ from ._engine.engine import Engine
 from ._engine.features import Features
 from ._files import replacing
 from ._library.options import Only
-from .errors import ArgumentError, ImageNotFoundError, ModelNotFoundError
-from .images import ImageLike, read_image
+from .errors import ArgumentError, FileError, ImageError, ImageNotFoundError, ModelNotFoundError
+from .images import ImageLike, read_image, suffixes
 from .results import GPUInferenceResult
 from .retrieval import Pair, RetrievalResult, scene_pairs, similarity
 
@@ -33,26 +35,120 @@ __all__ = [
     "find_beside",
     "infer_pairs",
     "list_images",
+    "read_pairs",
     "retrieve",
     "similarity_picture",
 ]
 
 F32 = npt.NDArray[np.float32]
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".ppm"}
+_log = logging.getLogger("mast3r_runtime")
+
+OnError = Callable[[int, ImageError], None]
+
+
+def natural(name: str) -> list[int | str]:
+    """The key of the order in which people count: frame_2 before frame_10."""
+    parts = re.split("([0-9]+)", name)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 def list_images(folder: str | os.PathLike[str]) -> list[Path]:
-    """The pictures of a folder by name."""
+    """The pictures of a folder in natural order: frame_2 before frame_10.
+
+    Every file whose suffix says a format that :func:`read_image` reads; what is left out is
+    said in the log.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise ImageNotFoundError(f"folder {str(folder)!r}: no such folder")
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+    known = suffixes()
+    try:
+        files = [p for p in folder.iterdir() if p.is_file()]
+    except OSError as error:
+        raise ImageNotFoundError(f"folder {str(folder)!r}: {error.strerror or error}") from error
+    paths = [p for p in files if p.suffix.lower() in known and not p.name.startswith(".")]
+    left_out = sorted(p.name for p in set(files) - set(paths))
+    if left_out:
+        _log.warning(
+            "folder %r: %d files left out: %s", str(folder), len(left_out), _some(left_out, heic_hint=True)
+        )
     if len(paths) < 2:
         raise ImageNotFoundError(
-            f"folder {str(folder)!r}: {len(paths)} pictures ({', '.join(sorted(SUFFIXES))}), want at least 2"
+            f"folder {str(folder)!r}: {len(paths)} pictures ({', '.join(sorted(known))}), want at least 2"
+            + (f"; left out: {_some(left_out, heic_hint=True)}" if left_out else "")
         )
-    return paths
+    return sorted(paths, key=lambda p: (natural(p.name), p.name))
+
+
+def _some(names: Sequence[str], heic_hint: bool = False) -> str:
+    text = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    if heic_hint and any(name.lower().endswith((".heic", ".heif", ".hif")) for name in names):
+        text += "; for HEIC: pip install 'mast3r-runtime[heif]'"
+    return text
+
+
+def read_pairs(path: str | os.PathLike[str], names: Sequence[str]) -> list[tuple[int, int]]:
+    """Read a list of pairs of pictures, as numbers into ``names``.
+
+    ``pairs.json`` of ``mast3r retrieve``, or a text with a pair on each line, as hloc and COLMAP
+    write it: two names, a score or not, separated by white space or by tabs. Empty lines and
+    those that start with # do not count.
+    """
+    path = Path(path)
+    number = {name: i for i, name in enumerate(names)}
+    try:
+        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from error
+    if path.suffix.lower() == ".json":
+        pairs = _json_pairs(path, text, number)
+    else:
+        lines = ((k, line.strip()) for k, line in enumerate(text.splitlines(), 1))
+        pairs = [_pair_of(path, k, line, number) for k, line in lines if line and not line.startswith("#")]
+    if not pairs:
+        raise ArgumentError(f"{path}: no pairs")
+    return pairs
+
+
+def _json_pairs(path: Path, text: str, number: dict[str, int]) -> list[tuple[int, int]]:
+    try:
+        content = json.loads(text)
+        rows = [(row["first"], row["second"]) for row in content["pairs"]]
+        return [(number[a], number[b]) for a, b in rows]
+    except KeyError as error:
+        raise ArgumentError(f"{path}: {error} is missing, or no picture of the folder") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ArgumentError(f"{path}: {error}, want pairs.json of mast3r retrieve") from error
+
+
+def _pair_of(path: Path, k: int, line: str, number: dict[str, int]) -> tuple[int, int]:
+    if "\t" in line:
+        words = [word.strip() for word in line.split("\t")]
+        rows = [tuple(words[:2])] if len(words) in (2, 3) else []
+    else:
+        # Names may hold spaces: every cut with two pictures of the folder is a reading.
+        words = line.split(" ")
+        rows = []
+        for end in {len(words), len(words) - 1 if _is_number(words[-1]) else len(words)}:
+            cuts = ((" ".join(words[:i]), " ".join(words[i:end])) for i in range(1, end))
+            rows += [(a.strip(), b.strip()) for a, b in cuts]
+    known = {(number[a], number[b]) for a, b in rows if a in number and b in number}
+    if len(known) > 1:
+        raise ArgumentError(f"{path} line {k}: {line!r} can be read in {len(known)} ways; separate by tabs")
+    if not known:
+        raise ArgumentError(
+            f"{path} line {k}: {line!r}, want two pictures of the folder, with or without a score"
+        )
+    return known.pop()
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def find_beside(model: str | os.PathLike[str] | None, role: str) -> Path | None:
@@ -73,27 +169,38 @@ def default_graph(n: int) -> str:
     return f"retrieval-{min(20, n)}-{min(10, max(n - 1, 1))}"
 
 
+def finite(value: float) -> float | None:
+    """The number, None where JSON has none for it."""
+    return value if np.isfinite(value) else None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Retrieved:
-    """What :func:`retrieve` found. ``scores[i, j]`` says how alike pictures i and j are."""
+    """What :func:`retrieve` found. ``scores[i, j]`` says how alike pictures i and j are.
+
+    ``kept`` are the numbers of the pictures that could be read; scores and pairs count these.
+    """
 
     scores: F32
     pairs: list[Pair]
     method: str
     features: list[RetrievalResult]
+    kept: list[int]
 
     def write(self, folder: Path, names: Sequence[str]) -> list[Path]:
-        """Write ``pairs.txt``, ``pairs.json`` and ``similarity.png``."""
+        """Write ``pairs.txt``, ``pairs.json`` and ``similarity.png``; ``names`` are those of all pictures."""
+        names = [names[i] for i in self.kept]
         folder.mkdir(parents=True, exist_ok=True)
         rows = [(names[p.first], names[p.second], round(float(self.scores[p]), 6)) for p in self.pairs]
-        text = "".join(f"{a} {b} {score:.6f}\n" for a, b, score in rows)
-        listed = [{"first": a, "second": b, "score": score} for a, b, score in rows]
+        gap = "\t" if any(" " in name for name in names) else " "
+        text = "".join(f"{a}{gap}{b}{gap}{score:.6f}\n" for a, b, score in rows)
+        listed = [{"first": a, "second": b, "score": finite(score)} for a, b, score in rows]
         files = [folder / "pairs.txt", folder / "pairs.json", folder / "similarity.png"]
         with replacing(files[0]) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
         with replacing(files[1]) as temporary:
             content = {"method": self.method, "images": list(names), "pairs": listed}
-            temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         export.write_png(files[2], similarity_picture(self.scores, names))
         return files
 
@@ -106,6 +213,7 @@ def retrieve(
     *,
     nfeat: float = 300,
     tick: Callable[[], None] = lambda: None,
+    on_error: OnError | None = None,
 ) -> Retrieved:
     """Score pictures against each other and choose the pairs to reconstruct.
 
@@ -123,13 +231,22 @@ def retrieve(
         Of each picture so many features count in the index.
     tick : callable
         Called after each picture.
+    on_error : callable, optional
+        Called with the number and the ImageError of a picture that cannot be used, which is
+        then left out. Without it the error ends the call.
     """
     size, patch = _size(engine)
     # The reference cuts squares to 4:3 here; at sizes where that cannot be, they stay square.
     square_ok = (size * 3 // 4) % patch != 0
-    features = []
-    for image in images:
-        features.append(engine.encode_retrieval(read_image(image), square_ok=square_ok))
+    features, kept = [], []
+    for i, image in enumerate(images):
+        try:
+            features.append(engine.encode_retrieval(read_image(image), square_ok=square_ok))
+            kept.append(i)
+        except ImageError as error:
+            if on_error is None:
+                raise
+            on_error(i, error)
         tick()
     if codebook is None:
         scores, method = similarity(features), "cosine of global vectors"
@@ -138,7 +255,7 @@ def retrieve(
             index.add(features)
             scores, method = index.score(features), "ASMK"
     pairs = scene_pairs(len(features), graph or default_graph(len(features)), scores)
-    return Retrieved(scores, pairs, method, features)
+    return Retrieved(scores, pairs, method, features, kept)
 
 
 def _size(engine: Engine) -> tuple[int, int]:
@@ -154,27 +271,43 @@ def infer_pairs(
     only: Only = None,
     square_ok: bool = True,
     resolution: int | None = None,
+    on_error: OnError | None = None,
 ) -> Iterator[tuple[int, int, GPUInferenceResult]]:
     """Run pairs of a collection: every picture is read and encoded once.
 
     A picture's features are dropped after its last pair, so that for a sequence two are kept
-    at a time, however long it is.
+    at a time, however long it is. With ``on_error``, a picture that cannot be used is told to
+    it, once, and its pairs are left out; without, its ImageError ends the run.
     """
     for pair in pairs:
         if not all(0 <= i < len(images) for i in pair):
             raise ArgumentError(f"pair {tuple(pair)}: want numbers below {len(images)}")
     left = Counter(i for pair in pairs for i in pair)
     kept: dict[int, Features] = {}
+    bad: set[int] = set()
+
+    def encode(i: int) -> bool:
+        if i in kept or i in bad:
+            return i in kept
+        try:
+            kept[i] = engine.encode(read_image(images[i]), square_ok=square_ok, resolution=resolution)
+        except ImageError as error:
+            if on_error is None:
+                raise
+            bad.add(i)
+            on_error(i, error)
+        return i in kept
+
     for first, second in pairs:
-        for i in (first, second):
-            if i not in kept:
-                kept[i] = engine.encode(read_image(images[i]), square_ok=square_ok, resolution=resolution)
-        result = engine.decode(kept[first], kept[second], only=only)
+        result = None
+        if encode(first) and encode(second):
+            result = engine.decode(kept[first], kept[second], only=only)
         for i in (first, second):
             left[i] -= 1
             if not left[i]:
                 kept.pop(i, None)
-        yield first, second, result
+        if result is not None:
+            yield first, second, result
 
 
 def similarity_picture(scores: npt.ArrayLike, names: Sequence[str]) -> Image.Image:

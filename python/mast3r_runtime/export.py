@@ -14,8 +14,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from . import drawing
-from ._files import replacing
-from .errors import ShapeError
+from ._files import check_target, replacing
+from .errors import ArgumentError, ShapeError
 from .results import InferenceResult, MatchResult
 
 __all__ = [
@@ -65,7 +65,8 @@ def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None =
 
 
 def write_png(path: Path, picture: Image.Image) -> None:
-    """A PIL picture as PNG."""
+    """A PIL picture as PNG; another suffix is refused."""
+    check_target(Path(path), (".png",))
     with replacing(path) as temporary:
         picture.save(temporary, "PNG")
 
@@ -94,7 +95,7 @@ def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: flo
     finite are left out.
     """
     if not 0 < keep <= 1:
-        raise ValueError(f"keep={keep}, want a share above 0 and up to 1")
+        raise ArgumentError(f"keep={keep}, want a share above 0 and up to 1")
     points, colours = [], []
     for view, image in ((1, image_1), (2, image_2)):
         xyz: F32 = getattr(result, f"pts3d_{view}").reshape(-1, 3)
@@ -109,19 +110,28 @@ def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: flo
 def write_points(path: Path, points: F32, colours: U8) -> None:
     """A coloured point cloud; the suffix says PLY or GLB.
 
-    PLY keeps the camera's axes (OpenCV: x right, y down, z forward). glTF wants y up and
-    looks along -z, so for GLB y and z change sign: the scene stands upright in a viewer.
+    PLY keeps the camera's axes (OpenCV: x right, y down, z forward) and, by custom, sRGB
+    colours. glTF wants y up and looks along -z, so for GLB y and z change sign: the scene stands
+    upright in a viewer; and its colours are linear light.
     """
     import trimesh
 
-    if path.suffix not in (".ply", ".glb"):
-        raise ValueError(f"points file {path.name!r}: want .ply or .glb")
+    path = Path(path)
+    check_target(path, (".ply", ".glb"))
     if not len(points):
-        raise ValueError(f"points file {path.name!r}: no points to write")
-    xyz = points * np.array([1, -1, -1], np.float32) if path.suffix == ".glb" else points
-    cloud = trimesh.PointCloud(xyz, colors=colours)  # type: ignore[no-untyped-call]
+        raise ShapeError(f"points file {path.name!r}: no points to write")
+    if path.suffix == ".glb":
+        points, colours = points * np.array([1, -1, -1], np.float32), _linear(colours)
+    cloud = trimesh.PointCloud(points, colors=colours)  # type: ignore[no-untyped-call]
     with replacing(path) as temporary:
-        cloud.export(str(temporary))  # type: ignore[no-untyped-call]
+        temporary.write_bytes(cloud.export(file_type=path.suffix[1:]))  # type: ignore[no-untyped-call]
+
+
+def _linear(colours: U8) -> U8:
+    """sRGB bytes as linear bytes, which glTF's COLOR_0 is defined as."""
+    c = np.arange(256) / 255
+    table = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    return np.asarray(np.rint(table * 255), np.uint8)[colours]
 
 
 def write_result(
@@ -137,6 +147,8 @@ def write_result(
     if lines is None:
         lines = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
     points, colours = coloured_points(result, image_1, image_2, keep)
+    if not len(points):
+        raise ShapeError(f"{directory}: the result has no finite points; nothing was written")
     write_npz(directory / "result.npz", result, matches)
     write_points(directory / "points.ply", points, colours)
     write_points(directory / "points.glb", points, colours)

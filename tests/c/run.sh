@@ -25,6 +25,18 @@ diff "$build/declared" "$build/exported" || { echo "exports differ from mast3r.h
 	"$library" -lm -lpthread -Wl,-rpath,"$(cd "$(dirname "$library")" && pwd)"
 "$build/capi_test" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
 
+# The Metal path on the simulator, with threads of 512 KiB as macOS gives them.
+if [ "$(uname)" = Linux ] && [ -e tests/metalsim/Makefile ]; then
+	make -s -C tests/metalsim build/libmetalsim.so
+	"$cc" -std=gnu11 -O1 -g -Wall -Wextra -Werror -Icapi -o "$build/stack_test" tests/c/stack_test.c \
+		"$library" -lpthread -Wl,-rpath,"$(cd "$(dirname "$library")" && pwd)"
+	(
+		ulimit -s 512
+		MAST3R_OBJC_SIM=$PWD/tests/metalsim/build/libmetalsim.so METALSIM_REPORT=1 "$build/stack_test"
+	) >"$build/stack.log" 2>&1 || { cat "$build/stack.log" >&2; exit 1; }
+	grep -q 'metalsim: 0 violations' "$build/stack.log" || { cat "$build/stack.log" >&2; exit 1; }
+fi
+
 # The C++ classes, and the example of the documentation on the pictures in the wheel.
 cxx=${CXX:-c++}
 if command -v "$cxx" >/dev/null; then

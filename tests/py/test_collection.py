@@ -99,7 +99,7 @@ def test_batch(folder: Path, micro: Path, tmp_path: Path, capsys: pytest.Capture
     with CPUEngine("auto", 64, "fp32", 2) as engine:
         engine.load(micro)
         want = engine.infer_gpu(folder / "b two.png", folder / "c.png").numpy()
-    with np.load(tmp_path / "0001_b two_c.npz") as got:
+    with np.load(tmp_path / "b two.png__c.png.npz") as got:
         np.testing.assert_array_equal(got["pts3d_2"], want.pts3d_2)
         assert len(got["match_idx_1"]) == values["pairs"][1]["matches"]
 

@@ -62,7 +62,7 @@ func TestGoldenPictures(t *testing.T) {
 			if c.Patch == 0 {
 				c.Patch = 16
 			}
-			tr, err := preprocess.Plan(w, h, c.Size, c.Patch, c.SquareOK)
+			tr, err := preprocess.Plan(w, h, c.Size, c.Patch, !c.SquareOK)
 			if err != nil {
 				t.Errorf("%s@%s: %v", name, config, err)
 				continue

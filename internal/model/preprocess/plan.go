@@ -47,8 +47,8 @@ type Transform struct {
 // Plan finds the transform of a w x h picture. size is the length of the long
 // side, except for 224, which is the short side of a centred square. The crop
 // takes the largest centred box whose sides are multiples of patch; a square
-// becomes 4:3 unless squareOK.
-func Plan(w, h, size, patch int, squareOK bool) (Transform, error) {
+// becomes 4:3 with rectangle43.
+func Plan(w, h, size, patch int, rectangle43 bool) (Transform, error) {
 	fail := func(format string, args ...any) (Transform, error) {
 		return Transform{}, &SizeError{w, h, size, patch, fmt.Sprintf(format, args...)}
 	}
@@ -70,20 +70,20 @@ func Plan(w, h, size, patch int, squareOK bool) (Transform, error) {
 		ResizedW: roundEven(float64(w*target) / float64(long)),
 		ResizedH: roundEven(float64(h*target) / float64(long)),
 	}
-	t.crop(size, patch, squareOK)
+	t.crop(size, patch, rectangle43)
 	switch {
 	case t.Width < patch || t.Height < patch:
 		return fail("it is resized to %dx%d, which leaves less than one patch of %d; the long side may be at most about %.4g times the short one",
 			t.ResizedW, t.ResizedH, patch, float64(size)/(float64(patch)-0.5))
 	case t.Width%patch != 0 || t.Height%patch != 0:
-		return fail("the crop would be %dx%d, no multiple of the patch (squares need squareOK with this patch)", t.Width, t.Height)
+		return fail("the crop would be %dx%d, no multiple of the patch (with this patch a square cannot become 4:3)", t.Width, t.Height)
 	}
 	return t, nil
 }
 
 // crop is the box around the centre pixel; halves are floats because an odd
 // patch makes them so, and each edge is rounded by itself, as Pillow does.
-func (t *Transform) crop(size, patch int, squareOK bool) {
+func (t *Transform) crop(size, patch int, rectangle43 bool) {
 	cx, cy := t.ResizedW/2, t.ResizedH/2
 	hw := float64(2*cx/patch*patch) / 2
 	hh := float64(2*cy/patch*patch) / 2
@@ -91,7 +91,7 @@ func (t *Transform) crop(size, patch int, squareOK bool) {
 	case size == 224:
 		hw = float64(min(cx, cy))
 		hh = hw
-	case !squareOK && t.ResizedW == t.ResizedH:
+	case rectangle43 && t.ResizedW == t.ResizedH:
 		hh = 3 * hw / 4
 	}
 	t.CropX, t.CropY = roundEven(float64(cx)-hw), roundEven(float64(cy)-hh)

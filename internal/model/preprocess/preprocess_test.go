@@ -47,7 +47,7 @@ func TestPlan(t *testing.T) {
 		{512, 16, 512, 16, true, Transform{ResizedW: 512, ResizedH: 16, Width: 512, Height: 16}},
 	} {
 		c.want.OriginalW, c.want.OriginalH = c.w, c.h
-		got, err := Plan(c.w, c.h, c.size, c.patch, c.square)
+		got, err := Plan(c.w, c.h, c.size, c.patch, !c.square)
 		if err != nil || got != c.want {
 			t.Errorf("%dx%d at %d/%d: %+v, %v, want %+v", c.w, c.h, c.size, c.patch, got, err, c.want)
 		}
@@ -57,7 +57,7 @@ func TestPlan(t *testing.T) {
 func TestPlanRefuses(t *testing.T) {
 	for _, c := range []struct {
 		w, h, size, patch int
-		square            bool
+		rectangle43       bool
 		text              string
 	}{
 		{4000, 100, 512, 16, false, "512x13"},
@@ -70,10 +70,10 @@ func TestPlanRefuses(t *testing.T) {
 		{640, 480, 15, 16, false, "want a patch"},
 		{640, 480, MaxSize + 1, 16, false, "want a patch"},
 		{640, 480, 512, 0, false, "want a patch"},
-		{720, 720, 518, 14, false, "squareOK"},
+		{720, 720, 518, 14, true, "4:3"},
 		{640, 480, 224, 15, false, "no multiple of the patch"},
 	} {
-		_, err := Plan(c.w, c.h, c.size, c.patch, c.square)
+		_, err := Plan(c.w, c.h, c.size, c.patch, c.rectangle43)
 		if !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%dx%d at %d/%d: got %v, want a SizeError with %q", c.w, c.h, c.size, c.patch, err, c.text)
 		}
@@ -103,7 +103,7 @@ func TestPlanIsNeverEmpty(t *testing.T) {
 }
 
 func TestPointsAndMatrices(t *testing.T) {
-	tr, err := Plan(1021, 517, 512, 16, false) // factors differ in x and y
+	tr, err := Plan(1021, 517, 512, 16, true) // factors differ in x and y
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestPointsAndMatrices(t *testing.T) {
 // TestIntrinsics projects a point with the original camera and with the mapped
 // one: the second must be where ToNetwork puts the first.
 func TestIntrinsics(t *testing.T) {
-	tr, err := Plan(1000, 667, 512, 16, false)
+	tr, err := Plan(1000, 667, 512, 16, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func plain(src []int, m, i int, f *filter) int {
 func TestAgainstPlainLoops(t *testing.T) {
 	for _, c := range []struct{ w, h, size, patch int }{{61, 47, 32, 8}, {19, 40, 48, 8}, {48, 33, 48, 8}, {33, 48, 48, 16}} {
 		src := noise(c.w, c.h, 5)
-		tr, err := Plan(c.w, c.h, c.size, c.patch, true)
+		tr, err := Plan(c.w, c.h, c.size, c.patch, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestThreadsAndReuseGiveTheSameBits(t *testing.T) {
 	for range 2 {
 		for _, s := range [][2]int{{320, 200}, {200, 320}, {64, 64}} {
 			src := noise(s[0], s[1], 0)
-			tr, err := Plan(s[0], s[1], 96, 16, true)
+			tr, err := Plan(s[0], s[1], 96, 16, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func TestThreadsAndReuseGiveTheSameBits(t *testing.T) {
 
 func TestApplyRefuses(t *testing.T) {
 	good := noise(64, 48, 0)
-	tr, err := Plan(64, 48, 32, 16, true)
+	tr, err := Plan(64, 48, 32, 16, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestApplyRefuses(t *testing.T) {
 
 func TestApplyAllocatesNothing(t *testing.T) {
 	src := noise(200, 150, 0)
-	tr, err := Plan(200, 150, 96, 16, true)
+	tr, err := Plan(200, 150, 96, 16, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func BenchmarkApply(b *testing.B) {
 	defer pool.Close()
 	for _, s := range [][2]int{{640, 480}, {1920, 1080}, {4000, 3000}} {
 		src := noise(s[0], s[1], 0)
-		tr, err := Plan(s[0], s[1], 512, 16, false)
+		tr, err := Plan(s[0], s[1], 512, 16, true)
 		if err != nil {
 			b.Fatal(err)
 		}

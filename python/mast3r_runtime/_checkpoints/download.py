@@ -96,7 +96,11 @@ def _file_status(file: CheckpointFile, folder: Path) -> FileStatus:
     there = path if path.is_file() else path.with_name(path.name + ".part")
     size = there.stat().st_size if there.is_file() else 0
     record = path.with_name(path.name + ".sha256")
-    digest = record.read_text().split(" ")[0] if path.is_file() and record.is_file() else ""
+    digest = (
+        record.read_text(encoding="utf-8", errors="replace").split(" ")[0]
+        if path.is_file() and record.is_file()
+        else ""
+    )
     return FileStatus(file.role, path, file.url, file.size_mb, path.is_file(), size, digest)
 
 

@@ -27,7 +27,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from .._version import __version__
-from ..errors import ChecksumError, DownloadError, FileError, OfflineError
+from ..errors import ChecksumError, DownloadError, FileError, Mast3rError, OfflineError
 from .places import offline
 
 __all__ = ["Expected", "fetch", "sha256_of"]
@@ -36,6 +36,8 @@ Progress = Callable[[int, int | None], None]
 
 _log = logging.getLogger("mast3r_runtime")
 _CHUNK = 1 << 20
+_SPARE = 256 << 20  # of the disk, which a body without a length leaves alone
+_SLOWEST = 1000  # bytes a second, over the time that a silent connection gets
 _MOST_TRIES = 100  # in all, of a server that always gives a little
 
 
@@ -126,6 +128,8 @@ def _system(path: Path) -> Iterator[None]:
     """Give the system's refusals a text that says what to do."""
     try:
         yield
+    except Mast3rError:
+        raise
     except OSError as error:
         if error.errno == errno.ENOSPC:
             hint = f"{shutil.disk_usage(path.parent).free >> 20} MB are free there"
@@ -197,7 +201,7 @@ def _stream(url: str, part: Path, expected: Expected, progress: Progress | None,
     if offset:
         headers |= {"Range": f"bytes={offset}-", "If-Range": validator}
     try:
-        answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout)
+        answer = _opener.open(urllib.request.Request(url, headers=headers), timeout=timeout)
     except urllib.error.HTTPError as error:
         with error:
             if error.code == 416 and offset:
@@ -205,8 +209,12 @@ def _stream(url: str, part: Path, expected: Expected, progress: Progress | None,
             if error.code in (408, 425, 429) or error.code >= 500:
                 raise _Cut(f"HTTP {error.code} {error.reason}", _retry_after(error.headers)) from error
             raise DownloadError(f"{url}: HTTP {error.code} {error.reason}") from error
+    except DownloadError:
+        raise
     except (OSError, http.client.HTTPException) as error:
         raise _Cut(_reason(error)) from error
+    except ValueError as error:  # an address or a header that is none
+        raise DownloadError(f"{url}: {error}") from error
     with answer:
         total = _total(answer, offset)
         if answer.status != 206:
@@ -219,12 +227,51 @@ def _stream(url: str, part: Path, expected: Expected, progress: Progress | None,
         if total is not None:
             _room(part, total - offset)
         _note(url, part, answer.headers)
-        done = _copy(answer, part, offset, total, progress)
+        done = _copy(answer, part, offset, total, expected, progress, timeout)
     if total is not None and done != total:
         raise _Cut(f"the connection ended at byte {done} of {total}")
 
 
-def _copy(answer: Any, part: Path, offset: int, total: int | None, progress: Progress | None) -> int:
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Redirects to http and https alone, and never from https to http."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        scheme = newurl.partition(":")[0].lower()
+        if scheme not in ("http", "https") or (req.type == "https" and scheme != "https"):
+            raise DownloadError(f"{req.full_url}: redirected to {newurl!r}, which is not followed")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except urllib.error.HTTPError:
+            raise  # holds it
+        except BaseException:
+            fp.close()  # urllib leaves it open
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+_opener = urllib.request.build_opener(_Redirects)
+
+
+def _copy(
+    answer: Any,
+    part: Path,
+    offset: int,
+    total: int | None,
+    expected: Expected,
+    progress: Progress | None,
+    timeout: float,
+) -> int:
+    most = total
+    if most is None and expected.size is not None:
+        most = expected.size + expected.tolerance
+    free = shutil.disk_usage(part.parent).free
+    start = time.monotonic()
     with _system(part), open(part, "r+b" if offset else "wb") as file:
         if offset:
             file.seek(offset)
@@ -240,10 +287,25 @@ def _copy(answer: Any, part: Path, offset: int, total: int | None, progress: Pro
                 raise _Cut(f"at byte {done}: {_reason(error)}") from error
             if not block:
                 return done
-            if total is not None and done + len(block) > total:
-                raise _Cut(f"more than the {total} bytes announced")
+            if most is not None and done + len(block) > most:
+                if total is not None:
+                    raise _Cut(f"more than the {total} bytes announced")
+                file.close()
+                _discard(part)
+                raise ChecksumError(
+                    f"{answer.url}: got more than {most} bytes, want {expected.size} "
+                    f"(within {expected.tolerance})"
+                )
+            if most is None and done + len(block) - offset > free - _SPARE:
+                raise FileError(
+                    f"{part.parent}: the server does not say how much comes, and {free >> 20} MB are free"
+                )
             file.write(block)
             done += len(block)
+            # A byte now and then keeps a connection alive and never comes to an end.
+            seconds = time.monotonic() - start
+            if seconds > timeout and done - offset < _SLOWEST * seconds:
+                raise _Cut(f"{done - offset} bytes in {seconds:.0f} s")
             if progress:
                 progress(done, total)
 
@@ -260,9 +322,14 @@ def _total(answer: Any, offset: int) -> int | None:
         span, _, total = rest.partition("/")
         if unit != "bytes" or span.partition("-")[0] != str(offset):
             raise _Cut(f"asked for bytes from {offset}, got {unit} {rest!r}")
-        return int(total) if total.isdigit() else None
+        return _number(total)
     length = str(answer.headers.get("Content-Length", ""))
-    return int(length) if length.isdigit() else None
+    return _number(length)
+
+
+def _number(text: str) -> int | None:
+    """A size that a server wrote. str.isdigit is true of more than int reads."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _past_the_end(part: Path, offset: int, content_range: str | None) -> None:
@@ -276,7 +343,7 @@ def _past_the_end(part: Path, offset: int, content_range: str | None) -> None:
 
 def _retry_after(headers: Any) -> float:
     value = str(headers.get("Retry-After", ""))
-    return min(float(value), 60.0) if value.isdigit() else 0.0
+    return min(float(_number(value) or 0), 60.0)
 
 
 def _size(path: Path) -> int:
@@ -296,17 +363,19 @@ def _note(url: str, part: Path, headers: Any) -> None:
     if validator.startswith("W/"):
         validator = ""  # a weak validator promises no equal bytes
     with _system(part):
-        _notes(part).write_text(json.dumps({"url": url, "validator": validator}))
+        _notes(part).write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
 
 
 def _resumable(url: str, part: Path) -> tuple[int, str]:
     """How much of the file is there, and what proves that it is the same file."""
     try:
-        notes = json.loads(_notes(part).read_text())
+        notes = json.loads(_notes(part).read_text(encoding="utf-8"))
         same, validator = notes["url"] == url, str(notes["validator"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0, ""
-    return (_size(part), validator) if same and validator else (0, "")
+    # It becomes a header: a damaged one is a hint that is not taken.
+    whole = validator.isascii() and validator.isprintable()
+    return (_size(part), validator) if same and validator and whole else (0, "")
 
 
 def _discard(part: Path) -> None:
@@ -324,7 +393,8 @@ def _publish(part: Path, target: Path) -> None:
     """Give the file its name, and its digest a file that ``sha256sum -c`` reads."""
     digest = sha256_of(part)
     record = target.with_name(target.name + ".sha256")
-    if record.is_file() and not record.read_text().startswith(digest):
+    before = record.read_text(encoding="utf-8", errors="replace") if record.is_file() else digest
+    if not before.startswith(digest):
         _log.warning("%s: other contents than at the download before", target.name)
     with open(part, "r+b") as file:
         os.fsync(file.fileno())  # before the rename: a crash must not leave the name on nothing

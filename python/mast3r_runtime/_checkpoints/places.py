@@ -9,6 +9,7 @@ called, not at import.
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from ..errors import ArgumentError, ModelNotFoundError
@@ -43,7 +44,15 @@ def bundled_model() -> Path:
 def cache_dir() -> Path:
     """MAST3R_CACHE_DIR (read when called), or ``~/.cache/mast3r_runtime``."""
     override = os.environ.get("MAST3R_CACHE_DIR")
-    return Path(override) if override else Path.home() / ".cache" / "mast3r_runtime"
+    return Path(override) if override else _home() / ".cache" / "mast3r_runtime"
+
+
+def _home() -> Path:
+    """The user's folder; where there is none, one in the folder for temporary files."""
+    try:
+        return Path.home()
+    except RuntimeError:  # no HOME, and no entry for this user: a container with --user
+        return Path(tempfile.gettempdir()) / f"mast3r-runtime-{getattr(os, 'getuid', int)()}"
 
 
 def offline() -> bool:
@@ -133,7 +142,7 @@ def find(variant: object, directory: Path | None = None, checkpoints: Path | Non
 
 def _hub_folder(repository: str) -> Path | None:
     """A repository's folder in the hub's own cache, if its current snapshot has the model."""
-    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    home = os.environ.get("HF_HOME") or _home() / ".cache" / "huggingface"
     hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     folder = hub / f"models--{repository.replace('/', '--')}"
     try:

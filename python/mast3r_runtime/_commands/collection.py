@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 from .common import engine_options, open_engine, say
 
 __all__ = ["add"]
+
+_log = logging.getLogger("mast3r_runtime")
 
 
 def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
@@ -57,6 +61,7 @@ def _bar(total: int, unit: str) -> Any:
 
 def _retrieve(arguments: argparse.Namespace) -> int:
     from .. import collection
+    from ..errors import ImageError
 
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
@@ -64,6 +69,11 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         head = collection.need_retrieval(engine.path, arguments.retrieval)
         engine.load_retrieval(head)
         codebook = arguments.codebook or collection.find_beside(engine.path, "codebook")
+        bad: dict[str, str] = {}
+
+        def left_out(i: int, error: ImageError) -> None:
+            bad[names[i]] = str(error)
+
         with _bar(len(paths), "picture") as bar:
             found = collection.retrieve(
                 engine,
@@ -72,70 +82,178 @@ def _retrieve(arguments: argparse.Namespace) -> int:
                 arguments.graph,
                 nfeat=arguments.nfeat,
                 tick=bar.update,
+                on_error=left_out,
             )
     files = found.write(arguments.out, names) if arguments.out else []
-    rows = [(names[p.first], names[p.second], float(found.scores[p])) for p in found.pairs]
+    kept = [names[i] for i in found.kept]
+    rows = [(kept[p.first], kept[p.second], float(found.scores[p])) for p in found.pairs]
     lines = [f"{a} {b} {score:.4f}" for a, b, score in rows]
     where = f"; wrote {', '.join(f.name for f in files)} in {arguments.out}" if files else ""
-    lines.append(f"{len(rows)} pairs of {len(paths)} pictures by {found.method}{where}")
+    lines.append(f"{len(rows)} pairs of {len(kept)} pictures by {found.method}{where}{_left_out_text(bad)}")
     values = {
         "method": found.method,
         "retrieval": str(head),
         "codebook": str(codebook) if found.method == "ASMK" else None,
-        "images": names,
+        "images": kept,
+        "left_out": bad,
         "pairs": [{"first": a, "second": b, "score": round(score, 6)} for a, b, score in rows],
         "files": [str(f) for f in files],
     }
     say(arguments, values, "\n".join(lines))
-    return 0
+    return 1 if bad else 0
 
 
 def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[int, int]]:
+    from ..collection import read_pairs
     from ..errors import ArgumentError
     from ..retrieval import scene_pairs
 
-    if arguments.pairs is None:
-        return [(first, second) for first, second in scene_pairs(len(names), arguments.graph)]
-    number = {name: i for i, name in enumerate(names)}
-    pairs = []
-    for k, line in enumerate(arguments.pairs.read_text(encoding="utf-8").splitlines(), 1):
-        # the score is the last word; names may hold spaces, so cut where both halves are known
-        words = line.split(" ")[:-1]
-        halves = [(" ".join(words[:i]), " ".join(words[i:])) for i in range(1, len(words))]
-        known = [(number[a], number[b]) for a, b in halves if a in number and b in number]
-        if not known:
-            raise ArgumentError(
-                f"{arguments.pairs} line {k}: {line!r}, want two pictures of the folder and a score"
-            )
-        pairs.append(known[0])
+    if arguments.pairs is not None:
+        return read_pairs(arguments.pairs, names)
+    pairs = [(first, second) for first, second in scene_pairs(len(names), arguments.graph)]
+    if not pairs:
+        raise ArgumentError(f"--graph {arguments.graph}: no pairs of {len(names)} pictures")
     return pairs
+
+
+class _Manifest:
+    """``pairs.json`` of a batch: what made the folder, what is in it, what was left out.
+
+    It is there from the start, so that a run that was ended can be gone on with, and one of
+    other settings does not put its files among these.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], names: list[str]) -> None:
+        self.path = folder / "pairs.json"
+        self.settings = settings
+        self.names = names
+        self.bad: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Claim the folder, or go on in it."""
+        from ..errors import ArgumentError
+
+        try:
+            before = json.loads(self.path.read_text(encoding="utf-8"))["settings"]
+        except FileNotFoundError:
+            before = None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ArgumentError(
+                f"{self.path}: not from this command ({error}); choose another folder"
+            ) from error
+        if before is not None and before != self.settings:
+            differ = [k for k in self.settings if before.get(k) != self.settings[k]]
+            raise ArgumentError(
+                f"{self.path.parent}: of a run with another {', '.join(differ)}; choose another folder"
+            )
+        self.write([], done=False)
+
+    def write(self, pairs: list[dict[str, Any]], done: bool) -> None:
+        """Write the list."""
+        from .._files import replacing
+
+        content = {
+            "settings": self.settings, "complete": done, "images": self.names,
+            "pairs": pairs, "left_out": self.bad,
+        }  # fmt: skip
+        with replacing(self.path) as temporary:
+            temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _file_names(names: list[str], pairs: list[tuple[int, int]]) -> list[str]:
+    """A name for each pair that does not depend on the others: FIRST__SECOND.npz."""
+    from .._files import short_name
+
+    files: list[str] = []
+    taken: set[str] = set()
+    for i, j in pairs:
+        stem = f"{names[i]}__{names[j]}"
+        file = short_name(stem, ".npz")
+        if file in taken:  # names that hold __ themselves, or a pair given twice
+            file = short_name(f"{stem}__{i}_{j}_{len(files)}", ".npz")
+        taken.add(file)
+        files.append(file)
+    return files
+
+
+def _matches_in(path: Path) -> int | None:
+    """How many matches a pair's file holds; None where there is no such file."""
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return int(archive["match_confidence"].shape[0])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
 
 
 def _batch(arguments: argparse.Namespace) -> int:
     from .. import collection, export
+    from ..errors import ImageError
 
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
     pairs = _batch_pairs(arguments, names)
+    files = _file_names(names, pairs)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    done = []
     with open_engine(arguments) as engine, _bar(len(pairs), "pair") as bar:
+        info = engine.info()
+        settings = {
+            "folder": str(arguments.folder), "model": str(engine.path), "variant": info["variant"],
+            "precision": info["precision"], "resolution": info["resolution"], "top_k": arguments.top_k,
+        }  # fmt: skip
+        manifest = _Manifest(arguments.out, settings, names)
+        manifest.start()
+        found = {file: _matches_in(arguments.out / file) for file in files}
+        todo = [k for k, file in enumerate(files) if found[file] is None]
+        bar.update(len(files) - len(todo))
+
+        def left_out(i: int, error: ImageError) -> None:
+            manifest.bad[names[i]] = str(error)
+            _log.warning("%s: left out: %s", names[i], error)
+
         images = [str(path) for path in paths]
-        for k, (i, j, result) in enumerate(collection.infer_pairs(engine, images, pairs)):
-            arrays = result.numpy()
-            matches = engine.match(arrays, top_k=arguments.top_k, confidence_threshold=0.0)
-            file = f"{k:04d}_{paths[i].stem}_{paths[j].stem}.npz"
-            export.write_npz(arguments.out / file, arrays, matches)
-            done.append({"first": names[i], "second": names[j], "matches": len(matches), "file": file})
-            bar.update()
+        by_pair: dict[tuple[int, int], list[str]] = {}
+        for k in todo:
+            by_pair.setdefault(pairs[k], []).append(files[k])
+        try:
+            for i, j, result in collection.infer_pairs(engine, images, list(by_pair), on_error=left_out):
+                arrays = result.numpy()
+                matches = engine.match(arrays, top_k=arguments.top_k, confidence_threshold=0.0)
+                for file in by_pair[i, j]:
+                    export.write_npz(arguments.out / file, arrays, matches)
+                    found[file] = len(matches)
+                    bar.update()
+        finally:
+            rows = list(zip(pairs, files, strict=True))
+            done = [
+                {"first": names[i], "second": names[j], "matches": found[file], "file": file}
+                for (i, j), file in rows
+                if found[file] is not None
+            ]
+            manifest.write(done, done=len(done) == len(pairs))
         name = engine.name()
-    encoded = len({i for pair in pairs for i in pair})
-    values = {"engine": name, "encoded": encoded, "pairs": done}
+    encoded = len({i for pair in by_pair for i in pair}) - len(manifest.bad)
+    values = {
+        "engine": name, "encoded": encoded, "kept": len(files) - len(todo), "pairs": done,
+        "left_out": manifest.bad,
+    }  # fmt: skip
+    used = len({i for pair in pairs for i in pair})
     text = (
-        f"{name}: {len(done)} pairs of {encoded} pictures, each encoded once; one npz each in {arguments.out}"
+        f"{name}: {len(done)} pairs of {used} pictures, each encoded once; "
+        f"one npz each in {arguments.out}, listed in pairs.json"
     )
+    if len(todo) < len(files):
+        text += f"; {len(files) - len(todo)} were there already"
+    text += _left_out_text(manifest.bad)
     say(arguments, values, text)
-    return 0
+    return 1 if manifest.bad else 0
+
+
+def _left_out_text(bad: dict[str, str]) -> str:
+    return "".join(f"\nleft out: {name}: {why}" for name, why in bad.items())
 
 
 def _export(arguments: argparse.Namespace) -> int:

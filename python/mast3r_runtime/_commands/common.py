@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,18 @@ def open_engine(arguments: argparse.Namespace) -> Engine:
 
 def say(arguments: argparse.Namespace, values: Any, text: str) -> None:
     """Print the result: ``values`` as JSON where that is wanted, else ``text``."""
-    print(json.dumps(values, indent=2) if arguments.json else text)
+    print(json.dumps(_plain(values), indent=2, allow_nan=False) if arguments.json else text)
+
+
+def _plain(value: Any) -> Any:
+    """Values with null for the numbers that JSON has none for."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def note(arguments: argparse.Namespace, text: str) -> None:

@@ -83,10 +83,11 @@ def _run_pair(arguments: argparse.Namespace) -> tuple[Any, Any, Any, Any, str]:
 
 def _infer(arguments: argparse.Namespace) -> int:
     from .. import export
+    from ..errors import ArgumentError
 
     keep = export.KEEP if arguments.keep is None else arguments.keep
     if not 0 < keep <= 1:
-        raise ValueError(f"--keep {keep}: want a share above 0 and up to 1")
+        raise ArgumentError(f"--keep {keep}: want a share above 0 and up to 1")
     arguments.out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     image_1, image_2, result, matches, name = _run_pair(arguments)
     export.write_result(arguments.out, result, matches, image_1, image_2, keep=keep)
@@ -99,8 +100,10 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 def _match(arguments: argparse.Namespace) -> int:
     from .. import drawing, export
+    from .._files import check_target
 
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    check_target(arguments.out, (".png",))  # before the work
     image_1, image_2, result, matches, name = _run_pair(arguments)
     picture = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
     export.write_png(arguments.out, picture)

@@ -19,7 +19,7 @@ from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
-from ..errors import ModelNotFoundError, ShapeError, WeightsError
+from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError
 from ..images import ImageLike
 from ..results import GPUInferenceResult, Transform
 
@@ -53,7 +53,7 @@ class Features:
         transform = np.array([getattr(self.transform, name) for name in Transform.__slots__], np.int32)
         arrays = {"tokens": np.ascontiguousarray(self.numpy()), "transform": transform}
         if path.suffix not in (".npz", ".safetensors"):
-            raise ValueError(f"features file {path.name!r}: want .npz or .safetensors")
+            raise ArgumentError(f"features file {path.name!r}: want .npz or .safetensors")
         with replacing(path) as temporary, open(temporary, "wb") as file:
             if path.suffix == ".npz":
                 np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..collection import SUFFIXES
+from ..collection import natural
 from ..errors import ArgumentError, ImageNotFoundError
+from ..images import suffixes
 from ..store import file_hash
 
 __all__ = ["Photo", "find", "read"]
@@ -50,7 +51,7 @@ def find(sources: Sequence[str | os.PathLike[str]], recursive: bool = False) -> 
         path = Path(source)
         if path.is_dir():
             inside = path.rglob("*") if recursive else path.iterdir()
-            files = sorted(p for p in inside if _is_picture(p))
+            files = sorted((p for p in inside if _is_picture(p)), key=lambda p: natural(p.as_posix()))
             found += [(p.relative_to(path).as_posix(), p) for p in files]
         elif path.exists():
             found.append((path.name, path))
@@ -61,7 +62,7 @@ def find(sources: Sequence[str | os.PathLike[str]], recursive: bool = False) -> 
 
 
 def _is_picture(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    return path.suffix.lower() in suffixes() and not path.name.startswith(".") and path.is_file()
 
 
 def read(name: str, path: Path) -> Photo:

@@ -135,6 +135,7 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 	{"name", T_NAME, ms_cfg.name, "Apple Simulated GPU"},
 	{"fault", T_NAME, ms_cfg.fault, "none"},
 	{"crash", T_NAME, ms_cfg.crash, "none"},
+	{"stack", T_I64, &ms_cfg.stack, "4194304"},
 	{"sdk", T_OS, &ms_cfg.sdk, "15.0"},
 };
 #define NKEYS ((int)(sizeof keys / sizeof keys[0]))

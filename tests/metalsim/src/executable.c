@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
 // MPSGraphExecutable, and MPSGraph's own compile, run and encode messages.
 #include "foundation.h"
 #include "program.h"
@@ -26,6 +27,20 @@ static void executable_dealloc(id o)
 }
 
 // ---- compiling ----
+// MPSGraph's compiler works on the stack of the thread that asks; macOS gives a thread 512 KiB
+// unless told otherwise, on which compilers of this kind have overflowed.
+static void need_stack(const char *what)
+{
+	pthread_attr_t a;
+	size_t size = 0;
+	if (pthread_getattr_np(pthread_self(), &a))
+		return;
+	pthread_attr_getstacksize(&a, &size);
+	pthread_attr_destroy(&a);
+	if (size < (size_t)ms_cfg.stack)
+		ms_violation("small-stack", "%s on a thread with %zu KiB of stack", what, size >> 10);
+}
+
 // feed_values checks a dictionary {placeholder: MPSGraphShapedType or tensor data}.
 static int *feed_values(const char *what, ms_core *k, id feeds, bool *ok)
 {
@@ -103,6 +118,7 @@ IMP(g_compile)
 	if (ms_fail(&ms_cfg.fail_graph))
 		return;
 	ms_crash_at("compile");
+	need_stack("compileWithDevice:");
 	int level = c->a[4].o ? (int)ms_property(c->a[4].o, "optimizationLevel") : 1;
 	MPSGraphObj *g = (MPSGraphObj *)c->self;
 	ms_program *p = compile("compileWithDevice:", g, c->a[1].o, c->a[2].o, c->a[3].o, level);
@@ -291,6 +307,7 @@ bool ms_specialize(ms_program *p, bool encoding)
 	if (!p->portable)
 		return true;
 	ms_crash_at("package");
+	need_stack("specializeWithDevice:");
 	if (ms_fail(&ms_cfg.fail_graph))
 		return false;
 	p->portable = false;

@@ -160,6 +160,7 @@ typedef struct {
 	char name[64];
 	char fault[64];         // what this GPU computes wrongly: see ms_faulty
 	char crash[64];         // where Apple's code ends the process: see ms_crash_at
+	int64_t stack;          // least stack in bytes of a thread that compiles
 	int sdk;                // that the program was linked with, as os
 } ms_config;
 extern ms_config ms_cfg;

@@ -24,6 +24,8 @@ type Info struct {
 	// SDK is the one that the program was linked with, zero when dyld does not say.
 	// MPSGraph's compiler and much else in the system behave by it.
 	SDK objc.Version
+	// Stack is the owner thread's, in bytes.
+	Stack int
 }
 
 // Device is the system's GPU and the OS thread that encodes for it. Its methods
@@ -46,6 +48,11 @@ type job struct {
 	done chan struct{}
 }
 
+// ownerStack is the owner thread's. MPSGraph compiles on the thread that asks, with
+// LLVM inside, a few thousand nodes deep; a thread of Go's has 512 KiB below
+// Python on a Mac, or 8 MiB, as the scheduler likes.
+const ownerStack = 16 << 20
+
 // Open loads Metal and takes the system's default device. It fails with
 // objc.ErrUnavailable off macOS, with ErrOldSystem before macOS 15, and with
 // ErrNoDevice without a GPU that shares its memory with the host.
@@ -54,8 +61,9 @@ func Open() (*Device, error) {
 		return nil, err
 	}
 	d := &Device{jobs: make(chan *job), ended: make(chan struct{})}
-	// Jobs report their own panics; the thread itself runs no foreign code.
-	par.Go(d.loop, func(p *par.Panic) { panic(p) })
+	if err := objc.StartThread(ownerStack, d.loop); err != nil {
+		return nil, err
+	}
 	if err := d.Do(d.open); err != nil {
 		d.stop()
 		return nil, err
@@ -82,6 +90,7 @@ func (d *Device) open() error {
 		WorkingSet: recommendedWorkingSet.Send(d.id),
 		System:     v,
 		SDK:        programSDK(),
+		Stack:      objc.StackSize(),
 	}
 	if !hasUnifiedMemory.Send(d.id) {
 		d.release()
@@ -106,7 +115,8 @@ func (d *Device) release() {
 	d.id = 0
 }
 
-// loop is the owner thread. It stays locked to its OS thread until it ends.
+// loop is the owner thread: a thread of its own, which C called. It stays locked
+// to it until it ends.
 func (d *Device) loop() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

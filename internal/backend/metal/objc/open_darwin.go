@@ -10,6 +10,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
+// createDetached is PTHREAD_CREATE_DETACHED.
+const createDetached = 2
+
 // frameworks, in load order. Since macOS 11 these files exist only in the dyld
 // shared cache: dlopen of the path works, stat does not. CoreGraphics must be
 // there before Metal, or MTLCreateSystemDefaultDevice may return nil.

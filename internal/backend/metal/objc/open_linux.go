@@ -11,6 +11,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
+// createDetached is PTHREAD_CREATE_DETACHED.
+const createDetached = 1
+
 // openRuntime opens the simulator: the same Go code then runs against a strict
 // model of the Objective-C runtime, Metal and MPSGraph.
 func openRuntime() (runtimeCalls, error) {

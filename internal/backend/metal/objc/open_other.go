@@ -11,6 +11,12 @@ func openRuntime() (runtimeCalls, error) { return runtimeCalls{}, ErrUnavailable
 
 func registerFunc(any, uintptr) {}
 
+// StartThread reports that there is no runtime.
+func StartThread(int, func()) error { return ErrUnavailable }
+
+// StackSize is unknown.
+func StackSize() int { return 0 }
+
 // Bind returns the zero F: there is no runtime to send to.
 func Bind[F any](SEL) F {
 	var f F

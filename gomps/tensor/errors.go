@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What errors of this package are about, for errors.Is. The details are in an
+// *Error.
+var (
+	ErrClosed   = errors.New("tensor: the context is closed")
+	ErrReleased = errors.New("tensor: the tensor was released")
+	ErrShape    = errors.New("tensor: shapes do not fit")
+	ErrDType    = errors.New("tensor: element types do not fit")
+	ErrOption   = errors.New("tensor: option out of range")
+	// ErrDevice is a failure of the device or of its memory. The context stays
+	// usable.
+	ErrDevice = errors.New("tensor: the device failed")
+)
+
+// Error says what was refused.
+type Error struct {
+	// Kind is one of the errors above.
+	Kind error
+	// Detail names the operation, what it got and what it wanted. What has caused
+	// it, where something did, is in its chain.
+	Detail error
+}
+
+func (e *Error) Error() string { return e.Kind.Error() + ": " + e.Detail.Error() }
+
+// Unwrap makes errors.Is find the kind and the cause.
+func (e *Error) Unwrap() []error { return []error{e.Kind, e.Detail} }
+
+func refuse(kind error, format string, args ...any) error {
+	return &Error{kind, fmt.Errorf(format, args...)}
+}
