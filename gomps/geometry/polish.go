@@ -87,7 +87,9 @@ func (p *epipolar) priors(s state) (r []float64) {
 	_, shared := p.params()
 	for c, sigma := range p.o.FocalSigma {
 		if sigma > 0 && !(shared && c == 1) {
-			r = append(r, s.focal[c]/sigma)
+			// The matches count for as many as are independent: as only the weight
+			// of one against the other matters, the prior counts for more.
+			r = append(r, s.focal[c]/sigma*math.Sqrt(p.o.Dependence))
 		}
 	}
 	return r
@@ -119,7 +121,7 @@ func (p *epipolar) polish(s state, in []int) (fitted, bool) {
 			}
 			continue
 		}
-		small := now-loss <= 1e-10*now
+		small := now-loss <= 1e-9*now
 		s, now, damp = try, loss, max(damp/10, 1e-12)
 		if small {
 			break
@@ -133,7 +135,7 @@ func (p *epipolar) polish(s state, in []int) (fitted, bool) {
 		return fitted{}, false
 	}
 	out := fitted{state: s, spread: spread}
-	k := p.huberVariance(r, spread, len(a))
+	k := p.huberVariance(r, spread, len(a)) * p.o.Dependence
 	for i := range inv {
 		for j := range inv {
 			out.covariance[i][j] = k * inv[i][j]
@@ -150,6 +152,75 @@ func (p *epipolar) polish(s state, in []int) (fitted, bool) {
 		}
 	}
 	return out, true
+}
+
+// flat reports whether one homography explains most of the matches: then they tell
+// nothing of the focal lengths.
+func (p *epipolar) flat(in []int) bool {
+	x, y := make([]Vec2, len(in)), make([]Vec2, len(in))
+	for k, i := range in {
+		x[k], y[k] = p.x[i], p.y[i]
+	}
+	h, agree, _, err := Homography(x, y, p.o.Tolerance)
+	return err == nil && h != nil && float64(len(agree)) > flatShare*float64(len(in))
+}
+
+const flatShare = 0.7
+
+// strayed reports whether the focal lengths went further than they are uncertain:
+// what matches ask for then is as a rule their own common error.
+func (p *epipolar) strayed(s state) bool {
+	for c, sigma := range p.o.FocalSigma {
+		if math.Abs(s.focal[c]) > 3*sigma {
+			return true
+		}
+	}
+	return false
+}
+
+// withFixedFocal fits the pose to focal lengths as they were given. What their
+// uncertainty does to the pose is found by moving them one standard deviation.
+func (p *epipolar) withFixedFocal(in []int) (fitted, bool) {
+	fixed := *p
+	fixed.o.FocalSigma = [2]float64{}
+	s, ok := fixed.search()
+	if !ok {
+		return fitted{}, false
+	}
+	fit, ok := fixed.polish(s, in)
+	if !ok {
+		return fitted{}, false
+	}
+	fit.focalSigma = p.o.FocalSigma
+	for c := range 2 {
+		sigma := p.o.FocalSigma
+		if _, shared := p.params(); !shared {
+			sigma[1-c] = 0
+		} else if c == 1 {
+			break
+		}
+		if sigma == [2]float64{} {
+			continue
+		}
+		off := fit.state
+		off.focal = sigma
+		moved, ok := fixed.polish(off, in)
+		if !ok {
+			continue
+		}
+		d := Mul(moved.state.pose.R, Transpose(fit.state.pose.R))
+		e1, e2 := tangents(fit.state.pose.T)
+		step := [5]float64{
+			(d[2][1] - d[1][2]) / 2, (d[0][2] - d[2][0]) / 2, (d[1][0] - d[0][1]) / 2,
+			dot(e1, moved.state.pose.T), dot(e2, moved.state.pose.T),
+		}
+		for i, v := range step {
+			for j, w := range step {
+				fit.covariance[i][j] += v * w
+			}
+		}
+	}
+	return fit, true
 }
 
 // spreadOf is the robust standard deviation of residuals about 0; at least a

@@ -19,11 +19,16 @@ type RelativeOptions struct {
 	// Sigma is the standard deviation of a coordinate in pixels; 0 means 0.5.
 	Sigma float64
 	// FocalSigma says how uncertain the focal lengths of k1 and k2 are: the standard
-	// deviation of their logarithms. 0 means known, and used as given.
+	// deviation of their logarithms. 0 means known, and used as given. Of a flat
+	// scene, whose matches tell nothing of them, they stay as given; likewise where
+	// the matches ask for others by more than three standard deviations.
 	FocalSigma [2]float64
 	// SharedFocal says that one camera took both pictures: the focal lengths change
 	// by one factor.
 	SharedFocal bool
+	// Dependence says how many matches tell as much as one of errors of its own:
+	// neighbouring matches that look at the same patch err alike. 0 means 1.
+	Dependence float64
 	// Start is a pose, camera 2 to camera 1, that another estimator found: it is
 	// polished, and nothing is searched.
 	Start *Pose
@@ -87,11 +92,21 @@ func RelativePose(xy1, xy2 []Vec2, k1, k2 Mat3, o RelativeOptions) (Relative, er
 			return none, nil
 		}
 		state = fit.state
-		in = p.agreeing(state)
+		next := p.agreeing(state)
+		same := slices.Equal(next, in)
+		if in = next; same {
+			break
+		}
 	}
 	if len(in) < minInliers {
 		none.Reason = NoConsensus
 		return none, nil
+	}
+	if p.o.FocalSigma != [2]float64{} && (p.flat(in) || p.strayed(fit.state)) {
+		if fit, ok = p.withFixedFocal(in); !ok {
+			none.Reason = Degenerate
+			return none, nil
+		}
 	}
 	return p.answer(fit, in), nil
 }
@@ -114,9 +129,12 @@ func (o *RelativeOptions) check(xy1, xy2 []Vec2, k1, k2 Mat3) error {
 	if o.Sigma == 0 {
 		o.Sigma = 0.5
 	}
-	for _, v := range []float64{o.Tolerance, o.Sigma} {
+	if o.Dependence == 0 {
+		o.Dependence = 1
+	}
+	for _, v := range []float64{o.Tolerance, o.Sigma, o.Dependence} {
 		if !(v > 0) || math.IsInf(v, 0) {
-			return fmt.Errorf("geometry: tolerance %g, sigma %g pixels, want above 0", o.Tolerance, o.Sigma)
+			return fmt.Errorf("geometry: tolerance %g, sigma %g pixels, dependence %g, want above 0", o.Tolerance, o.Sigma, o.Dependence)
 		}
 	}
 	for _, v := range o.FocalSigma {
@@ -175,15 +193,20 @@ func zoomed(k Mat3, log float64) Mat3 {
 
 // fundamental is the epipolar geometry of a state, in pixels.
 func (p *epipolar) fundamental(s state) Mat3 {
-	i1, _ := Inverse(zoomed(p.k1, s.focal[0]))
-	i2, _ := Inverse(zoomed(p.k2, s.focal[1]))
+	i1, i2 := p.inverses(s)
 	return Mul(Transpose(i2), Mul(Mul(skew(s.pose.T), s.pose.R), i1))
+}
+
+// inverses are those of the camera matrices of a state.
+func (p *epipolar) inverses(s state) (i1, i2 Mat3) {
+	i1, _ = Inverse(zoomed(p.k1, s.focal[0]))
+	i2, _ = Inverse(zoomed(p.k2, s.focal[1]))
+	return i1, i2
 }
 
 // rays are unit vectors of the pixels in both cameras.
 func (p *epipolar) rays(s state) (a, b []Vec3) {
-	i1, _ := Inverse(zoomed(p.k1, s.focal[0]))
-	i2, _ := Inverse(zoomed(p.k2, s.focal[1]))
+	i1, i2 := p.inverses(s)
 	a, b = make([]Vec3, len(p.x)), make([]Vec3, len(p.x))
 	for i := range p.x {
 		r := MulVec(i1, Vec3{p.x[i][0], p.x[i][1], 1})
@@ -211,8 +234,7 @@ func (p *epipolar) search() (state, bool) {
 	for _, f := range tries {
 		s := state{focal: [2]float64{f * p.o.FocalSigma[0], f * p.o.FocalSigma[1]}}
 		a, b := p.rays(s)
-		i1, _ := Inverse(zoomed(p.k1, s.focal[0]))
-		i2, _ := Inverse(zoomed(p.k2, s.focal[1]))
+		i1, i2 := p.inverses(s)
 		back := Transpose(i2)
 		five := [2][]Vec3{make([]Vec3, 5), make([]Vec3, 5)}
 		// F judges a hypothesis: its cost is the cheapest.
