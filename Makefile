@@ -10,10 +10,13 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: viewer viewer-test demo test darwin bench bench-ops bench-go wheel check lint golden clean gopy reference go-test c-test py-test training-test
+.PHONY: help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: go-test c-test wheel py-test ## everything that must pass before a commit
 
@@ -39,6 +42,16 @@ wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
 	mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
 
 check: lint test ## lint, then test
+
+# Every generator. A new one gets a line here, and a test that compares what it writes.
+generate: ## write every generated file again: after a change of mast3r.h, a table, a kernel, a docstring
+	$(GO) test ./tools/bindings -update
+	$(GO) test ./internal/graph -run '^TestTable' -update
+	$(GO) test ./gomps/tensor -run '^TestOperations' -update
+	$(GO) test ./tests/go/metalcost -update
+	$(GO) generate ./internal/...
+	$(GO) run ./tests/metalsim/gen
+	$(MAKE) reference
 
 viewer-test: $(VENV)/.test ## the page in a real browser (Debian: apt-get install chromium)
 	$(PY) -m pytest tests/py/test_viewer.py

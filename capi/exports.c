@@ -1,6 +1,7 @@
 //go:build cgo
 
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Code generated from capi/mast3r.h by go test ./tools/bindings -update. DO NOT EDIT. */
 /*
  * The visible calls: each looks for a fork and then goes into Go.
  *
@@ -25,15 +26,14 @@ static int refused(void) {
 CALL(live, (mast3r_stats *out), (out))
 CALL(log_level, (int32_t level), (level))
 CALL(log_next, (mast3r_log_record *out), (out))
-
 CALL(engine_create, (const mast3r_config *config, mast3r_engine *out), ((mast3r_config *)config, out))
 CALL(engine_info, (mast3r_engine engine, mast3r_info *out), (engine, out))
-CALL(engine_metadata, (mast3r_engine engine, char *buffer, size_t capacity, size_t *needed),
+CALL(engine_metadata,
+     (mast3r_engine engine, char *buffer, size_t capacity, size_t *needed),
      (engine, buffer, capacity, needed))
 CALL(engine_trim, (mast3r_engine engine), (engine))
 CALL(engine_synchronize, (mast3r_engine engine), (engine))
 CALL(engine_close, (mast3r_engine engine), (engine))
-
 CALL(submit_load, (mast3r_engine engine, const char *path, mast3r_job *out), (engine, (char *)path, out))
 CALL(submit_warmup, (mast3r_engine engine, int32_t iterations, mast3r_job *out), (engine, iterations, out))
 CALL(submit_infer,
@@ -49,17 +49,19 @@ CALL(submit_symmetric,
       const mast3r_infer_options *options, mast3r_job *out),
      (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, out))
 CALL(submit_match,
-     (mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2, const mast3r_match_options *options,
-      mast3r_job *out),
+     (mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2,
+      const mast3r_match_options *options, mast3r_job *out),
      (engine, (mast3r_map *)map1, (mast3r_map *)map2, (mast3r_match_options *)options, out))
 CALL(submit_refine,
-     (mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2, const mast3r_places *places,
-      const mast3r_refine_options *options, mast3r_job *out),
+     (mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
+      const mast3r_places *places, const mast3r_refine_options *options, mast3r_job *out),
      (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_places *)places,
       (mast3r_refine_options *)options, out))
-CALL(focal, (const float *points, int32_t height, int32_t width, double cx, double cy, double *focal),
+CALL(focal,
+     (const float *points, int32_t height, int32_t width, double cx, double cy, double *focal),
      ((float *)points, height, width, cx, cy, focal))
-CALL(submit_pose, (const mast3r_places *places, const mast3r_pose_options *options, mast3r_job *out),
+CALL(submit_pose,
+     (const mast3r_places *places, const mast3r_pose_options *options, mast3r_job *out),
      ((mast3r_places *)places, (mast3r_pose_options *)options, out))
 CALL(submit_encode,
      (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
@@ -69,7 +71,8 @@ CALL(submit_decode,
      (mast3r_engine engine, const mast3r_features *picture1, const mast3r_features *picture2,
       const mast3r_infer_options *options, mast3r_job *out),
      (engine, (mast3r_features *)picture1, (mast3r_features *)picture2, (mast3r_infer_options *)options, out))
-CALL(submit_load_retrieval, (mast3r_engine engine, const char *model, const char *retrieval, mast3r_job *out),
+CALL(submit_load_retrieval,
+     (mast3r_engine engine, const char *model, const char *retrieval, mast3r_job *out),
      (engine, (char *)model, (char *)retrieval, out))
 CALL(engine_retrieval, (mast3r_engine engine, int32_t *ready, int32_t *standalone), (engine, ready, standalone))
 CALL(submit_retrieval,
@@ -79,29 +82,16 @@ CALL(submit_retrieval,
 CALL(submit_export,
      (mast3r_engine engine, const char *path, const mast3r_export_options *options, mast3r_job *out),
      (engine, (char *)path, (mast3r_export_options *)options, out))
-CALL(submit_index_open, (mast3r_engine engine, const char *codebook, double nfeat, mast3r_job *out),
-     (engine, (char *)codebook, nfeat, out))
-CALL(submit_index_add,
-     (mast3r_index index, const mast3r_local_features *pictures, size_t count, mast3r_job *out),
-     (index, (mast3r_local_features *)pictures, count, out))
-CALL(submit_index_score,
-     (mast3r_index index, const mast3r_local_features *pictures, size_t count, mast3r_job *out),
-     (index, (mast3r_local_features *)pictures, count, out))
-CALL(index_length, (mast3r_index index, uint64_t *out), (index, out))
-CALL(index_close, (mast3r_index index), (index))
-CALL(scene_pairs,
-     (int32_t n, const char *graph, const mast3r_scene_options *options, mast3r_tensor *out),
-     (n, (char *)graph, (mast3r_scene_options *)options, out))
-CALL(submit_convert, (const char *in, const char *out, const char *precision, mast3r_job *job),
+CALL(submit_convert,
+     (const char *in, const char *out, const char *precision, mast3r_job *job),
      ((char *)in, (char *)out, (char *)precision, job))
-
 CALL(submit_selfcheck, (mast3r_job *out), (out))
 CALL(submit_profile,
      (mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
       const mast3r_infer_options *options, int32_t iterations, int32_t wait, mast3r_job *out),
-     (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, iterations, wait, out))
+     (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, iterations,
+      wait, out))
 CALL(submit_cost, (const mast3r_cost_options *options, mast3r_job *out), ((mast3r_cost_options *)options, out))
-
 CALL(job_report, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
 CALL(job_progress, (mast3r_job job, mast3r_progress *out), (job, out))
 CALL(job_files, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
@@ -117,29 +107,43 @@ CALL(job_take_encoded, (mast3r_job job, size_t index, mast3r_encoded *out), (job
 CALL(job_take_retrieval, (mast3r_job job, size_t index, mast3r_retrieval *out), (job, index, out))
 CALL(job_take_index, (mast3r_job job, mast3r_index *out), (job, out))
 CALL(job_take_scores, (mast3r_job job, mast3r_tensor *out), (job, out))
-
+CALL(submit_index_open,
+     (mast3r_engine engine, const char *codebook, double nfeat, mast3r_job *out),
+     (engine, (char *)codebook, nfeat, out))
+CALL(submit_index_add,
+     (mast3r_index index, const mast3r_local_features *pictures, size_t count, mast3r_job *out),
+     (index, (mast3r_local_features *)pictures, count, out))
+CALL(submit_index_score,
+     (mast3r_index index, const mast3r_local_features *pictures, size_t count, mast3r_job *out),
+     (index, (mast3r_local_features *)pictures, count, out))
+CALL(index_length, (mast3r_index index, uint64_t *out), (index, out))
+CALL(index_close, (mast3r_index index), (index))
+CALL(scene_pairs,
+     (int32_t n, const char *graph, const mast3r_scene_options *options, mast3r_tensor *out),
+     (n, (char *)graph, (mast3r_scene_options *)options, out))
 CALL(tensor_describe, (mast3r_tensor tensor, mast3r_tensor_desc *out), (tensor, out))
 CALL(tensor_data, (mast3r_tensor tensor, void **out), (tensor, out))
 CALL(tensors_data, (const mast3r_tensor *tensors, size_t count, void **out), ((mast3r_tensor *)tensors, count, out))
 CALL(tensor_copy, (mast3r_tensor tensor, void *destination, size_t nbytes), (tensor, destination, nbytes))
 CALL(tensor_release, (mast3r_tensor tensor), (tensor))
-
-CALL(tensor_open, (const mast3r_tensor_config *config, mast3r_tensor_context *out), ((mast3r_tensor_config *)config, out))
+CALL(tensor_open,
+     (const mast3r_tensor_config *config, mast3r_tensor_context *out),
+     ((mast3r_tensor_config *)config, out))
 CALL(tensor_close, (mast3r_tensor_context context), (context))
 CALL(tensor_info, (mast3r_tensor_context context, mast3r_tensor_stats *out), (context, out))
 CALL(tensor_commit, (mast3r_tensor_context context), (context))
 CALL(tensor_sync, (mast3r_tensor_context context), (context))
 CALL(tensor_cleanup, (mast3r_tensor_context context), (context))
 CALL(tensor_from_host,
-     (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data, size_t nbytes,
-      mast3r_tensor *out),
+     (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data,
+      size_t nbytes, mast3r_tensor *out),
      (context, dtype, ndim, (int64_t *)shape, (void *)data, nbytes, out))
 CALL(tensor_operations, (char *buffer, size_t capacity, size_t *needed), (buffer, capacity, needed))
 CALL(tensor_apply,
-     (mast3r_tensor_context context, const char *operation, const char *attributes, const mast3r_tensor *operands,
-      size_t count, mast3r_tensor *results, size_t capacity, size_t *produced),
-     (context, (char *)operation, (char *)attributes, (mast3r_tensor *)operands, count, results, capacity, produced))
-
+     (mast3r_tensor_context context, const char *operation, const char *attributes,
+      const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity, size_t *produced),
+     (context, (char *)operation, (char *)attributes, (mast3r_tensor *)operands, count, results, capacity,
+      produced))
 CALL(buffer_acquire, (mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out), (engine, nbytes, out))
 CALL(buffer_contents, (mast3r_buffer buffer, void **out, uint64_t *length), (buffer, out, length))
 CALL(buffer_release, (mast3r_buffer buffer), (buffer))

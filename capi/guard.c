@@ -40,7 +40,7 @@ const char *mast3r_last_error(void) {
 
 uint32_t mast3r_abi_version(void) { return MAST3R_ABI_VERSION; }
 
-const char *mast3r_version(void) { return "0.1.0"; }
+const char *mast3r_version(void) { return MAST3R_VERSION; }
 
 const char *mast3r_status_name(mast3r_status status) {
   switch (status) {

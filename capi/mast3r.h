@@ -47,8 +47,10 @@
 extern "C" {
 #endif
 
-#define MAST3R_ABI_VERSION 1
-#define MAST3R_MAX_DIMS 8
+#define MAST3R_VERSION "0.1.0"   /* of the library and its packages */
+#define MAST3R_ABI_VERSION 1     /* of the calls and structs below */
+#define MAST3R_MAX_DIMS 8        /* of a tensor */
+#define MAST3R_MAX_THREADS 1024  /* that a config may ask for */
 
 typedef int32_t mast3r_status;
 enum {

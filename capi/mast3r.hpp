@@ -47,6 +47,7 @@ class StatusError : public Error {
  public:
   explicit StatusError(const std::string &text) : Error(Status, text) {}
 };
+/* begin: Code generated from capi/mast3r.h by go test ./tools/bindings -update. DO NOT EDIT. */
 using ArgumentError = StatusError<MAST3R_E_ARGUMENT>;
 using AbiError = StatusError<MAST3R_E_ABI>;
 using HandleError = StatusError<MAST3R_E_HANDLE>;
@@ -79,11 +80,12 @@ inline mast3r_status check(mast3r_status status) {
   case MAST3R_E_DEVICE: throw DeviceError(text);
   case MAST3R_E_NOT_FOUND: throw NotFoundError(text);
   case MAST3R_E_FORKED: throw ForkError(text);
-  case MAST3R_E_FILE: throw FileError(text);
   case MAST3R_E_INTERNAL: throw InternalError(text);
+  case MAST3R_E_FILE: throw FileError(text);
   default: throw Error(status, text.empty() ? mast3r_status_name(status) : text);
   }
 }
+/* end of the generated part */
 
 namespace detail {
 

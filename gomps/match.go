@@ -142,9 +142,11 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Ma
 	}
 	defer e.matching.give()
 	for i, m := range []Map{m1, m2} {
+		what := fmt.Sprintf("gomps: the memory of map %d", i+1)
 		for _, mem := range [][]float32{m.Desc, m.Points, m.Weight} {
-			defer fault.Watch(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), 4*len(mem)), fmt.Sprintf("gomps: the memory of map %d", i+1))()
+			defer fault.Watch(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), 4*len(mem)), what)()
 		}
+		defer fault.Watch(m.Mask, what)()
 	}
 	if opt.Refine != nil {
 		defer opt.Refine.Picture1.watch("picture 1")()

@@ -20,6 +20,11 @@ type CheckReport struct {
 	Reason string `json:"reason,omitempty"`
 	Device string `json:"device,omitempty"`
 	OS     string `json:"os,omitempty"`
+	// Build is the operating system's; SDK is the one that the program was linked with,
+	// by which Apple's code behaves; Family is Apple's of the GPU, 7 the M1.
+	Build  string `json:"build,omitempty"`
+	SDK    string `json:"sdk,omitempty"`
+	Family int    `json:"family,omitempty"`
 	// Checks are what was looked at, in order.
 	Checks []CheckResult `json:"checks"`
 }
@@ -66,6 +71,10 @@ func SelfCheck(ctx context.Context) (*CheckReport, error) {
 	return r, nil
 }
 
+// leastStack is what a compiler gets by on; threads of a library on macOS have 512
+// KiB by default.
+const leastStack = 8 << 20
+
 // devices compares the GPU with the CPU.
 func (r *CheckReport) devices(ctx context.Context) (err error) {
 	gpu, err := open.Metal(open.Config{})
@@ -83,7 +92,9 @@ func (r *CheckReport) devices(ctx context.Context) (err error) {
 	}
 	defer ref.Close()
 	d := gpu.Device()
-	r.Metal, r.Device, r.OS = true, d.Name, d.OS
+	r.Metal, r.Device, r.OS, r.Build, r.SDK, r.Family = true, d.Name, d.OS, d.Build, d.SDK, d.Family
+	r.Checks = append(r.Checks, CheckResult{Name: "stack", OK: d.Stack >= leastStack,
+		Detail: fmt.Sprintf("%d MB for the thread that compiles (at least %d)", d.Stack>>20, leastStack>>20)})
 	for _, p := range []backend.Precision{backend.FP32, backend.FP16} {
 		for _, c := range append(selfcheck.Operations(ctx, gpu, ref, p), selfcheck.Network(ctx, gpu, ref, p)) {
 			if err := ctx.Err(); err != nil {

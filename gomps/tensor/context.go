@@ -208,11 +208,11 @@ func (c *Context) run(key string, build func(g *graph.Graph, in []*graph.Node) [
 	if c.closed {
 		return nil, ErrClosed
 	}
-	for i, t := range in {
-		if err := t.usable(c); err != nil {
-			return nil, fmt.Errorf("%w: operand %d of %s", err, i, key)
-		}
+	operands, err := c.memory(key, in)
+	if err != nil {
+		return nil, err
 	}
+	defer runtime.KeepAlive(in)
 	p, g, err := c.program(key, build, in)
 	if err != nil {
 		return nil, err
@@ -229,13 +229,15 @@ func (c *Context) run(key string, build func(g *graph.Graph, in []*graph.Node) [
 	if p == nil {
 		return out, nil
 	}
-	if err := c.encode(p, in, bufs); err != nil {
+	if err := c.encode(p, operands, bufs); err != nil {
 		release(out)
-		if errors.Is(err, backend.ErrIndex) {
-			return nil, refuse(ErrOption, "%s: %w", key, err)
-		}
-		if errors.Is(err, ErrReleased) || errors.Is(err, ErrDevice) {
+		switch {
+		case errors.Is(err, ErrDevice):
 			return nil, err
+		case errors.Is(err, backend.ErrIndex):
+			return nil, refuse(ErrOption, "%s: %w", key, err)
+		case errors.Is(err, backend.ErrReleased):
+			return nil, refuse(ErrReleased, "%s: %w", key, err)
 		}
 		return nil, refuse(ErrDevice, "%s: %w", key, err)
 	}
@@ -250,7 +252,7 @@ func release(list []*Tensor) {
 	}
 }
 
-func (c *Context) encode(p backend.Program, in []*Tensor, out []backend.Buffer) error {
+func (c *Context) encode(p backend.Program, in, out []backend.Buffer) error {
 	if c.work == nil {
 		w, err := c.dev.Begin(backend.Decode)
 		if err != nil {
@@ -258,18 +260,9 @@ func (c *Context) encode(p backend.Program, in []*Tensor, out []backend.Buffer) 
 		}
 		c.work = w
 	}
-	bufs := make([]backend.Buffer, len(in))
-	defer runtime.KeepAlive(in)
-	for i, t := range in {
-		b := t.mem.buf.Load()
-		if b == nil { // released by another goroutine just now
-			return refuse(ErrReleased, "operand %d", i)
-		}
-		bufs[i] = *b
-	}
 	// From here on the backend keeps the buffers until its device has run this,
 	// also those of tensors that are released meanwhile.
-	if err := c.work.Run(context.Background(), p, bufs, out); err != nil {
+	if err := c.work.Run(context.Background(), p, in, out); err != nil {
 		return err
 	}
 	c.stats.Operations++

@@ -74,10 +74,10 @@ func ExampleError() {
 	_, err = c.MatMul(x, x)
 	var refused *tensor.Error
 	fmt.Println(errors.Is(err, tensor.ErrShape), errors.As(err, &refused))
-	fmt.Println(refused.Detail)
+	fmt.Println(refused.Kind)
 	// Output:
 	// true true
-	// graph "matmul": matmul(f32[2,3], f32[2,3]): shape mismatch: inner dimensions 3 and 2 differ
+	// tensor: shapes do not fit
 }
 
 // A graph of named operations, which is fused and run on the device that is faster

@@ -76,20 +76,28 @@ func (c *Context) newTensor(shape dt.Shape, d dt.DType) (*Tensor, error) {
 	return t, nil
 }
 
-// usable says why an operation of context c cannot read t.
-func (t *Tensor) usable(c *Context) error {
-	switch {
-	case t == nil:
-		return refuse(ErrReleased, "nil")
-	case t.c != c:
-		return refuse(ErrOption, "a tensor of another context")
-	case t.mem.buf.Load() == nil:
-		return ErrReleased
+// memory takes the memory of an operation's operands: the one place that asks
+// whether they have some. A tensor that another goroutine releases after that is
+// refused by the device.
+func (c *Context) memory(op string, in []*Tensor) ([]backend.Buffer, error) {
+	bufs := make([]backend.Buffer, len(in))
+	for i, t := range in {
+		if t == nil {
+			return nil, refuse(ErrReleased, "operand %d of %s is nil", i, op)
+		}
+		if t.c != c {
+			return nil, refuse(ErrOption, "operand %d of %s is a tensor of another context", i, op)
+		}
+		b := t.mem.buf.Load()
+		if b == nil {
+			return nil, refuse(ErrReleased, "operand %d of %s", i, op)
+		}
+		bufs[i] = *b
 	}
-	return nil
+	return bufs, nil
 }
 
-// buffer is the memory of a usable tensor.
+// buffer is the memory of a tensor that nobody else has yet.
 func (t *Tensor) buffer() backend.Buffer { return *t.mem.buf.Load() }
 
 // ready says which operand of an operation has no memory. What looks at shapes

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
@@ -53,6 +54,11 @@ type Device struct {
 	WorkingSet, MaxBuffer uint64
 	UnifiedMemory         bool
 	OS                    string
+	// Build is the operating system's, SDK the one that the main program was linked
+	// with, Family Apple's of the GPU (7 is the M1) and Stack that of the thread which
+	// compiles, in bytes; empty and 0 on a CPU.
+	Build, SDK    string
+	Family, Stack int
 	// Allocated is what the device's driver has allocated for this process, 0 where
 	// nobody counts.
 	Allocated uint64
@@ -117,6 +123,9 @@ const (
 // ErrIndex is in the chain of the error of a Run whose indices, which are data, lie
 // outside their axis.
 var ErrIndex = errors.New("index out of range")
+
+// ErrReleased is in the chain of the error of a Run with a buffer that was released.
+var ErrReleased = bufpool.ErrReleased
 
 // Buffer is device memory, packed row-major elements.
 type Buffer interface {

@@ -25,16 +25,8 @@ type Param struct {
 	// Data are the elements, row-major, little-endian, often a view of a mapped
 	// file; it must stay readable for as long as the graph is used.
 	Data []byte
-	// Region is the mapped file that Data is a part of, for a device that can use
-	// the whole mapping in place; nil when Data stands alone.
-	Region []byte
-	// Release tells the owner that a backend holds its own copy of the bytes
-	// from <= i < to of Data now and that their pages may leave memory. It may be
-	// nil; Data stays readable.
-	Release func(from, to int)
-	// Origin says where Data comes from, in words that mean the same in another
-	// process.
-	Origin Origin
+	// Source is where Data comes from.
+	Source Source
 }
 
 func (Param) Kind() string { return "param" }
@@ -47,11 +39,19 @@ func (o Param) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	return s, d, err
 }
 
-// Origin is a place in a file. The zero value is that of bytes no file holds.
-type Origin struct {
-	File    string // absolute path
-	Version string // another one whenever the file has changed
-	Offset  int    // of the first byte
+// Source is a place in a file. The zero value is that of bytes that stand alone.
+type Source struct {
+	// File (absolute) and Version, another one whenever the file has changed, mean
+	// the same in another process.
+	File, Version string
+	// Mapping is the whole file in memory, for a device that can use it in place;
+	// nil when there is none. Data are its bytes from Offset on.
+	Mapping []byte
+	Offset  int
+	// Release tells the owner that a backend holds its own copy of the bytes
+	// from <= i < to of Data now and that their pages may leave memory. It may be
+	// nil; Data stays readable.
+	Release func(from, to int)
 }
 
 func sourceShape(in []*Node, s tensor.Shape, d tensor.DType) (tensor.Shape, tensor.DType, error) {

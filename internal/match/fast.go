@@ -3,7 +3,6 @@
 package match
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -263,26 +262,3 @@ func (f *fastScratch) collect(x, y *side, tol float64) {
 }
 
 func (f *fastScratch) add(i1, i2 int32) { f.pairs = append(f.pairs, uint64(i1)<<32|uint64(i2)) }
-
-// Merge returns the distinct pairs, sorted by Idx1, then Idx2, and for each the
-// position of its first occurrence.
-func Merge(idx1, idx2 []int32) (Pairs, []int32, error) {
-	if len(idx1) != len(idx2) {
-		return Pairs{}, nil, shapeError("merge: indices 2", len(idx2), len(idx1))
-	}
-	first := make([]int32, len(idx1))
-	for i := range first {
-		first[i] = int32(i)
-	}
-	slices.SortFunc(first, func(i, j int32) int {
-		return cmp.Or(cmp.Compare(idx1[i], idx1[j]), cmp.Compare(idx2[i], idx2[j]), cmp.Compare(i, j))
-	})
-	first = slices.CompactFunc(first, func(i, j int32) bool {
-		return idx1[i] == idx1[j] && idx2[i] == idx2[j]
-	})
-	p := Pairs{make([]int32, len(first)), make([]int32, len(first))}
-	for k, i := range first {
-		p.Idx1[k], p.Idx2[k] = idx1[i], idx2[i]
-	}
-	return p, first, nil
-}

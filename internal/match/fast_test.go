@@ -124,20 +124,6 @@ func TestFastReciprocalOptions(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", name, err, c.want)
 		}
 	}
-	if _, err := m.CorrespondencesNonsym(d, d, make([]float32, 6), make([]float32, 5), 8, 0); !errors.Is(err, ErrShape) {
-		t.Errorf("short confidence: error %v", err)
-	}
-	if _, err := m.CorrespondencesNonsym(d, d, make([]float32, 6), make([]float32, 6), 0, 0); !errors.Is(err, ErrOption) {
-		t.Errorf("subsample 0: error %v", err)
-	}
-	e := Map{make([]float32, 24), 3, 2, 4}
-	q := make([]float32, 6)
-	if _, err := m.CorrespondencesSym([4]Map{d, d, d, e}, [4][]float32{q, q, q, q}, 8); !errors.Is(err, ErrShape) {
-		t.Errorf("two shapes for one picture: error %v", err)
-	}
-	if _, _, err := Merge(make([]int32, 2), make([]int32, 3)); !errors.Is(err, ErrShape) {
-		t.Errorf("merge of unequal lengths: error %v", err)
-	}
 }
 
 // TestFastReciprocalExcluded: unusable seeds and targets never appear.

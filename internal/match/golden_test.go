@@ -88,13 +88,6 @@ func (g reference) pairs(name string, p Pairs, err error, w1, w2 int) {
 	}
 }
 
-func (g reference) conf(name string, got []float32) {
-	g.t.Helper()
-	if !slices.Equal(got, g.floats("out."+name+".conf")) {
-		g.t.Errorf("%s: confidences differ", name)
-	}
-}
-
 func newMatcher(t testing.TB, threads int) *Matcher {
 	pool := par.New(threads)
 	t.Cleanup(pool.Close)
@@ -120,9 +113,6 @@ func TestGoldenSizes(t *testing.T) {
 	g.pairs("fast8", p, err, a.Width, b.Width)
 	p, err = m.FastReciprocal(b, a, FastOptions{Subsample: 8})
 	g.pairs("fast8_21", p, err, b.Width, a.Width)
-	c, err := m.CorrespondencesNonsym(a, b, g.floats("in.conf1"), g.floats("in.conf2"), 4, 0)
-	g.pairs("corres_nonsym4", c.Pairs, err, a.Width, b.Width)
-	g.conf("corres_nonsym4", c.Conf)
 }
 
 // TestGoldenMaps: every variant on planted, noisy correspondences.
@@ -168,51 +158,6 @@ func TestGoldenMaps(t *testing.T) {
 	g.pairs("points_tol0", p, err, w, w)
 	p, err = m.FastReciprocal(a, b, FastOptions{Seeds: seeds, PixelTol: 3})
 	g.pairs("points_tol3", p, err, w, w)
-}
-
-func TestGoldenCorrespondences(t *testing.T) {
-	g := openReference(t, golden.Path(t, "golden", "matching", "match_96x128.safetensors"))
-	m := newMatcher(t, 2)
-	var maps [4]Map
-	var confs [4][]float32
-	for i, v := range []string{"11", "21", "22", "12"} {
-		maps[i], confs[i] = g.desc("in.desc"+v), g.floats("in.qonf"+v)
-	}
-	w := maps[0].Width
-	c, err := m.CorrespondencesSym(maps, confs, 8)
-	g.pairs("corres_sym8", c.Pairs, err, w, w)
-	g.conf("corres_sym8", c.Conf)
-	for name, tol := range map[string]float64{"corres_nonsym_tol0": 0, "corres_nonsym_tol5": 5} {
-		c, err := m.CorrespondencesNonsym(maps[0], maps[1], confs[0], confs[1], 8, tol)
-		g.pairs(name, c.Pairs, err, w, w)
-		g.conf(name, c.Conf)
-	}
-	p, first, err := Merge(g.int32s("in.merge_idx1"), g.int32s("in.merge_idx2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(p.Idx1, g.int32s("out.merge.idx1")) || !slices.Equal(p.Idx2, g.int32s("out.merge.idx2")) ||
-		!slices.Equal(first, g.int32s("out.merge.index")) {
-		t.Error("merge differs")
-	}
-}
-
-// TestGoldenL2 matches a slice of each map by Euclidean distance.
-func TestGoldenL2(t *testing.T) {
-	g := openReference(t, golden.Path(t, "golden", "matching", "match_96x128.safetensors"))
-	m := newMatcher(t, 2)
-	cut := func(name string, lo, hi int) Map {
-		d := g.desc(name)
-		return Map{d.Data[lo*d.Dim : hi*d.Dim], 1, hi - lo, d.Dim}
-	}
-	a, b := cut("in.desc11", 0, 1500), cut("in.desc21", 300, 2300)
-	nnA, nnB := make([]int32, a.Pixels()), make([]int32, b.Pixels())
-	if err := m.NearestL2(a, b, nnA, nnB); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(nnA, g.int32s("out.brute_l2.nn_A")) || !slices.Equal(nnB, g.int32s("out.brute_l2.nn_B")) {
-		t.Error("L2 neighbours differ")
-	}
 }
 
 // hashBits is the reference data's hash generator (golden.md 1).
@@ -278,7 +223,4 @@ func TestGoldenFullSize(t *testing.T) {
 	if !slices.Equal(p.Idx1, g.int32s("out.fast8_idx.i1")) || !slices.Equal(p.Idx2, g.int32s("out.fast8_idx.i2")) {
 		t.Error("linear indices differ")
 	}
-	c, err := m.CorrespondencesNonsym(a, b, conf[0], conf[1], 8, 0)
-	g.pairs("corres_nonsym_tol0", c.Pairs, err, a.Width, b.Width)
-	g.conf("corres_nonsym_tol0", c.Conf)
 }

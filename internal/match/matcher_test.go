@@ -166,38 +166,6 @@ func FuzzNearest(f *testing.F) {
 	})
 }
 
-func TestNearestL2(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 9))
-	m := newMatcher(t, 2)
-	for kind := range kinds {
-		a, b := field(r, 8, 9, 3, kind), field(r, 11, 5, 3, kind)
-		nnA, nnB := make([]int32, a.Pixels()), make([]int32, b.Pixels())
-		if err := m.NearestL2(a, b, nnA, nnB); err != nil {
-			t.Fatal(err)
-		}
-		for dir, nn := range [][]int32{nnA, nnB} {
-			x, y := [2]Map{a, b}[dir], [2]Map{b, a}[dir]
-			for i, got := range nn {
-				want, best := int32(-1), float32(0)
-				for j := range y.Pixels() {
-					p, q := x.Data[i*3:i*3+3], y.Data[j*3:j*3+3]
-					if !usable(p) || !usable(q) {
-						continue
-					}
-					d0, d1, d2 := p[0]-q[0], p[1]-q[1], p[2]-q[2]
-					d := float32(float32(d0*d0)+float32(d1*d1)) + float32(d2*d2)
-					if want < 0 || d < best {
-						want, best = int32(j), d
-					}
-				}
-				if got != want {
-					t.Fatalf("kind %d direction %d: neighbour of %d is %d, want %d", kind, dir, i, got, want)
-				}
-			}
-		}
-	}
-}
-
 func TestNearestErrors(t *testing.T) {
 	m := newMatcher(t, 1)
 	ok := Map{make([]float32, 24), 2, 3, 4}

@@ -131,11 +131,10 @@ func (b *builder) weight(name string, shape ...int) *graph.Node {
 	}
 	p := graph.Param{Name: name, Shape: t.Shape, DType: t.DType, Data: t.Data}
 	if f, at, ok := t.Offset(); ok {
-		p.Region = f.Bytes()
 		file, version := f.Identity()
-		p.Origin = graph.Origin{File: file, Version: version, Offset: at}
+		p.Source = graph.Source{File: file, Version: version, Mapping: f.Bytes(), Offset: at}
 	}
-	p.Release = func(from, to int) { _ = t.ReleasePart(from, to) } // advice to the system: nothing is lost when it fails
+	p.Source.Release = func(from, to int) { _ = t.ReleasePart(from, to) } // advice to the system: nothing is lost when it fails
 	return b.Param(p)
 }
 

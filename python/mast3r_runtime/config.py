@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ._checkpoints import places
+from ._library import header
 from .errors import ArgumentError, FileError
 
 __all__ = [
@@ -152,7 +153,7 @@ class RuntimeConfig:
     backend : BackendType
         ``metal`` is an error where there is none; ``auto`` then takes the CPU.
     num_threads : int
-        1 to 16; 0 is every core.
+        1 to 1024; 0 is every core.
     use_dual_resolution : bool
         Allow ``infer_tracking`` and ``infer_keyframe``, at the two resolutions below.
     tracking_resolution, keyframe_resolution : int
@@ -171,7 +172,7 @@ class RuntimeConfig:
 
     def __post_init__(self) -> None:
         _check_enum(self, "backend", BackendType)
-        _check_int(self, "num_threads", 0, 16)
+        _check_int(self, "num_threads", 0, header.MAX_THREADS)
         _check_bool(self, "use_dual_resolution")
         _check_bool(self, "use_gpu_preprocessing")
         for name in ("tracking_resolution", "keyframe_resolution"):

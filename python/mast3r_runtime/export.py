@@ -23,6 +23,7 @@ __all__ = [
     "RESULT_FILES",
     "Picture",
     "coloured_points",
+    "from_linear",
     "network_pixels",
     "write_npz",
     "write_png",
@@ -120,17 +121,25 @@ def write_points(path: Path, points: F32, colours: U8) -> None:
     check_target(path, (".ply", ".glb"))
     if not len(points):
         raise ShapeError(f"points file {path.name!r}: no points to write")
-    if path.suffix == ".glb":
+    suffix = path.suffix.lower()
+    if suffix == ".glb":
         points, colours = points * np.array([1, -1, -1], np.float32), _linear(colours)
     cloud = trimesh.PointCloud(points, colors=colours)  # type: ignore[no-untyped-call]
     with replacing(path) as temporary:
-        temporary.write_bytes(cloud.export(file_type=path.suffix[1:]))  # type: ignore[no-untyped-call]
+        temporary.write_bytes(cloud.export(file_type=suffix[1:]))  # type: ignore[no-untyped-call]
 
 
 def _linear(colours: U8) -> U8:
-    """sRGB bytes as linear bytes, which glTF's COLOR_0 is defined as."""
+    """Return sRGB bytes as linear bytes, which is how glTF defines COLOR_0."""
     c = np.arange(256) / 255
     table = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    return np.asarray(np.rint(table * 255), np.uint8)[colours]
+
+
+def from_linear(colours: U8) -> U8:
+    """Return linear bytes, as a GLB file has them, as sRGB bytes."""
+    c = np.arange(256) / 255
+    table = np.where(c <= 0.0031308, c * 12.92, 1.055 * c ** (1 / 2.4) - 0.055)
     return np.asarray(np.rint(table * 255), np.uint8)[colours]
 
 

@@ -395,7 +395,8 @@ def _network_focal(result: GPUInferenceResult | InferenceResult) -> float:
     points = np.ascontiguousarray(np.asarray(result.pts3d_1), np.float32)
     cx, cy = way.to_network([(way.original_width - 1) / 2, (way.original_height - 1) / 2])
     out = C.c_double()
-    calls.call("mast3r_focal", points.ctypes.data, way.height, way.width, cx, cy, C.byref(out))
+    data = points.ctypes.data_as(C.POINTER(C.c_float))
+    calls.call("mast3r_focal", data, way.height, way.width, cx, cy, out)
     return float(out.value) * max(way.scale)
 
 

@@ -60,7 +60,7 @@ class Transform:
     width: int
 
     @classmethod
-    def _of(cls, transform: S.TransformC) -> Transform:
+    def _of(cls, transform: S.Transform) -> Transform:
         return cls(
             transform.original_height,
             transform.original_width,
@@ -72,8 +72,8 @@ class Transform:
             transform.width,
         )
 
-    def _struct(self) -> S.TransformC:
-        return S.TransformC(*(getattr(self, name) for name in self.__slots__))
+    def _struct(self) -> S.Transform:
+        return S.Transform(*(getattr(self, name) for name in self.__slots__))
 
     @property
     def scale(self) -> tuple[float, float]:

@@ -8,9 +8,9 @@ import ctypes as C
 import pytest
 
 from mast3r_runtime import errors
-from mast3r_runtime._library import calls, structs
+from mast3r_runtime._library import calls, header, structs
 
-CALLS = sorted(calls._SIGNATURES)
+CALLS = sorted(header.SIGNATURES)
 HANDLES = (1, 0xDEADBEEF, 2**64 - 1, 1 << 32)
 
 
@@ -27,15 +27,15 @@ def test_null_and_zero(name: str) -> None:
     """Every pointer NULL and every number 0: a status and a text, never a crash."""
     if name in ("mast3r_log_level",):  # one number, of which 0 is a good one
         return
-    got = status(name, *map(nothing, calls._SIGNATURES[name]))
+    got = status(name, *map(nothing, header.SIGNATURES[name]))
     assert got in calls._ERRORS, name
     assert calls.library().mast3r_last_error(), name
 
 
-@pytest.mark.parametrize("name", [n for n in CALLS if calls._SIGNATURES[n][0] is structs.Handle])
+@pytest.mark.parametrize("name", [n for n in CALLS if header.SIGNATURES[n][0] is structs.Handle])
 def test_handles_that_are_none(name: str) -> None:
     """With room for every answer, a made-up handle is the only thing wrong."""
-    kinds = calls._SIGNATURES[name]
+    kinds = header.SIGNATURES[name]
     for handle in HANDLES:
         keep: list[object] = []
         arguments: list[object] = [structs.Handle(handle)]
@@ -59,7 +59,7 @@ def test_handles_that_are_none(name: str) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_structs_of_another_size(name: str) -> None:
     """A struct whose size field is wrong is refused, whatever else is there."""
-    kinds = calls._SIGNATURES[name]
+    kinds = header.SIGNATURES[name]
     pointers = [i for i, kind in enumerate(kinds) if issubclass(kind, C._Pointer)]
     for wrong in pointers:
         if not issubclass(kinds[wrong]._type_, structs._Sized):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -99,10 +100,16 @@ def test_benchmark(micro: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["benchmark", "--iterations", "0"]) == 1
 
 
+CPU_CHECKS = [
+    *(f"reference {name}_{view}" for name in ("pts3d", "conf", "desc", "desc_conf") for view in (1, 2)),
+    *("1 and 2 threads", "results stay", "preprocessing", "matching", "model in the wheel"),
+]
+
+
 def test_selfcheck(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["selfcheck"]) == 0
     text = capsys.readouterr().out
-    assert text.count("\nok  ") + text.startswith("ok  ") == 13 and "13 of 13 checks agree" in text
+    assert set(CPU_CHECKS) <= set(re.findall(r"^ok    (.+?)  ", text, re.M)) and "FAIL" not in text
     assert cli.main(["selfcheck", "--json"]) == 0
     assert all(check["ok"] for check in json.loads(capsys.readouterr().out))
 
@@ -119,7 +126,7 @@ def test_selfcheck_notices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setattr(selfcheck, "_infer", wrong)
     assert cli.main(["selfcheck"]) == 1
     text = capsys.readouterr().out
-    assert "FAIL  reference pts3d_1" in text and "ok    reference conf_1" in text and "12 of 13" in text
+    assert "FAIL  reference pts3d_1" in text and "ok    reference conf_1" in text and text.count("FAIL") == 1
 
 
 def test_selfcheck_reports_errors(

@@ -59,7 +59,7 @@ def test_defaults_are_the_documented_ones() -> None:
         (ModelConfig, "resolution", [None, 224, 336, 560], [0, 223, 225, 574, 336.0, "336", True, -14]),
         (ModelConfig, "precision", ["fp32", "bf16"], ["fp64", None, ""]),
         (RuntimeConfig, "backend", ["cpu", "metal"], ["cuda", None]),
-        (RuntimeConfig, "num_threads", [0, 1, 16], [-1, 17, 2.0, "2", True]),
+        (RuntimeConfig, "num_threads", [0, 1, 1024], [-1, 1025, 2.0, "2", True]),
         (RuntimeConfig, "use_dual_resolution", [True, False], [1, "yes", None]),
         (RuntimeConfig, "tracking_resolution", [64, 336], [63, 337, 1025, 256.0, None]),
         (RuntimeConfig, "keyframe_resolution", [256, 1024], [63, 1025, None]),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import trimesh
 
-from mast3r_runtime import drawing, export
+from mast3r_runtime import drawing, errors, export
 from mast3r_runtime.errors import ShapeError
 
 
@@ -81,9 +81,9 @@ def test_point_files(tmp_path: Path, rng: np.random.Generator) -> None:
     again = trimesh.load(tmp_path / "a.ply")
     np.testing.assert_array_equal(np.asarray(again.vertices, np.float32), points)
     np.testing.assert_array_equal(again.colors[:, :3], colours)
-    with pytest.raises(ValueError, match=r"a\.obj"):
+    with pytest.raises(errors.FileError, match=r"a\.obj"):
         export.write_points(tmp_path / "a.obj", points, colours)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(errors.FileError, match="nowhere"):
         export.write_points(tmp_path / "nowhere" / "a.ply", points, colours)
     assert [path.name for path in tmp_path.iterdir()] == ["a.ply"]
 

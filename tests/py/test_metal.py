@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -161,11 +162,57 @@ def test_selfcheck(simulator: Path) -> None:
     verb = ("-m", "mast3r_runtime", "selfcheck")
     done = run(simulator, *verb)
     assert done.returncode == 0 and "FAIL" not in done.stdout, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) < 24 and "metal fp16 operations" in done.stdout
+    assert len(done.stdout.splitlines()) < 40
+    metal = (
+        "methods",
+        "stack",
+        "fp16 operations",
+        "fp32 network",
+        "is used",
+        "reference pts3d_1",
+        "matching",
+    )
+    for name in (*(f"metal {name}" for name in metal), "reference pts3d_1", "model in the wheel"):
+        assert f"ok    {name} " in done.stdout, done.stdout
     wrong = run(simulator, *verb, "--json", METALSIM_FAULT="erf", MAST3R_BACKEND="auto")
     assert wrong.returncode == 1
     bad = [check["name"] for check in json.loads(wrong.stdout) if not check["ok"]]
     assert "metal fp32 elementwise" in bad and "metal fp16 network" in bad and "metal is used" in bad
+
+
+def test_selfcheck_outlives_the_gpu(simulator: Path) -> None:
+    """Apple's code ends the process that uses the GPU: that is told, and the rest is checked."""
+    environment = {**child_environment(), "MAST3R_OBJC_SIM": str(simulator), "METALSIM_CRASH": "encode"}
+    command = [sys.executable, "-m", "mast3r_runtime", "selfcheck"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "FAIL  metal process" in done.stdout and "SIGABRT" in done.stdout, done.stdout
+    assert "ok    model in the wheel" in done.stdout and done.stdout.count("FAIL") == 1, done.stdout
+
+
+def test_doctor(simulator: Path, micro: Path, tmp_path: Path) -> None:
+    """One file with everything but who and where."""
+    out = tmp_path / "report.zip"
+    command = ["-m", "mast3r_runtime", "doctor", "-o", str(out), "--processes", "2", "--pairs", "10"]
+    options = ["--model", str(micro), "--resolution", "96"]
+    environment = {**child_environment(), "MAST3R_OBJC_SIM": str(simulator), "HOME": str(tmp_path)}
+    environment |= dict.fromkeys(("LOGNAME", "USER", "USERNAME"), "somebody")
+    done = subprocess.run(
+        [sys.executable, *command, *options], env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with zipfile.ZipFile(out) as archive:
+        assert sorted(archive.namelist()) == ["report.json", "report.txt"]
+        report = json.loads(archive.read("report.json"))
+        text = archive.read("report.txt").decode()
+    checks = {check["name"]: check["ok"] for check in report["selfcheck"]["checks"]}
+    assert report["info"]["backend"] == "metal" and all(checks.values()) and "metal fp16 network" in checks
+    assert len(report["timings"]["processes"]) == 2 and report["timings"]["median_ms"] > 0
+    assert [row["pairs"] for row in report["memory"]["rows"]] == list(range(11))
+    assert report["environment"]["MAST3R_OBJC_SIM"].startswith(("~", "/", "."))
+    for private in ("somebody", str(tmp_path)):
+        assert private not in json.dumps(report) + text
+    assert "over fresh processes" in text and "bytes resident" in text
 
 
 def test_profile(simulator: Path, micro: Path) -> None:

@@ -384,7 +384,7 @@ def test_tensors_obey_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_backends_that_are_none() -> None:
-    with pytest.raises(errors.ArgumentError, match="abacus.*want auto"):
+    with pytest.raises(errors.ArgumentError, match="abacus.*want one of auto"):
         Engine(backend="abacus")
     with pytest.raises(errors.ArgumentError, match="CPUEngine.*metal.*want cpu"):
         CPUEngine(backend="metal")

@@ -55,7 +55,7 @@ def test_convention(views: dict[str, np.ndarray]) -> None:
 
 
 def test_estimators_agree(views: dict[str, np.ndarray], rng: np.random.Generator) -> None:
-    """The well-kept libraries, where they are installed, and our own: to a hundredth of a degree."""
+    """The well-kept libraries, where they are installed, and our own: to a tenth of a degree."""
     xy_2 = views["xy_2"] + rng.normal(0, 0.3, views["xy_2"].shape)
     xy_2[::4] = rng.uniform(0, 640, xy_2[::4].shape)
     own = geometry.relative_pose(views["xy_1"], xy_2, K, K, sigma=0.3, estimator="geometry")
@@ -68,7 +68,7 @@ def test_estimators_agree(views: dict[str, np.ndarray], rng: np.random.Generator
             continue
         other = geometry.relative_pose(views["xy_1"], xy_2, K, K, sigma=0.3, estimator=name)
         assert other.pose is not None and other.estimator == name
-        np.testing.assert_allclose(other.pose, own.pose, atol=2e-4)
+        np.testing.assert_allclose(other.pose, own.pose, atol=2e-3)
 
 
 def test_unknown_focal_length(views: dict[str, np.ndarray], rng: np.random.Generator) -> None:

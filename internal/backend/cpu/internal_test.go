@@ -21,7 +21,7 @@ func layer(t *testing.T, rows int, w []byte, released *int) *graph.Graph {
 	t.Helper()
 	g := graph.New("layer")
 	x := g.Input("x", tensor.F32, rows, 8)
-	p := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{3, 8}, DType: tensor.F32, Data: w, Release: func(_, _ int) { *released++ }})
+	p := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{3, 8}, DType: tensor.F32, Data: w, Source: graph.Source{Release: func(_, _ int) { *released++ }}})
 	g.Output("y", g.Linear(x, p, nil))
 	g, err := g.Build()
 	if err != nil {
@@ -51,7 +51,7 @@ func TestWeightsArePackedInPieces(t *testing.T) {
 		pieceBytes = piece
 		g := graph.New("layer")
 		p := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{n, k}, DType: tensor.F32, Data: data,
-			Release: func(from, to int) { released = append(released, [2]int{from, to}) }})
+			Source: graph.Source{Release: func(from, to int) { released = append(released, [2]int{from, to}) }}})
 		g.Output("y", g.Linear(g.Input("x", tensor.F32, rows, k), p, nil))
 		built, err := g.Build()
 		if err != nil {

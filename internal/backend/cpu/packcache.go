@@ -67,7 +67,7 @@ type packName struct {
 // packNameOf derives the name of a weight that comes from a file. The instruction
 // set counts: conversions to bfloat16 differ in how they treat subnormals.
 func packNameOf(key weightKey, batch, size int, p graph.Param) (n packName) {
-	o := p.Origin
+	o := p.Source
 	dir := sha256.Sum256([]byte(o.File))
 	h := sha256.New()
 	put := func(format string, v ...any) { fmt.Fprintf(h, format+"\x00", v...) }

@@ -42,7 +42,7 @@ func cachedGraph(t *testing.T, version string, scale float32) *graph.Graph {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(scale*float32(math.Sin(float64(i+at)))))
 		}
 		p := graph.Param{Name: fmt.Sprint("w", at), Shape: s, DType: tensor.F32, Data: data,
-			Origin: graph.Origin{File: "/models/m/unified.safetensors", Version: version, Offset: at}}
+			Source: graph.Source{File: "/models/m/unified.safetensors", Version: version, Offset: at}}
 		at += len(data)
 		return g.Param(p)
 	}

@@ -33,7 +33,7 @@ func TestPackName(t *testing.T) {
 		x := in{
 			key:   weightKey{size: 96, src: tensor.F32, n: 3, k: 8, as: tensor.F16, arrange: [5]int{0, 8, 1, 1, 0}},
 			batch: 1, isa: was,
-			p: graph.Param{Data: make([]byte, 96), Origin: graph.Origin{File: "/m/a/unified.safetensors", Version: "1", Offset: 64}},
+			p: graph.Param{Data: make([]byte, 96), Source: graph.Source{File: "/m/a/unified.safetensors", Version: "1", Offset: 64}},
 		}
 		change(&x)
 		if err := gemm.Force(x.isa); err != nil {
@@ -49,8 +49,8 @@ func TestPackName(t *testing.T) {
 		t.Errorf("name %q in %q of %d bytes", base.file, base.dir, base.size)
 	}
 	for what, change := range map[string]func(*in){
-		"file":            func(x *in) { x.p.Origin.File = "/n/a/unified.safetensors" },
-		"offset":          func(x *in) { x.p.Origin.Offset++ },
+		"file":            func(x *in) { x.p.Source.File = "/n/a/unified.safetensors" },
+		"offset":          func(x *in) { x.p.Source.Offset++ },
 		"size":            func(x *in) { x.key.size++ },
 		"source type":     func(x *in) { x.key.src = tensor.BF16 },
 		"rows":            func(x *in) { x.key.n++ },
@@ -68,7 +68,7 @@ func TestPackName(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(*in){
-		"version": func(x *in) { x.p.Origin.Version = "2" },
+		"version": func(x *in) { x.p.Source.Version = "2" },
 		"number":  func(x *in) { x.p.Data[95] = 1 },
 	} {
 		if n := name(change); n.dir != base.dir || n.file != base.file || n.digest == base.digest {

@@ -3,8 +3,6 @@
 package cpu
 
 import (
-	"fmt"
-
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
@@ -148,11 +146,3 @@ func (e *exec) raw(v view) []byte {
 
 // row returns row r of a float32 view's memory.
 func (v view) row(x []float32, r int) []float32 { return x[r*v.ld : r*v.ld+v.c] }
-
-// wantF32 refuses element types a step does not compute with.
-func wantF32(n *graph.Node) error {
-	if n.DType != tensor.F32 {
-		return fmt.Errorf("%s of %v: %w", n.Op.Kind(), n.DType, ErrUnsupported)
-	}
-	return nil
-}

@@ -77,7 +77,7 @@ var pieceBytes = 16 << 20
 // and given back piece by piece.
 func packRows(pool *par.Pool, p graph.Param, s gemm.Source, dst *gemm.Packed) error {
 	row, skip := s.StrideN*p.DType.Size(), len(p.Data)-len(s.Data)
-	if s.StrideN < dst.K || p.Release == nil {
+	if s.StrideN < dst.K || p.Source.Release == nil {
 		return dst.Pack(pool, s)
 	}
 	rows := max(1, pieceBytes/row/gemm.PanelRows) * gemm.PanelRows
@@ -93,7 +93,7 @@ func packRows(pool *par.Pool, p graph.Param, s gemm.Source, dst *gemm.Packed) er
 			return err
 		}
 		if end < dst.N {
-			p.Release(skip+r*row, skip+end*row)
+			p.Source.Release(skip+r*row, skip+end*row)
 		}
 	}
 	return nil
@@ -160,8 +160,8 @@ func (c *weightCache) pack(pool *par.Pool, w *weight, p graph.Param, batch int, 
 		}
 	}()
 	w.err = c.build(pool, w, p, batch, fill)
-	if w.err == nil && p.Release != nil {
-		p.Release(0, len(p.Data))
+	if w.err == nil && p.Source.Release != nil {
+		p.Source.Release(0, len(p.Data))
 	}
 	return w.err
 }
@@ -192,7 +192,7 @@ func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int,
 		w.packed = dst
 		return fill(dst)
 	}
-	if c.disk != nil && p.Origin.File != "" {
+	if c.disk != nil && p.Source.File != "" {
 		mem, free, err := c.disk.get(pool, packNameOf(w.key, batch, size, p), pack)
 		if err == nil {
 			w.free = free

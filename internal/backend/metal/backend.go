@@ -26,6 +26,12 @@ type Config struct {
 	// Attention chooses between MPSGraph's own and one of products and a softmax in
 	// float32.
 	Attention Attention
+	// AnyGPU takes a GPU that is not an M1 or newer, or a virtual machine's.
+	AnyGPU bool
+	// Guard, when not nil, is called before what has never been done in this process
+	// with this graph, compiling and a first run: Apple's code ends the process when
+	// it dislikes something. The result is called afterwards.
+	Guard func(what string) (done func())
 	// PoolLimit bounds the buffers kept for reuse and in use, in bytes; 0 takes
 	// half of what the device recommends, the rest is for weights and MPSGraph.
 	PoolLimit uint64
@@ -112,6 +118,9 @@ func New(cfg Config) (_ *Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := dev.Info().Trusted(); err != nil && !cfg.AnyGPU {
+		return nil, errors.Join(err, dev.Close())
+	}
 	limit := cfg.PoolLimit
 	if limit == 0 {
 		limit = dev.Info().WorkingSet / 2
@@ -164,6 +173,10 @@ func (b *Backend) Device() backend.Device {
 		Backend: "metal", Name: i.Name, WorkingSet: i.WorkingSet, MaxBuffer: i.MaxBuffer, UnifiedMemory: true,
 		OS:          fmt.Sprintf("macOS %d.%d.%d", i.System.Major, i.System.Minor, i.System.Patch),
 		Allocated:   b.dev.Allocated(),
+		SDK:         i.SDK.String(),
+		Family:      i.Family,
+		Stack:       i.Stack,
+		Build:       systemBuild(),
 		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
 		WeightsMapped: count.MappedBytes, WeightsCopied: count.CopiedBytes, CommandBuffers: count.CommandBuffers,
 	}
@@ -189,6 +202,14 @@ func (b *Backend) Pool() backend.Pool { return b.pool }
 
 // Trim gives pooled buffers back to the system.
 func (b *Backend) Trim() { b.pool.Clear() }
+
+// guard is Config.Guard, or nothing.
+func (b *Backend) guard(what string) (done func()) {
+	if b.cfg.Guard == nil {
+		return func() {}
+	}
+	return b.cfg.Guard(what)
+}
 
 // open reports an error after Close.
 func (b *Backend) open() error {

@@ -2,20 +2,15 @@
 
 package metal
 
-import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
-)
+import "golang.org/x/sys/unix"
 
 // systemBuild is the build of the operating system, as 24A335: updates without a
-// new version number change MPSGraph too.
-func systemBuild(v objc.OSVersion) string {
+// new version number change MPSGraph too, and to programs linked with an older
+// SDK the version of macOS 26 is 16.
+func systemBuild() string {
 	build, err := unix.Sysctl("kern.osversion")
 	if err != nil {
-		build = "unknown"
+		return "unknown"
 	}
-	return fmt.Sprintf("%d.%d.%d %s", v.Major, v.Minor, v.Patch, build)
+	return build
 }

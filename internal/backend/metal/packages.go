@@ -57,9 +57,15 @@ func newPackages(dir string, b *Backend, log *slog.Logger) *packages {
 	}
 	i := b.dev.Info()
 	// MPSGraph compiles for the SDK that the program was linked with.
-	system := fmt.Sprintf("%x %x %q %d %s %v %v", mpsgraph.SourceHash(), mpsgraph.HashOf(sources), i.Name, i.RegistryID,
-		systemBuild(i.System), i.SDK, b.cfg.Attention)
+	system := fmt.Sprintf("%s %q %d %v %v %v", Identity(), i.Name, i.RegistryID, i.System, i.SDK, b.cfg.Attention)
 	return &packages{dir: dir, system: system, log: log}
+}
+
+// Identity changes with this code and with the build of the operating system.
+func Identity() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%x %x %s", mpsgraph.SourceHash(), mpsgraph.HashOf(sources), systemBuild())
+	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
 // key names the package of a graph: everything that the compiler sees. Of the

@@ -31,6 +31,7 @@ type Program struct {
 	mu      sync.Mutex
 	idle    *sync.Cond // of flights
 	flights int        // runs encoded and not done
+	tried   bool       // a run was encoded
 	closed  bool
 }
 
@@ -50,6 +51,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	p := &Program{b: b, g: g, cost: simple.Cost()}
 	p.idle = sync.NewCond(&p.mu)
 	defer recovered(&err)
+	defer b.guard("compiling " + g.Name)()
 	// The MPSGraph is needed for compiling only; the executable keeps what it needs.
 	err = b.dev.Do(func() error {
 		l := newLowering(b, simple, opt)
@@ -135,6 +137,18 @@ func (p *Program) land() {
 	if p.flights--; p.flights == 0 {
 		p.idle.Broadcast()
 	}
+}
+
+// firstRun guards the first encoding of a program, in which MPSGraph may still
+// have something to dislike.
+func (p *Program) firstRun() (done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tried {
+		return func() {}
+	}
+	p.tried = true
+	return p.b.guard("running " + p.g.Name)
 }
 
 // encode appends a run to cb. Inputs and results are described anew each time,

@@ -120,8 +120,8 @@ func (s *weightStore) place(p graph.Param, dtype tensor.DType) (*weight, error) 
 		return nil, err
 	}
 	w, err := s.copyOf(data, shapeOf(p.Shape), dtype, copied)
-	if err == nil && p.Release != nil {
-		p.Release(0, len(p.Data))
+	if err == nil && p.Source.Release != nil {
+		p.Source.Release(0, len(p.Data))
 	}
 	return w, err
 }
@@ -160,20 +160,19 @@ func (s *weightStore) table(data []byte, shape tensor.Shape, dtype tensor.DType)
 // taken in parts, one around each weight.
 func (s *weightStore) regionOf(p graph.Param) (*region, int, error) {
 	page := os.Getpagesize()
-	if len(p.Region) == 0 || len(p.Data) == 0 {
+	mem, offset := p.Source.Mapping, p.Source.Offset
+	if len(mem) == 0 || len(p.Data) == 0 {
 		return nil, 0, nil
 	}
-	base := uintptr(unsafe.Pointer(unsafe.SliceData(p.Region)))
-	offset := int(uintptr(unsafe.Pointer(unsafe.SliceData(p.Data))) - base)
-	if offset < 0 || offset > len(p.Region)-len(p.Data) {
-		return nil, 0, fmt.Errorf("its data is not inside its region")
+	if offset < 0 || offset > len(mem)-len(p.Data) || &mem[offset] != &p.Data[0] {
+		return nil, 0, fmt.Errorf("its data is not where its source says")
 	}
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	// newBufferWithBytesNoCopy wants whole pages, kernels want whole elements; a
 	// safetensors header of odd length leaves every tensor of its file unaligned.
 	if base%uintptr(page) != 0 || offset%p.DType.Size() != 0 {
 		return nil, 0, nil
 	}
-	mem := p.Region
 	// Beyond an offset MPS counts elements with 32 bits.
 	if uint64(len(mem)+page) > s.dev.Info().MaxBuffer || (len(mem)-offset)/p.DType.Size() > math.MaxInt32 {
 		start := offset / page * page

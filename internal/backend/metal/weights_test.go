@@ -33,8 +33,8 @@ func TestWeightsInPlace(t *testing.T) {
 	mem := mapped(t, file)
 	at := map[string]int{"a": 52, "b": 2*os.Getpagesize() - 2000}
 	params := func(name string, _ float32) graph.Param {
-		return graph.Param{Name: name, Shape: tensor.Shape{n}, DType: tensor.F32, Region: mem, Data: mem[at[name] : at[name]+4*n],
-			Release: func(_, _ int) { t.Error("a weight in use was released") }}
+		return graph.Param{Name: name, Shape: tensor.Shape{n}, DType: tensor.F32, Data: mem[at[name] : at[name]+4*n],
+			Source: graph.Source{Mapping: mem, Offset: at[name], Release: func(_, _ int) { t.Error("a weight in use was released") }}}
 	}
 	g := affine(t, n, params)
 	before := s.Counter("bytes_buffer") + s.Counter("bytes_constant") + s.Counter("bytes_data")
@@ -143,7 +143,7 @@ func TestWeightsCopied(t *testing.T) {
 	// pages may go.
 	g := graph.New("matrix")
 	released := 0
-	w := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{2, 3}, DType: tensor.F32, Data: floats(1, 2, 3, 4, 5, 6), Release: func(_, to int) { released += to }})
+	w := g.Param(graph.Param{Name: "w", Shape: tensor.Shape{2, 3}, DType: tensor.F32, Data: floats(1, 2, 3, 4, 5, 6), Source: graph.Source{Release: func(_, to int) { released += to }}})
 	g.Output("y", g.Linear(g.Input("x", tensor.F32, 1, 3), w, nil))
 	if _, err := g.Build(); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestWeightsCopied(t *testing.T) {
 	mem := mapped(t, make([]byte, 5000))
 	odd := compile(t, b, affine(t, 100, func(name string, _ float32) graph.Param {
 		at := map[string]int{"a": 51, "b": 1002}[name]
-		return graph.Param{Name: name, Shape: tensor.Shape{100}, DType: tensor.F32, Region: mem, Data: mem[at : at+400]}
+		return graph.Param{Name: name, Shape: tensor.Shape{100}, DType: tensor.F32, Data: mem[at : at+400], Source: graph.Source{Mapping: mem, Offset: at}}
 	}), fp32)
 	if st := b.Stats(); st.CopiedBytes != 812+800 || st.MappedBytes != 0 {
 		t.Errorf("misaligned weights: %+v", st)
@@ -164,14 +164,14 @@ func TestWeightsCopied(t *testing.T) {
 	if err := odd.Close(); err != nil {
 		t.Error(err)
 	}
-	// Data that lies outside its region is refused.
+	// Data that is elsewhere than its source says is refused.
 	bad := affine(t, 4, func(name string, v float32) graph.Param {
 		p := vectorParam(4)(name, v)
-		p.Region = make([]byte, 64)
+		p.Source.Mapping = make([]byte, 64)
 		return p
 	})
-	if _, err := b.Compile(background, bad, fp32); err == nil || !strings.Contains(err.Error(), "region") {
-		t.Errorf("data outside its region: %v", err)
+	if _, err := b.Compile(background, bad, fp32); err == nil || !strings.Contains(err.Error(), "source") {
+		t.Errorf("data elsewhere: %v", err)
 	}
 	if err := errors.Join(heap.Close(), half.Close()); err != nil {
 		t.Error(err)

@@ -121,6 +121,7 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 	}
 	defer recovered(&err)
 	landed = false
+	defer p.firstRun()()
 	if err := w.b.dev.Do(func() error { return w.encode(p, ins, outs) }); err != nil {
 		return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
 	}

@@ -106,7 +106,10 @@ func Device(cfg Config) (dev backend.Backend, fallback string, err error) {
 		return nil, "", err
 	}
 	if want != "cpu" {
-		gpu, err := openMetal(cfg)
+		if want == "metal" {
+			metal.Forgive()
+		}
+		gpu, err := openMetal(cfg, want == "metal")
 		if err == nil {
 			return gpu, "", nil
 		}
@@ -127,8 +130,11 @@ func (c Config) report(reason error) {
 		return
 	}
 	level, text := slog.LevelDebug, "running on the CPU"
-	if errors.Is(reason, selfcheck.ErrDisagree) {
+	switch {
+	case errors.Is(reason, selfcheck.ErrDisagree):
 		level, text = slog.LevelWarn, "the GPU computes something else than the CPU: running on the CPU"
+	case errors.Is(reason, metal.ErrEndedProcess):
+		level = slog.LevelWarn
 	}
 	c.Logger.Log(context.Background(), level, text, "reason", reason)
 }
@@ -149,11 +155,19 @@ func CPU(cfg Config) (backend.Backend, error) {
 // openMetal opens the GPU and compares it with the CPU. Attention of Metal's own
 // has been the part that is wrong: where the two disagree, the GPU is tried once
 // more with attention from products.
-func openMetal(cfg Config) (backend.Backend, error) {
+func openMetal(cfg Config, forced bool) (backend.Backend, error) {
+	if err := metal.Available(); err != nil { // nothing here to try
+		return nil, err
+	}
+	if err := metal.EndedBy(); err != nil {
+		return nil, err
+	}
 	settings, err := cfg.metal()
 	if err != nil {
 		return nil, err
 	}
+	settings.AnyGPU = forced
+	defer metal.Try("opening it")()
 	gpu, err := checkedMetal(cfg, settings)
 	if settings.Attention != metal.AttentionDefault || !errors.Is(err, selfcheck.ErrDisagree) {
 		return gpu, err
@@ -184,12 +198,18 @@ func checkedMetal(cfg Config, settings metal.Config) (backend.Backend, error) {
 	return gpu, nil
 }
 
-// Metal opens the GPU without comparing it.
+// Metal opens any GPU, without comparing it, whatever it has done before.
 func Metal(cfg Config) (backend.Backend, error) {
+	if err := metal.Available(); err != nil {
+		return nil, err
+	}
+	metal.Forgive()
+	defer metal.Try("opening it")()
 	settings, err := cfg.metal()
 	if err != nil {
 		return nil, err
 	}
+	settings.AnyGPU = true
 	gpu, err := metal.New(settings)
 	if err != nil {
 		return nil, err
@@ -199,7 +219,7 @@ func Metal(cfg Config) (backend.Backend, error) {
 
 // metal are the settings of the Metal path, from the Config or the environment.
 func (c Config) metal() (metal.Config, error) {
-	m := metal.Config{ExecutableCache: c.ExecutableCache, Logger: c.Logger}
+	m := metal.Config{Guard: metal.Try, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
 	if dir := os.Getenv(EnvExecutableCache); dir != "" && m.ExecutableCache == "" {
 		m.ExecutableCache = dir
 	}

@@ -47,6 +47,7 @@ type Sim struct {
 // now. It skips the test, with the reason, where there is no simulator.
 func Open(t testing.TB) *Sim {
 	t.Helper()
+	t.Setenv("MAST3R_CACHE_DIR", t.TempDir()) // what a test that dies leaves is nobody else's business
 	if runtime.GOOS == "darwin" {
 		if err := objc.Load(); err != nil {
 			t.Skip(err)

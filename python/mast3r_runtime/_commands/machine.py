@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs about this machine: ``info``, ``selfcheck``, ``benchmark``."""
+"""The verbs about this machine: ``info``, ``selfcheck``, ``doctor``, ``benchmark``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from .._version import __version__
@@ -23,6 +25,14 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     check = verb("selfcheck", _selfcheck, "Compare with outputs of the published reference.")
     backend_option(check)
     check.add_argument("--json", action="store_true", help="print JSON")
+    check.add_argument("--only-metal", action="store_true", help=argparse.SUPPRESS)
+
+    report = verb("doctor", _doctor, "Write a report about this machine to attach to an issue.")
+    report.add_argument("-o", "--out", type=Path, default=Path("report.zip"), help="the zip file")
+    report.add_argument("--processes", type=int, default=8, help="fresh processes to time (default: 8)")
+    report.add_argument("--pairs", type=int, default=50, help="pairs to watch memory over (default: 50)")
+    engine_options(report)
+    report.add_argument("--json", action="store_true", help="print JSON")
 
     bench = verb("benchmark", _benchmark, "Time the network on a random pair.")
     engine_options(bench)
@@ -52,12 +62,29 @@ def _info(arguments: argparse.Namespace) -> int:
 def _selfcheck(arguments: argparse.Namespace) -> int:
     from . import selfcheck
 
+    if arguments.only_metal:  # the process that may end: each check is told at once
+        bad = 0
+        for check in selfcheck.run_metal(arguments.backend == "metal"):
+            print(json.dumps(vars(check)), flush=True)
+            bad += not check.ok
+        return 1 if bad else 0
     checks = []
     for check in selfcheck.run(arguments.backend):
         checks.append(check)
         note(arguments, f"{'ok  ' if check.ok else 'FAIL'}  {check.name:24}  {check.detail}")
     bad = sum(not check.ok for check in checks)
     say(arguments, [vars(check) for check in checks], f"{len(checks) - bad} of {len(checks)} checks agree")
+    return 1 if bad else 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from . import doctor
+
+    report = doctor.collect(arguments, lambda text: note(arguments, text))
+    doctor.write(report, arguments.out)
+    bad = [check["name"] for check in report["selfcheck"]["checks"] if not check["ok"]]
+    verdict = f"failed checks: {', '.join(bad)}" if bad else "all checks agree"
+    say(arguments, report, f"{verdict}; the report is {arguments.out}: read it, then attach it to the issue")
     return 1 if bad else 0
 
 

@@ -8,10 +8,16 @@ preprocessing and the promises that need no reference.
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +29,15 @@ from ..images import U8, read_image
 from ..results import InferenceResult
 from . import synthetic
 
-__all__ = ["Check", "run"]
+__all__ = ["Check", "metal_possible", "run", "run_metal"]
 
 _DATA = Path(__file__).parents[1] / "selfcheck"
 # Relative L2 error. float32: twenty times what the reference itself is away from float64, at
 # most 2.5e-5 on these tensors. Half precision: as for a converted checkpoint.
 _LIMITS = {"fp32": 2.5e-5, "fp16": 3e-2, "bf16": 1e-1}
+# On a GPU: the limits of the comparison that every engine makes before it uses one.
+_METAL_LIMITS = {"fp32": 2e-3, "fp16": 3e-2, "bf16": 4e-2}
+_UNKNOWN = {"build": "", "sdk": "unknown", "family": 0}
 _FIELDS = tuple(f"{name}_{view}" for view in (1, 2) for name in ("pts3d", "conf", "desc", "desc_conf"))
 
 
@@ -42,14 +51,71 @@ class Check:
 
 
 def run(backend: str = "auto") -> Iterator[Check]:
-    """Yield the checks one by one; an error of ours is a failed check, not an exception."""
+    """Yield the checks one by one; an error of ours is a failed check, not an exception.
+
+    What needs no GPU runs here, on the CPU. What uses the GPU runs in a process of its own:
+    Apple's frameworks end a process when they dislike something, and that is worth telling.
+    """
+    if backend != "cpu":
+        yield from _child(backend == "metal")
+    yield from _steps("cpu", "", _LIMITS)
+
+
+def run_metal(required: bool) -> Iterator[Check]:
+    """What uses the GPU. Not ``required``: a machine without one is in order."""
+    try:
+        report = reports.check_metal()
+    except Mast3rError as error:
+        yield Check("metal", False, str(error))
+        return
+    yield from _metal(report)
+    if report["metal"]:
+        yield from _steps("metal", "metal ", _METAL_LIMITS)
+    elif required:
+        yield Check("metal", False, report["reason"])
+
+
+def metal_possible() -> bool:
+    """Whether this system has Metal, or stands in for one that has."""
+    return sys.platform == "darwin" or bool(os.environ.get("MAST3R_OBJC_SIM"))
+
+
+def _child(required: bool) -> Iterator[Check]:
+    if not metal_possible():
+        if required:
+            yield Check("metal", False, f"there is no Metal on {sys.platform}")
+        return
+    command = [sys.executable, "-m", "mast3r_runtime", "selfcheck", "--only-metal"]
+    done = subprocess.run(
+        [*command, "--backend", "metal" if required else "auto"], capture_output=True, text=True, check=False
+    )
+    sys.stderr.write(done.stderr)
+    for line in done.stdout.splitlines():
+        try:
+            yield Check(**json.loads(line))
+        except (ValueError, TypeError):
+            continue  # a line of Apple's own
+    if done.returncode not in (0, 1):
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+        yield Check("metal process", False, f"ended by {_how(done.returncode)}: {last}")
+
+
+def _how(status: int) -> str:
+    if status < 0:
+        try:
+            return signal.Signals(-status).name
+        except ValueError:
+            return f"signal {-status}"
+    return f"exit status {status}"
+
+
+def _steps(backend: str, prefix: str, limits: dict[str, float]) -> Iterator[Check]:
     pair = [read_image(_DATA / f"view_{i}.png") for i in (1, 2)]
     with tempfile.TemporaryDirectory(prefix="mast3r-selfcheck-") as folder:
         model = Path(folder) / "unified.safetensors"
         synthetic.write(model)
         steps: list[Callable[[], Iterator[Check]]] = [
-            *([] if backend == "cpu" else [_metal]),
-            lambda: _reference(backend, model, pair),
+            lambda: _reference(backend, model, pair, limits),
             lambda: _threads(backend, model, pair),
             lambda: _preprocessing(backend, model, pair),
             lambda: _matching(backend),
@@ -57,14 +123,14 @@ def run(backend: str = "auto") -> Iterator[Check]:
         ]
         for step in steps:
             try:
-                yield from step()
+                for check in step():
+                    yield replace(check, name=prefix + check.name)
             except Mast3rError as error:
-                yield Check(type(error).__name__, False, str(error))
+                yield Check(prefix + type(error).__name__, False, str(error))
 
 
-def _metal() -> Iterator[Check]:
+def _metal(report: dict[str, Any]) -> Iterator[Check]:
     """On a Mac: the methods that are sent, the GPU's operations, and a small network."""
-    report = reports.check_metal()
     agreeing: dict[str, int] = {}  # operations, by precision: one line says it for all
     for check in report["checks"]:
         precision, _, operation = check["name"].partition(" ")
@@ -77,7 +143,7 @@ def _metal() -> Iterator[Check]:
     if report["metal"]:
         with Engine("auto", 0, "auto", 0) as engine:
             reason = engine.info()["fallback_reason"]
-            where = f"{report['device']}, {report['os']}"
+            where = "{device}, {os} {build}, SDK {sdk}, family {family}".format(**{**_UNKNOWN, **report})
             yield Check("metal is used", not reason, reason or where)
 
 
@@ -95,10 +161,10 @@ def _infer(engine: Engine, pair: list[U8], preprocess: bool = False) -> Inferenc
     return engine.infer_gpu(pair[0], pair[1], preprocess=preprocess).numpy()
 
 
-def _reference(backend: str, model: Path, pair: list[U8]) -> Iterator[Check]:
+def _reference(backend: str, model: Path, pair: list[U8], limits: dict[str, float]) -> Iterator[Check]:
     """Every output against the reference's, at every third pixel."""
     with _open(backend, model) as engine, np.load(_DATA / "landscape.npz") as golden:
-        limit = _LIMITS[engine.info()["precision"]]
+        limit = limits[engine.info()["precision"]]
         result = _infer(engine, pair)
         for field in _FIELDS:
             got, want = getattr(result, field)[::3, ::3], golden[field]

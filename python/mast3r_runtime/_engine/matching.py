@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes as C
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Union
 
@@ -170,7 +169,7 @@ class MatchingMethods:
         keep: list[Any] = [keep1, keep2, map1, map2, options]
         if whole and images is not None and refine:
             structs, pictures = image_array(images)
-            options.image1, options.image2 = (C.addressof(struct) for struct in structs)
+            options.image1, options.image2 = (S.address(struct) for struct in structs)
             options.transform1, options.transform2 = (way._struct() for way in transforms if way)
             keep += [structs, pictures]
         arguments = (map1, map2, options)

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors
+from . import header
 from . import structs as S
 
 __all__ = ["Job", "call", "check_fork", "library", "library_path"]
 
-ABI_VERSION = 1
-OK, PENDING = 0, 1
 _WAIT_MS = 50  # Python handles signals (Ctrl-C) between two waits
 
 _log = logging.getLogger("mast3r_runtime")
@@ -47,119 +46,22 @@ def text(name: str, value: str | bytes | os.PathLike[str]) -> bytes:
     return encoded
 
 
-_P = C.POINTER
-_H = _P(S.Handle)
-_SIGNATURES: dict[str, list[Any]] = {
-    "mast3r_live": [_P(S.Stats)],
-    "mast3r_log_level": [C.c_int32],
-    "mast3r_log_next": [_P(S.LogRecord)],
-    "mast3r_engine_create": [_P(S.Config), _H],
-    "mast3r_engine_info": [S.Handle, _P(S.Info)],
-    "mast3r_engine_metadata": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
-    "mast3r_engine_trim": [S.Handle],
-    "mast3r_engine_synchronize": [S.Handle],
-    "mast3r_engine_close": [S.Handle],
-    "mast3r_submit_load": [S.Handle, C.c_char_p, _H],
-    "mast3r_submit_warmup": [S.Handle, C.c_int32, _H],
-    "mast3r_submit_infer": [S.Handle, _P(S.Image), _P(S.Image), _P(S.InferOptions), _H],
-    "mast3r_submit_sequence": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
-    "mast3r_submit_symmetric": [S.Handle, _P(S.Image), _P(S.Image), _P(S.InferOptions), _H],
-    "mast3r_submit_match": [S.Handle, _P(S.Map), _P(S.Map), _P(S.MatchOptions), _H],
-    "mast3r_submit_refine": [
-        S.Handle,
-        _P(S.Image),
-        _P(S.Image),
-        _P(S.Places),
-        _P(S.RefineOptions),
-        _H,
-    ],  # fmt: skip
-    "mast3r_submit_encode": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
-    "mast3r_submit_decode": [S.Handle, _P(S.Features), _P(S.Features), _P(S.InferOptions), _H],
-    "mast3r_submit_load_retrieval": [S.Handle, C.c_char_p, C.c_char_p, _H],
-    "mast3r_engine_retrieval": [S.Handle, _P(C.c_int32), _P(C.c_int32)],
-    "mast3r_submit_retrieval": [S.Handle, _P(S.Image), C.c_size_t, _P(S.InferOptions), _H],
-    "mast3r_submit_export": [S.Handle, C.c_char_p, _P(S.ExportOptions), _H],
-    "mast3r_submit_index_open": [S.Handle, C.c_char_p, C.c_double, _H],
-    "mast3r_submit_index_add": [S.Handle, _P(S.LocalFeatures), C.c_size_t, _H],
-    "mast3r_submit_index_score": [S.Handle, _P(S.LocalFeatures), C.c_size_t, _H],
-    "mast3r_index_length": [S.Handle, _P(C.c_uint64)],
-    "mast3r_index_close": [S.Handle],
-    "mast3r_scene_pairs": [C.c_int32, C.c_char_p, _P(S.SceneOptions), _H],
-    "mast3r_submit_convert": [C.c_char_p, C.c_char_p, C.c_char_p, _H],
-    "mast3r_submit_selfcheck": [_H],
-    "mast3r_submit_profile": [
-        S.Handle,
-        _P(S.Image),
-        _P(S.Image),
-        _P(S.InferOptions),
-        C.c_int32,
-        C.c_int32,
-        _H,
-    ],  # fmt: skip
-    "mast3r_submit_cost": [_P(S.CostOptions), _H],
-    "mast3r_job_report": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
-    "mast3r_job_progress": [S.Handle, _P(S.Progress)],
-    "mast3r_job_files": [S.Handle, C.c_char_p, C.c_size_t, _P(C.c_size_t)],
-    "mast3r_job_wait": [S.Handle, C.c_int32],
-    "mast3r_job_cancel": [S.Handle],
-    "mast3r_job_free": [S.Handle],
-    "mast3r_job_results": [S.Handle, _P(C.c_size_t)],
-    "mast3r_job_take_result": [S.Handle, C.c_size_t, _P(S.Result)],
-    "mast3r_job_take_matches": [S.Handle, _P(S.Matches)],
-    "mast3r_focal": [C.c_void_p, C.c_int32, C.c_int32, C.c_double, C.c_double, _P(C.c_double)],
-    "mast3r_submit_pose": [_P(S.Places), _P(S.PoseOptions), _H],
-    "mast3r_job_take_pose": [S.Handle, _P(S.Pose)],
-    "mast3r_job_take_refined": [S.Handle, _P(S.Refined)],
-    "mast3r_job_take_encoded": [S.Handle, C.c_size_t, _P(S.Encoded)],
-    "mast3r_job_take_retrieval": [S.Handle, C.c_size_t, _P(S.Retrieval)],
-    "mast3r_job_take_index": [S.Handle, _H],
-    "mast3r_job_take_scores": [S.Handle, _H],
-    "mast3r_tensor_describe": [S.Handle, _P(S.TensorDesc)],
-    "mast3r_tensor_data": [S.Handle, _P(C.c_void_p)],
-    "mast3r_tensors_data": [_H, C.c_size_t, _P(C.c_void_p)],
-    "mast3r_tensor_copy": [S.Handle, C.c_void_p, C.c_size_t],
-    "mast3r_tensor_release": [S.Handle],
-    "mast3r_buffer_acquire": [S.Handle, C.c_uint64, _H],
-    "mast3r_buffer_contents": [S.Handle, _P(C.c_void_p), _P(C.c_uint64)],
-    "mast3r_buffer_release": [S.Handle],
-    "mast3r_pool_warmup": [S.Handle, _P(C.c_uint64), C.c_size_t],
-    "mast3r_pool_info": [S.Handle, _P(S.Pool)],
-    "mast3r_tensor_open": [_P(S.TensorConfig), _H],
-    "mast3r_tensor_close": [S.Handle],
-    "mast3r_tensor_info": [S.Handle, _P(S.TensorStats)],
-    "mast3r_tensor_commit": [S.Handle],
-    "mast3r_tensor_sync": [S.Handle],
-    "mast3r_tensor_cleanup": [S.Handle],
-    "mast3r_tensor_operations": [C.c_char_p, C.c_size_t, _P(C.c_size_t)],
-    "mast3r_tensor_from_host": [S.Handle, C.c_int32, C.c_int32, _P(C.c_int64), C.c_void_p, C.c_size_t, _H],
-    "mast3r_tensor_apply": [
-        S.Handle,
-        C.c_char_p,
-        C.c_char_p,
-        _H,
-        C.c_size_t,
-        _H,
-        C.c_size_t,
-        _P(C.c_size_t),
-    ],  # fmt: skip
-}
-
-# Status codes of mast3r.h and their exceptions.
+# The exception of each failure.
 _ERRORS: dict[int, type[errors.Mast3rError]] = {
-    2: errors.ArgumentError,
-    3: errors.LibraryError,
-    4: errors.ClosedError,
-    5: errors.ClosedError,
-    6: errors.NotLoadedError,
-    7: errors.CancelledError,
-    8: errors.WeightsError,
-    9: errors.ImageError,
-    10: errors.ShapeError,
-    11: errors.DeviceError,
-    12: errors.ModelNotFoundError,
-    13: errors.ForkError,
-    14: errors.InternalError,
-    15: errors.FileError,
+    header.E_ARGUMENT: errors.ArgumentError,
+    header.E_ABI: errors.LibraryError,
+    header.E_HANDLE: errors.ClosedError,
+    header.E_CLOSED: errors.ClosedError,
+    header.E_NOT_LOADED: errors.NotLoadedError,
+    header.E_CANCELLED: errors.CancelledError,
+    header.E_WEIGHTS: errors.WeightsError,
+    header.E_IMAGE: errors.ImageError,
+    header.E_SHAPE: errors.ShapeError,
+    header.E_DEVICE: errors.DeviceError,
+    header.E_NOT_FOUND: errors.ModelNotFoundError,
+    header.E_FORKED: errors.ForkError,
+    header.E_INTERNAL: errors.InternalError,
+    header.E_FILE: errors.FileError,
 }
 
 _lock = threading.Lock()
@@ -239,14 +141,14 @@ def _load() -> C.CDLL:
     try:
         lib.mast3r_abi_version.restype = C.c_uint32
         got = lib.mast3r_abi_version()
-        if got != ABI_VERSION:
+        if got != header.ABI_VERSION:
             raise errors.LibraryError(
-                f"native library {path}: interface version {got}, want {ABI_VERSION}; reinstall"
+                f"native library {path}: interface version {got}, want {header.ABI_VERSION}; reinstall"
             )
         for name in ("mast3r_last_error", "mast3r_version"):
             getattr(lib, name).argtypes = []
             getattr(lib, name).restype = C.c_char_p
-        for name, arguments in _SIGNATURES.items():
+        for name, arguments in header.SIGNATURES.items():
             function = getattr(lib, name)
             function.argtypes = arguments
             function.restype = C.c_int32
@@ -259,7 +161,7 @@ def call(name: str, *arguments: Any) -> int:
     """Call ``name``; return OK or PENDING, raise the error that belongs to any other status."""
     lib = library() if _library is None or _forked else _library
     status: int = getattr(lib, name)(*arguments)
-    if status in (OK, PENDING):
+    if status in (header.OK, header.PENDING):
         return status
     text = (lib.mast3r_last_error() or b"").decode("utf-8", "replace")
     raise _ERRORS.get(status, errors.InternalError)(text or f"{name}: status {status}")
@@ -287,7 +189,7 @@ def set_log_level() -> None:
 def forward_log() -> None:
     """Hand the library's log records to ``logging.getLogger("mast3r_runtime")``."""
     record = S.struct(S.LogRecord)
-    while call("mast3r_log_next", record) == OK:
+    while call("mast3r_log_next", record) == header.OK:
         level = 20 + record.level * 10 // 4
         _log.log(level, "%s", record.text.decode("utf-8", "replace"))
 
@@ -318,7 +220,7 @@ class Job:
         ``tick`` is called between two waits; an exception in it cancels the job.
         """
         try:
-            while call("mast3r_job_wait", self._handle, _WAIT_MS) == PENDING:
+            while call("mast3r_job_wait", self._handle, _WAIT_MS) == header.PENDING:
                 if tick is not None:
                     tick()
         except BaseException:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ShapeError
-from . import calls
+from . import calls, header
 from . import structs as S
 
 __all__ = ["Array", "GPUTensor"]
@@ -24,7 +24,12 @@ FLOAT32: DType = np.dtype(np.float32)
 INT64: DType = np.dtype(np.int64)
 INT32: DType = np.dtype(np.int32)
 FLOAT64: DType = np.dtype(np.float64)
-_DTYPES: dict[int, DType] = {1: FLOAT32, 2: INT64, 4: INT32, 5: FLOAT64}
+_DTYPES: dict[int, DType] = {
+    header.F32: FLOAT32,
+    header.I64: INT64,
+    header.I32: INT32,
+    header.F64: FLOAT64,
+}
 
 
 def _describe(handle: int) -> S.TensorDesc:

@@ -12,13 +12,18 @@ import numpy.typing as npt
 
 from ..errors import ArgumentError, ShapeError
 from ..images import U8, ImageLike, read_image
-from . import calls
+from . import calls, header
 from . import structs as S
 from .memory import Array, GPUTensor
 
 __all__ = ["OUTPUTS", "DescLike", "Only", "image_array", "infer_options", "map_struct", "outputs"]
 
-OUTPUTS = ("pts3d", "conf", "desc", "desc_conf")
+OUTPUTS = {
+    "pts3d": header.POINTS,
+    "conf": header.CONF,
+    "desc": header.DESC,
+    "desc_conf": header.DESC_CONF,
+}
 
 Only = Iterable[str] | None
 DescLike = Union[npt.ArrayLike, GPUTensor]
@@ -36,7 +41,7 @@ def outputs(only: Only) -> int:
             raise ArgumentError(f"only: {name!r}, want some of {', '.join(OUTPUTS)}")
     if not names:
         raise ArgumentError(f"only: nothing, want some of {', '.join(OUTPUTS)}, or None for all")
-    return sum(1 << OUTPUTS.index(name) for name in set(names))
+    return sum(OUTPUTS[name] for name in set(names))
 
 
 def infer_options(

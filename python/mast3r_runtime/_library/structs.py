@@ -1,3 +1,4 @@
+# Code generated from capi/mast3r.h by go test ./tools/bindings -update. DO NOT EDIT.
 # SPDX-License-Identifier: Apache-2.0
 """The structs of ``capi/mast3r.h``, as ctypes lays them out.
 
@@ -16,11 +17,19 @@ Int64 = C.c_int64
 UInt64 = C.c_uint64
 Size = C.c_size_t
 Pointer = C.c_void_p
-_MAX_DIMS = 8
+address = C.addressof
 
 
 class _Sized(C.Structure):
     """A struct whose first field is its own size."""
+
+
+SizedT = TypeVar("SizedT", bound=_Sized)
+
+
+def struct(kind: type[SizedT], **fields: Any) -> SizedT:
+    """Return a struct with its size filled in."""
+    return kind(size=C.sizeof(kind), **fields)
 
 
 class Stats(_Sized):
@@ -121,7 +130,7 @@ class Map(_Sized):
     ]
 
 
-class TransformC(C.Structure):
+class Transform(C.Structure):
     _fields_ = [
         ("original_height", C.c_int32),
         ("original_width", C.c_int32),
@@ -150,8 +159,8 @@ class MatchOptions(_Sized):
         ("judge", C.c_int32),
         ("image1", C.c_void_p),
         ("image2", C.c_void_p),
-        ("transform1", TransformC),
-        ("transform2", TransformC),
+        ("transform1", Transform),
+        ("transform2", Transform),
     ]
 
 
@@ -163,6 +172,18 @@ class Places(_Sized):
         ("pixel1", C.c_void_p),
         ("pixel2", C.c_void_p),
         ("covariance", C.c_void_p),
+    ]
+
+
+class Overlap(C.Structure):
+    _fields_ = [
+        ("verdict", C.c_int32),
+        ("reserved", C.c_int32),
+        ("score", C.c_double),
+        ("matched", C.c_double),
+        ("consistent", C.c_double),
+        ("fundamental", C.c_double * 9),
+        ("reason", C.c_char * 192),
     ]
 
 
@@ -181,7 +202,7 @@ class View(C.Structure):
         ("conf", Handle),
         ("desc", Handle),
         ("desc_conf", Handle),
-        ("transform", TransformC),
+        ("transform", Transform),
     ]
 
 
@@ -203,18 +224,6 @@ class Result(_Sized):
         ("views", C.c_int32),
         ("view", View * 4),
         ("timing", Timing),
-    ]
-
-
-class Overlap(C.Structure):
-    _fields_ = [
-        ("verdict", C.c_int32),
-        ("reserved", C.c_int32),
-        ("score", C.c_double),
-        ("matched", C.c_double),
-        ("consistent", C.c_double),
-        ("fundamental", C.c_double * 9),
-        ("reason", C.c_char * 192),
     ]
 
 
@@ -320,7 +329,7 @@ class Encoded(_Sized):
         ("size", C.c_uint32),
         ("reserved", C.c_int32),
         ("tokens", Handle),
-        ("transform", TransformC),
+        ("transform", Transform),
     ]
 
 
@@ -330,7 +339,7 @@ class Features(_Sized):
         ("reserved", C.c_int32),
         ("tokens", C.c_void_p),
         ("count", C.c_uint64),
-        ("transform", TransformC),
+        ("transform", Transform),
     ]
 
 
@@ -394,7 +403,7 @@ class TensorDesc(_Sized):
         ("dtype", C.c_int32),
         ("ndim", C.c_int32),
         ("valid", C.c_int32),
-        ("shape", C.c_int64 * _MAX_DIMS),
+        ("shape", C.c_int64 * 8),
         ("numel", C.c_uint64),
         ("nbytes", C.c_uint64),
     ]
@@ -426,11 +435,3 @@ class TensorStats(_Sized):
         ("device", C.c_char * 128),
         ("fallback_reason", C.c_char * 256),
     ]
-
-
-SizedT = TypeVar("SizedT", bound=_Sized)
-
-
-def struct(kind: type[SizedT], **fields: Any) -> SizedT:
-    """Return a struct with its size filled in."""
-    return kind(size=C.sizeof(kind), **fields)

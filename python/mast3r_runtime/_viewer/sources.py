@@ -69,8 +69,9 @@ def points_page(path: Path, title: str | None = None) -> Page:
         raise ArgumentError(f"points {str(path)!r}: {error!r}") from error
     if colours.shape[0] != len(points):
         colours = np.full((len(points), 4), 190, np.uint8)
-    if path.suffix == ".glb":
-        points = points * np.array([1, -1, -1], np.float32)
+    colours = colours[:, :3].astype(np.uint8)
+    if path.suffix.lower() == ".glb":
+        points, colours = points * np.array([1, -1, -1], np.float32), export.from_linear(colours)
     n = len(points)
-    whole = Cloud("points", points, colours[:, :3].astype(np.uint8), np.zeros(n), np.zeros(n, np.int64))
+    whole = Cloud("points", points, colours, np.zeros(n), np.zeros(n, np.int64))
     return Page(title or path.name, [whole], [], scale="Units as in the file.")

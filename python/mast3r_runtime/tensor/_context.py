@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .._library import calls
+from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
@@ -22,7 +22,11 @@ from ..errors import ArgumentError, ClosedError, ShapeError
 
 __all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
 
-_CODES: dict[np.dtype[Any], int] = {np.dtype(np.float32): 1, np.dtype(np.float16): 3, np.dtype(np.int32): 4}
+_CODES: dict[np.dtype[Any], int] = {
+    np.dtype(np.float32): header.F32,
+    np.dtype(np.float16): header.F16,
+    np.dtype(np.int32): header.I32,
+}
 _DTYPES: dict[int, np.dtype[Any]] = {code: dtype for dtype, code in _CODES.items()}
 
 

@@ -131,9 +131,24 @@ def activation_backward(gy: TensorLike, x: TensorLike, activation: str) -> Tenso
     return apply("activation_backward", (gy, x), {"activation": activation})[0]
 
 
-def adam_step(w: Tensor, g: TensorLike, m: Tensor, v: Tensor, lr: float, step: int, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0) -> None:
+def adam_step(
+    w: Tensor,
+    g: TensorLike,
+    m: Tensor,
+    v: Tensor,
+    lr: float,
+    step: int,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0,
+) -> None:
     """One step of Adam with decoupled weight decay, for step = 1, 2, ..."""
-    apply("adam_step", (w, g, m, v), {"lr": lr, "step": step, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay})
+    apply(
+        "adam_step",
+        (w, g, m, v),
+        {"lr": lr, "step": step, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay},
+    )
 
 
 def add(a: TensorLike, b: TensorLike) -> Tensor:
@@ -186,7 +201,9 @@ def argmin_all(x: TensorLike) -> Tensor:
     return apply("argmin_all", (x,), {})[0]
 
 
-def attention(q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None = None, *, scale: float) -> Tensor:
+def attention(
+    q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None = None, *, scale: float
+) -> Tensor:
     """softmax(scale q k^T + mask) v for q, k, v [B,H,N,d]; the mask is added."""
     return apply("attention", (q, k, v, mask), {"scale": scale})[0]
 
@@ -201,7 +218,14 @@ def avg_pool2d(x: TensorLike, kernel: int, stride: int) -> Tensor:
     return apply("avg_pool2d", (x,), {"kernel": kernel, "stride": stride})[0]
 
 
-def batch_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = 1e-5) -> Tensor:
+def batch_norm(
+    x: TensorLike,
+    gamma: TensorLike,
+    beta: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    eps: float = 1e-5,
+) -> Tensor:
     """Normalise channels (NCHW), or features of rows, with running statistics."""
     return apply("batch_norm", (x, gamma, beta, mean, variance), {"eps": eps})[0]
 
@@ -221,9 +245,22 @@ def chunk(x: TensorLike, axis: int, n: int) -> list[Tensor]:
     return apply("chunk", (x,), {"axis": axis, "n": n})
 
 
-def col2im(cols: TensorLike, channels: int, height: int, width: int, kernel: int, stride: int = 1, padding: int = 0) -> Tensor:
+def col2im(
+    cols: TensorLike, channels: int, height: int, width: int, kernel: int, stride: int = 1, padding: int = 0
+) -> Tensor:
     """Add columns back into maps: the gradient of im2col."""
-    return apply("col2im", (cols,), {"channels": channels, "height": height, "width": width, "kernel": kernel, "stride": stride, "padding": padding})[0]
+    return apply(
+        "col2im",
+        (cols,),
+        {
+            "channels": channels,
+            "height": height,
+            "width": width,
+            "kernel": kernel,
+            "stride": stride,
+            "padding": padding,
+        },
+    )[0]
 
 
 def concat(x: Sequence[TensorLike], axis: int) -> Tensor:
@@ -231,14 +268,46 @@ def concat(x: Sequence[TensorLike], axis: int) -> Tensor:
     return apply("concat", x, {"axis": axis})[0]
 
 
-def conv2d(x: TensorLike, w: TensorLike, b: TensorLike | None = None, *, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, activation: str = "none") -> Tensor:
+def conv2d(
+    x: TensorLike,
+    w: TensorLike,
+    b: TensorLike | None = None,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    activation: str = "none",
+) -> Tensor:
     """Convolution of maps [B,C,H,W] with w [O,C/groups,kh,kw]."""
-    return apply("conv2d", (x, w, b), {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "activation": activation})[0]
+    return apply(
+        "conv2d",
+        (x, w, b),
+        {
+            "stride": stride,
+            "padding": padding,
+            "dilation": dilation,
+            "groups": groups,
+            "activation": activation,
+        },
+    )[0]
 
 
-def conv2d_backward(gy: TensorLike, x: TensorLike, w: TensorLike, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+def conv2d_backward(
+    gy: TensorLike,
+    x: TensorLike,
+    w: TensorLike,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of conv2d: input, weight, bias (a sum, not a mean)."""
-    gx, gw, gb = apply("conv2d_backward", (gy, x, w), {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups})
+    gx, gw, gb = apply(
+        "conv2d_backward",
+        (gy, x, w),
+        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups},
+    )
     return gx, gw, gb
 
 
@@ -344,13 +413,17 @@ def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, eps: float = 
     return apply("layer_norm", (x, gamma, beta), {"eps": eps})[0]
 
 
-def layer_norm_backward(gy: TensorLike, x: TensorLike, gamma: TensorLike, eps: float = 1e-5) -> tuple[Tensor, Tensor, Tensor]:
+def layer_norm_backward(
+    gy: TensorLike, x: TensorLike, gamma: TensorLike, eps: float = 1e-5
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of layer_norm: input, gamma, beta."""
     gx, ggamma, gbeta = apply("layer_norm_backward", (gy, x, gamma), {"eps": eps})
     return gx, ggamma, gbeta
 
 
-def layer_norm_linear(x: TensorLike, gamma: TensorLike, beta: TensorLike, w: TensorLike, b: TensorLike, eps: float = 1e-5) -> Tensor:
+def layer_norm_linear(
+    x: TensorLike, gamma: TensorLike, beta: TensorLike, w: TensorLike, b: TensorLike, eps: float = 1e-5
+) -> Tensor:
     """layer_norm(x) w^T + b in one dispatch."""
     return apply("layer_norm_linear", (x, gamma, beta, w, b), {"eps": eps})[0]
 
@@ -370,12 +443,29 @@ def linear_add_gelu(x: TensorLike, w: TensorLike, b: TensorLike | None, r: Tenso
     return apply("linear_add_gelu", (x, w, b, r), {})[0]
 
 
-def linear_backward(gy: TensorLike, y: TensorLike, x: TensorLike, w: TensorLike, gw: Tensor, gb: Tensor, activation: str = "none") -> Tensor:
+def linear_backward(
+    gy: TensorLike,
+    y: TensorLike,
+    x: TensorLike,
+    w: TensorLike,
+    gw: Tensor,
+    gb: Tensor,
+    activation: str = "none",
+) -> Tensor:
     """Add the gradients of linear to gw and gb; return the input's. y is the output."""
     return apply("linear_backward", (gy, y, x, w, gw, gb), {"activation": activation})[0]
 
 
-def linear_batch_norm_relu(x: TensorLike, w: TensorLike, b: TensorLike, gamma: TensorLike, beta: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = 1e-5) -> Tensor:
+def linear_batch_norm_relu(
+    x: TensorLike,
+    w: TensorLike,
+    b: TensorLike,
+    gamma: TensorLike,
+    beta: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    eps: float = 1e-5,
+) -> Tensor:
     """relu(batch_norm(x w^T + b)) in one dispatch."""
     return apply("linear_batch_norm_relu", (x, w, b, gamma, beta, mean, variance), {"eps": eps})[0]
 

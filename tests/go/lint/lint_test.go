@@ -61,6 +61,7 @@ var arrows = map[string][]string{
 	"capi/pyext":                      {"capi", "capi/pyext/hide", "gomps"},
 	"capi/pyext/hide":                 {},
 	"tests/go/lint":                   {},
+	"tools/bindings":                  {},
 }
 
 // testSupport are packages that only tests import; they may import anything.

@@ -235,6 +235,7 @@ func TestInjectedFailures(t *testing.T) {
 func TestFallback(t *testing.T) {
 	for setting, reason := range map[string]string{
 		"no_device=1": "no usable GPU", "os=14.7": "too old", "unified=0": "unified memory", "fail_queue=1": "queue", "fail_event=1": "event",
+		"family=6": "family 6", "name=Apple Paravirtual device": "virtual machine",
 	} {
 		t.Run(setting, func(t *testing.T) {
 			s := metalsim.Open(t)
@@ -245,8 +246,12 @@ func TestFallback(t *testing.T) {
 				t.Errorf("runs on %s because %q, want the CPU because of %q", i.Backend, i.FallbackReason, reason)
 			}
 			s.Set(key, value)
-			if _, err := gomps.Open(gomps.Config{Backend: "metal"}); err == nil {
-				t.Error("Metal was asked for and opened")
+			e2, err := gomps.Open(gomps.Config{Backend: "metal"})
+			if distrust := key == "family" || key == "name"; (err == nil) != distrust {
+				t.Errorf("Metal was asked for: %v", err)
+			}
+			if err == nil {
+				check(t, e2.Close())
 			}
 		})
 	}

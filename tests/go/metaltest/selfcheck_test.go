@@ -252,8 +252,17 @@ func TestSelfCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.OK() || !r.Metal || r.Reason != "" || len(r.Checks) != 41 || r.Checks[0].Name != "methods" {
+	var names []string
+	for _, c := range r.Checks {
+		names = append(names, c.Name)
+	}
+	if !r.OK() || !r.Metal || r.Reason != "" || r.Family != 7 || r.SDK != "15.0" {
 		t.Errorf("%+v", r)
+	}
+	for _, want := range []string{"methods", "stack", "fp32 linear of one row", "fp16 attention of a whole picture", "fp32 network", "fp16 network"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no check %q in %q", want, names)
+		}
 	}
 	s.Set("fault", "align_corners")
 	if r, err = gomps.SelfCheck(background); err != nil {
@@ -270,7 +279,7 @@ func TestSelfCheck(t *testing.T) {
 	}
 	s.Set("fault", "none")
 	s.Set("fail_command", "1")
-	if r, err = gomps.SelfCheck(background); err != nil || r.OK() || r.Checks[1].OK || !r.Checks[2].OK {
+	if r, err = gomps.SelfCheck(background); err != nil || r.OK() || r.Checks[2].OK || !r.Checks[3].OK {
 		t.Errorf("one command buffer failed: %+v, %v", r, err)
 	}
 	s.Set("no_device", "1")

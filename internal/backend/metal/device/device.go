@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -21,6 +22,12 @@ type Info struct {
 	// device is likely to be overcommitted; both in bytes.
 	MaxBuffer, WorkingSet uint64
 	System                objc.OSVersion
+	// Family is the newest of Apple's GPU families that the device belongs to: 7 is
+	// the M1, 10 the M5; 0 is none.
+	Family int
+	// Virtual is the paravirtual GPU of a virtual machine, on which Apple does not
+	// support MPS and reports of wrong results, refusals and aborts abound.
+	Virtual bool
 	// SDK is the one that the program was linked with, zero when dyld does not say.
 	// MPSGraph's compiler and much else in the system behave by it.
 	SDK objc.Version
@@ -89,14 +96,40 @@ func (d *Device) open() error {
 		MaxBuffer:  maxBufferLength.Send(d.id),
 		WorkingSet: recommendedWorkingSet.Send(d.id),
 		System:     v,
+		Family:     family(d.id),
 		SDK:        programSDK(),
 		Stack:      objc.StackSize(),
 	}
+	d.info.Virtual = strings.Contains(d.info.Name, "Paravirtual")
 	if !hasUnifiedMemory.Send(d.id) {
 		d.release()
 		return fmt.Errorf("%w: %s has memory of its own, unified memory is needed", ErrNoDevice, d.info.Name)
 	}
 	return nil
+}
+
+// Trusted reports, as an error, why a GPU should not be used unless somebody asks
+// for it: MPSGraph is developed for the M1 and its successors.
+func (i Info) Trusted() error {
+	switch {
+	case i.Virtual:
+		return fmt.Errorf("%w: %s is a virtual machine's, on which Apple does not support MPS", ErrNoDevice, i.Name)
+	case i.Family < leastFamily:
+		return fmt.Errorf("%w: %s is of Apple's family %d, %d (M1) or newer is needed", ErrNoDevice, i.Name, i.Family, leastFamily)
+	}
+	return nil
+}
+
+// Families of Apple GPUs: MTLGPUFamilyApple1 is 1001.
+const firstFamily, newestFamily, leastFamily = 1000, 20, 7
+
+func family(dev objc.ID) int {
+	for f := newestFamily; f > 0; f-- {
+		if supportsFamily.Send(dev, int64(firstFamily+f)) {
+			return f
+		}
+	}
+	return 0
 }
 
 // programSDK asks dyld: 15.4 is 0x000f0400. The main program counts, not this

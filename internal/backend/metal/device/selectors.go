@@ -25,6 +25,7 @@ var (
 	recommendedWorkingSet   = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "recommendedMaxWorkingSetSize", objc.V(10, 12))
 	currentAllocatedSize    = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "currentAllocatedSize", objc.V(10, 13))
 	hasUnifiedMemory        = objc.Instance[func(o objc.ID) bool]("MTLDevice", "hasUnifiedMemory", objc.V(10, 15))
+	supportsFamily          = objc.Instance[func(o objc.ID, family int64) bool]("MTLDevice", "supportsFamily:", objc.V(10, 15))
 	newCommandQueue         = objc.Instance[func(o objc.ID) objc.ID]("MTLDevice", "newCommandQueue", objc.V(10, 11))
 	newBufferWithLength     = objc.Instance[func(o objc.ID, length, options uint64) objc.ID]("MTLDevice", "newBufferWithLength:options:", objc.V(10, 11))
 	newBufferNoCopy         = objc.Instance[func(o objc.ID, pointer unsafe.Pointer, length, options uint64, deallocator objc.Block) objc.ID]("MTLDevice", "newBufferWithBytesNoCopy:length:options:deallocator:", objc.V(10, 11))

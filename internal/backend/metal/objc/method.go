@@ -122,13 +122,6 @@ func Declared() []*Decl {
 	return append([]*Decl(nil), registry.decls...)
 }
 
-// DeclaredClasses returns the declared classes.
-func DeclaredClasses() []*ClassRef {
-	registry.Lock()
-	defer registry.Unlock()
-	return append([]*ClassRef(nil), registry.classes...)
-}
-
 // checkDecl verifies what every declaration needs: a receiver of the right
 // type, one argument per colon, and the calling-convention rules.
 func checkDecl(d *Decl) error {

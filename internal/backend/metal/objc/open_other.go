@@ -14,6 +14,9 @@ func registerFunc(any, uintptr) {}
 // StartThread reports that there is no runtime.
 func StartThread(int, func()) error { return ErrUnavailable }
 
+// RemoveAtExit reports that there is no runtime.
+func RemoveAtExit(string) error { return ErrUnavailable }
+
 // StackSize is unknown.
 func StackSize() int { return 0 }
 
