@@ -10,7 +10,7 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test
+.PHONY: help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test scene-bench
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -32,6 +32,18 @@ c-test: $(LIBRARY)
 py-test: $(VENV)/.test
 	$(PY) -m mypy
 	$(PY) -m pytest
+
+xla-test: .venv-xla/.ready ## graphs through XLA on the CPU, by the same plugin interface as on an NVIDIA GPU
+	.venv-xla/bin/python internal/backend/xla/pjrt/testdata/make.py | diff internal/backend/xla/pjrt/testdata/layout.txt -
+	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') $(GO) test -count=1 -timeout 20m ./internal/backend/xla/...
+
+cuda-test: ## the suites on an NVIDIA GPU; MAST3R_PJRT_CUDA names the plugin where pip has not installed it
+	MAST3R_CUDA=1 $(GO) test -count=1 -v ./tests/go/cudatest
+
+.venv-xla/.ready: # XLA's plugin for the CPU, and the layouts of its C API as another program reads them
+	$(PYTHON) -m venv .venv-xla
+	.venv-xla/bin/pip install --quiet lammps-jax-pjrt-cpu==0.11.2 pypjrt==0.1.1
+	touch $@
 
 training-test: .venv-bench/.ready ## the tests in training/, which need PyTorch
 	.venv-bench/bin/pip install --quiet pytest
@@ -78,13 +90,13 @@ lint: $(VENV)/.test
 golden: ## every comparison with the reference's numbers, the published sizes too, where ../shared is there
 	MAST3R_FULL=1 $(GO) test ./... -run 'Golden|Micro|Mini|Tiny|Trained|Full|Symmetric' -count=1 -timeout 60m
 
-darwin: $(VENV)/.build ## the library and the wheel for macOS 15 on Apple silicon, cross-built with clang and lld, inspected
+darwin: $(VENV)/.build ## the library and the wheel for macOS on Apple silicon, cross-built with clang and lld, inspected
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	for p in backend/metal/objc backend/metal/device backend/metal/mpsgraph backend/metal backend/cpu match; do \
 		CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) test -c -o build/darwin/$$(basename $$p).test ./internal/$$p || exit 1; done
 	$(DARWIN) sh capi/build.sh build/darwin/libmast3r_runtime.dylib
 	MAST3R_DYLIB=$(CURDIR)/build/darwin/libmast3r_runtime.dylib $(GO) test -count=1 ./tests/go/darwin
-	rm -rf build/darwin/wheel build/lib* build/bdist* && $(DARWIN) MAST3R_WHEEL_PLATFORM=macosx_15_0_arm64 \
+	rm -rf build/darwin/wheel build/lib* build/bdist* && $(DARWIN) \
 		$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/darwin/wheel .
 	$(PY) packaging/darwin/check_wheel.py build/darwin/wheel/*.whl build/darwin/libmast3r_runtime.dylib
 	mkdir -p dist && cp build/darwin/wheel/*.whl dist/
@@ -97,6 +109,9 @@ bench-quick: .venv-bench/.ready ## the same with small sizes and few rounds: tha
 
 bench-ops: $(VENV)/.bench-ops ## eager tensors beside NumPy, in one run; table, JSON and plot in build/bench/
 	$(PY) benchmarks/ops.py
+
+scene-bench: $(VENV)/.bench-scene ## scenes beside pycolmap fed by OpenCV's SIFT, with their bounds; table in build/scene-bench/
+	$(PY) benchmarks/scene.py
 
 bench-go: ## Go benchmarks of the kernels
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
@@ -121,6 +136,9 @@ $(VENV)/.build: $(VENV)/bin/pip pyproject.toml
 
 $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@
+
+$(VENV)/.bench-scene: $(LIBRARY) $(VENV)/.build
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' opencv-python-headless && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' && touch $@

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/open"
@@ -34,22 +35,24 @@ type Config struct {
 	// Resolution is the long side in pixels to which pictures are brought; 0
 	// means the model's native one.
 	Resolution int
-	// Precision is "fp32", "fp16", "bf16", or "auto" (""): fp16 on Metal, and on
-	// the CPU fp32 arithmetic with the weights as the file stores them.
+	// Precision is "fp32", "fp16", "bf16", "tf32" (on CUDA alone), or "auto" (""):
+	// fp16 on Metal, bf16 on CUDA, and on the CPU fp32 arithmetic with the weights as
+	// the file stores them.
 	Precision string
 	// Threads is the number of CPU threads, 0 for all.
 	Threads int
-	// Backend is "cpu", "metal", or "auto" (""): Metal where it can run the model,
-	// else the CPU, with the reason in Info.
+	// Backend is "cpu", "metal", "cuda" ("cuda:1" is the second GPU), or "auto" (""):
+	// Metal where there is one, else CUDA, else the CPU, with the reason in Info.
 	Backend string
 	// ManualAttention replaces Metal's own attention by products and a softmax in
 	// float32: slower, and the first thing to try when a GPU is wrong. It is used
 	// anyway where Metal's own is known to leak (float32 on macOS 15), and where it
 	// fails the comparison with the CPU.
 	ManualAttention bool
-	// ExecutableCache is a folder where Metal's compiled graphs are kept for the
-	// next process; "" keeps none. They depend on the system, the device and the
-	// sizes of the pictures, and nothing is ever removed.
+	// ExecutableCache is a folder where a GPU's compiled graphs are kept for the
+	// next process. They depend on the system, the device and the sizes of the
+	// pictures, and nothing is ever removed. "" keeps none of Metal's, and those of
+	// CUDA, which take long to compile, in the user's folder for caches.
 	ExecutableCache string
 	// SkipSelfCheck takes the GPU without comparing it with the CPU first. The
 	// comparison takes a moment, once per process; when it fails, Backend "auto"
@@ -69,7 +72,7 @@ const maxResolution = 8192
 
 // Environment variables, for callers who cannot reach Config.
 const (
-	// EnvBackend is "cpu" or "metal" for Config.Backend, where that is "auto".
+	// EnvBackend is "cpu", "metal" or "cuda" for Config.Backend, where that is "auto".
 	EnvBackend = open.EnvBackend
 	// EnvPackCache is a folder for Config.PackCache.
 	EnvPackCache = open.EnvPackCache
@@ -85,18 +88,21 @@ func (c Config) check() error {
 	if c.Resolution < 0 || c.Resolution > maxResolution {
 		return &ConfigError{"Resolution", fmt.Sprint(c.Resolution), fmt.Sprintf("0 to %d", maxResolution)}
 	}
-	_, err := c.precision("cpu")
+	device := ""
+	switch {
+	case c.Backend == "cpu" || c.Backend == "metal":
+		device = c.Backend
+	case strings.HasPrefix(c.Backend, "cuda"):
+		device = "cuda"
+	}
+	_, err := c.precision(device)
 	return err
 }
 
 // open opens the device.
 func (c Config) open() (dev backend.Backend, fallback string, err error) {
-	p, err := c.precision("metal")
-	if err != nil {
-		return nil, "", err
-	}
 	dev, fallback, err = open.Device(open.Config{
-		Backend: c.Backend, Threads: c.Threads, GPUPrecision: p, SkipSelfCheck: c.SkipSelfCheck, ManualAttention: c.ManualAttention,
+		Backend: c.Backend, Threads: c.Threads, Precision: c.precision, SkipSelfCheck: c.SkipSelfCheck, ManualAttention: c.ManualAttention,
 		ExecutableCache: c.ExecutableCache, PackCache: c.PackCache, Logger: c.Logger,
 	})
 	return dev, fallback, openError(err)
@@ -114,7 +120,7 @@ func openError(err error) error {
 	return &DeviceError{"open a device", err}
 }
 
-// precision resolves the name for a device.
+// precision resolves the name for a device; "" is one that is not known yet.
 func (c Config) precision(device string) (backend.Precision, error) {
 	switch c.Precision {
 	case "fp32":
@@ -123,11 +129,19 @@ func (c Config) precision(device string) (backend.Precision, error) {
 		return backend.FP16, nil
 	case "bf16":
 		return backend.BF16, nil
+	case "tf32":
+		if device == "cpu" || device == "metal" {
+			return 0, &ConfigError{"Precision", c.Precision, "auto, fp32, fp16 or bf16 on " + device + ", tf32 is for cuda"}
+		}
+		return backend.TF32, nil
 	case "", "auto":
-		if device == "metal" {
+		switch device {
+		case "metal":
 			return backend.FP16, nil
+		case "cuda":
+			return backend.BF16, nil
 		}
 		return backend.FP32, nil
 	}
-	return 0, &ConfigError{"Precision", c.Precision, "auto, fp32, fp16 or bf16"}
+	return 0, &ConfigError{"Precision", c.Precision, "auto, fp32, tf32, fp16 or bf16"}
 }

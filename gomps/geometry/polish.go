@@ -250,7 +250,8 @@ func (p *epipolar) huberVariance(r []float64, spread float64, params int) float6
 	}
 	n := float64(len(r))
 	inside /= n
-	return square / max(1, n-float64(params)) / (inside * inside) / (spread * spread)
+	small := 1 + float64(params)/n*(1-inside)/inside // Huber's correction for few data
+	return small * small * square / max(1, n-float64(params)) / (inside * inside) / (spread * spread)
 }
 
 // loss is Huber's, of residuals in units of their spread.

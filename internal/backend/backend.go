@@ -23,8 +23,12 @@ const (
 	FP32 Precision = iota
 	// FP16 rounds weights to float16, on a GPU activations too.
 	FP16
-	// BF16 rounds weights and the factors of products to bfloat16.
+	// BF16 rounds weights and the factors of products to bfloat16, on a GPU of
+	// NVIDIA activations too.
 	BF16
+	// TF32 keeps weights in float32 and rounds the factors of products to ten
+	// bits, for the matrix units of NVIDIA's GPUs; others refuse it.
+	TF32
 )
 
 func (p Precision) String() string {
@@ -35,6 +39,8 @@ func (p Precision) String() string {
 		return "fp16"
 	case BF16:
 		return "bf16"
+	case TF32:
+		return "tf32"
 	}
 	return fmt.Sprintf("precision(%d)", uint8(p))
 }
@@ -46,7 +52,7 @@ type Options struct {
 
 // Device are facts about where programs run.
 type Device struct {
-	// Backend is "cpu" or "metal", Name the device in words, ISA the instruction
+	// Backend is "cpu", "metal" or "cuda", Name the device in words, ISA the instruction
 	// set of the kernels.
 	Backend, Name, ISA string
 	Threads            int
@@ -132,7 +138,12 @@ type Buffer interface {
 	Len() int
 	// Bytes is the host's view. It is only meaningful before the buffer is given
 	// to Run, or after the Pending of that Run has been waited for.
+	//
+	// What the host writes counts until the buffer is first given to Run. A device
+	// with memory of its own fetches its bytes here; where that fails, Bytes is nil.
 	Bytes() []byte
+	// Fetch makes Bytes ready and says what went wrong.
+	Fetch() error
 	// Release gives the buffer back once the device is done with it. Calling it
 	// again does nothing.
 	Release()

@@ -158,5 +158,5 @@ func reduceOps() []Operation {
 		}, nil},
 		Operation{"cumsum", "x", "float", "Running sums along an axis, from its start or from its end.", func(g *Graph) *Node {
 			return g.Add(CumSum{Axis: -1, Reverse: true}, g.Add(CumSum{Axis: 1}, floats(g, 2, 7, 3)))
-		}, []string{"onnx", "xla"}})
+		}, noONNX})
 }

@@ -170,7 +170,7 @@ def confidence_mask(
     return keep
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class ViewResult:
     """One picture of a pair: points in the first camera's frame, confidence, descriptors."""
 
@@ -279,40 +279,12 @@ class _Pair:
         depth = None
         if kind in ("pts3d", "depth"):
             depth = np.asarray(getattr(self, f"pts3d_{view}"), np.float32)[:, :, 2]
-        return _resampled(values, getattr(self, f"transform_{view}"), depth)
+        from ._engine.maps import resampled
+
+        return resampled(values, getattr(self, f"transform_{view}"), depth)
 
 
-def _resampled(values: F32, way: Transform, depth: F32 | None) -> F32:
-    """A map of the network's pixels at the pixels of the original picture."""
-    height, width = values.shape[:2]
-    xs = way.to_network(np.stack([np.arange(way.original_width), np.zeros(way.original_width)], 1))[:, 0]
-    ys = way.to_network(np.stack([np.zeros(way.original_height), np.arange(way.original_height)], 1))[:, 1]
-    out = np.full((way.original_height, way.original_width, *values.shape[2:]), np.nan, np.float32)
-    columns = np.flatnonzero((xs > -0.5) & (xs < width - 0.5))
-    x = np.clip(xs[columns], 0, width - 1)
-    left = np.minimum(x.astype(int), max(0, width - 2))
-    right = np.minimum(left + 1, width - 1)
-    fx = (x - left).astype(np.float32).reshape(-1, *(1,) * (values.ndim - 2))
-    near_x = np.rint(x).astype(int)
-    for row in np.flatnonzero((ys > -0.5) & (ys < height - 0.5)):
-        y = min(max(ys[row], 0.0), height - 1.0)
-        top = min(int(y), max(0, height - 2))
-        bottom = min(top + 1, height - 1)
-        fy = np.float32(y - top)
-        upper = values[top, left] * (1 - fx) + values[top, right] * fx
-        lower = values[bottom, left] * (1 - fx) + values[bottom, right] * fx
-        line = upper * (1 - fy) + lower * fy
-        if depth is not None:
-            around = np.stack(
-                [depth[top, left], depth[top, right], depth[bottom, left], depth[bottom, right]]
-            )
-            edge = ~(np.ptp(around, axis=0) < 0.05 * np.abs(around).min(axis=0))
-            line[edge] = values[round(y), near_x[edge]]
-        out[row, columns] = line
-    return out
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class GPUInferenceResult(_Pair):
     """A pair. ``pts3d_2`` holds picture 2's pixels in camera 1's frame; OpenCV axes.
 
@@ -378,7 +350,7 @@ class GPUInferenceResult(_Pair):
         return self.numpy().to_torch(device)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class SymmetricResult:
     """Both directions of a pair: ``view_ij`` is picture i seen from camera j."""
 
@@ -406,7 +378,7 @@ class SymmetricResult:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class InferenceResult(_Pair):
     """A pair as numpy arrays; fields as in :class:`GPUInferenceResult`."""
 
@@ -446,7 +418,7 @@ class InferenceResult(_Pair):
         return _to_torch(self, device)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class Overlap:
     """Whether two pictures show a common part; true where the verdict is YES.
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -39,7 +40,8 @@ def test_infer(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
     assert (
         printed.err == "" and values["height_1"] == 64 and values["engine"].startswith("mast3r_micro on cpu")
     )
-    assert {path.name for path in out.iterdir()} == set(export.RESULT_FILES) == set(values["files"])
+    assert {path.name for path in out.iterdir()} == set(values["files"])
+    assert set(values["files"]) == {*export.RESULT_FILES, "view.html"}
     with np.load(out / "result.npz") as archive:
         stored = {name: archive[name] for name in archive.files}
     with CPUEngine("auto", 96, "auto", 0) as engine:
@@ -181,7 +183,15 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert cli.main(["demo", "-o", str(tmp_path), "--resolution", "256", "--json"]) == 0
     printed = capsys.readouterr()
     scores = json.loads(printed.out)
-    assert list(scores) == ["room", "coffee"] and "motorcycle: left out" in printed.err
+    assert "motorcycle: left out" in printed.err
+    if importlib.util.find_spec("pycolmap") is None:
+        assert "Scene: left out" in printed.err and "mast3r-runtime[scene]" in printed.err
+    else:
+        scene = scores.pop("scene")
+        assert scene["placed"] == scene["pictures"] == 8
+        assert scene["position"] < 0.005 and abs(scene["focal"]) < 0.005 and scene["dense"] < 0.03
+        assert (tmp_path / "scene.html").is_file() and (tmp_path / "scene" / "sparse" / "0").is_dir()
+    assert list(scores) == ["room", "coffee"]
     for name, score in scores.items():
         assert {path.name for path in (tmp_path / name).iterdir()} == {
             *export.RESULT_FILES,

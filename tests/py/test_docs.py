@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, child_environment
+
+from mast3r_runtime._scene import known
 
 EXAMPLES = ROOT / "docs" / "examples"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -28,6 +31,19 @@ def test_tour_runs(micro: Path, head: Path, codebook: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"points \(48, 64, 3\)", done.stdout) and "mast3r_micro" in done.stdout
     assert re.search(r"\d+ matches in", done.stdout) and "pairs [Pair(first=0, second=1)" in done.stdout
+
+
+def test_scene_example_runs(tmp_path: Path) -> None:
+    pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene)")
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for path in known.paths()[:5]:
+        shutil.copy(path, pictures)
+    done = run(EXAMPLES / "scene.py", pictures, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"room_0[0-3].jpg: at", done.stdout)) == 4
+    assert re.search(r"room_04.jpg: \d+ inliers", done.stdout) and "points; Scale guessed" in done.stdout
+    assert (tmp_path / "out" / "scene.html").is_file() and (tmp_path / "out" / "small.html").is_file()
 
 
 def test_examples_are_typed() -> None:

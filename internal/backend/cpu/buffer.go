@@ -71,6 +71,9 @@ func (b *Backend) Alloc(n int) (backend.Buffer, error) {
 
 func (b *buffer) Len() int { return b.mem.Len() }
 
+// Fetch has nothing to do: the memory is the host's.
+func (b *buffer) Fetch() error { return nil }
+
 func (b *buffer) Bytes() []byte {
 	if p := b.bytes.Load(); p != nil {
 		return *p

@@ -260,6 +260,9 @@ func (b *Backend) Alloc(n int) (backend.Buffer, error) {
 
 func (x *buffer) Len() int { return x.buf.Len() }
 
+// Fetch has nothing to do: host and device share the memory.
+func (x *buffer) Fetch() error { return nil }
+
 func (x *buffer) Bytes() []byte { return x.buf.Memory().Bytes()[:x.buf.Len():x.buf.Len()] }
 
 func (x *buffer) Release() { x.buf.Release() }

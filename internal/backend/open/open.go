@@ -9,28 +9,32 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/selfcheck"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/cuda"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 // Config says what to open. The zero value is the best this machine has.
 type Config struct {
-	// Backend is "cpu", "metal", or "auto" (""): what EnvBackend names, or else
-	// Metal where there is one.
+	// Backend is "cpu", "metal", "cuda" (or "cuda:1" for the second GPU), or "auto"
+	// (""): what EnvBackend names, or else Metal, then CUDA, where there is one.
 	Backend string
 	// Threads is the number of CPU threads, 0 for all.
 	Threads int
-	// GPUPrecision is that in which the GPU is compared with the CPU.
-	GPUPrecision backend.Precision
+	// Precision is that in which a GPU, "metal" or "cuda", is compared with the CPU;
+	// nil compares in float32.
+	Precision func(device string) (backend.Precision, error)
 	// SkipSelfCheck takes the GPU without that comparison.
 	SkipSelfCheck bool
-	// ManualAttention and ExecutableCache are settings of the Metal path, PackCache
-	// is one of the CPU; the variables below stand in for them.
+	// ManualAttention is a setting of the Metal path, PackCache one of the CPU;
+	// ExecutableCache is for compiled graphs of Metal or CUDA. The variables below
+	// stand in for them.
 	ManualAttention            bool
 	ExecutableCache, PackCache string
 	// Logger gets the reason when the CPU stands in for a GPU; nil discards it.
@@ -39,14 +43,14 @@ type Config struct {
 
 // Environment variables, for callers who cannot reach Config.
 const (
-	// EnvBackend is "cpu" or "metal" for Config.Backend, where that is "auto".
+	// EnvBackend is "cpu", "metal" or "cuda" for Config.Backend, where that is "auto".
 	EnvBackend = "MAST3R_BACKEND"
 	// EnvPackCache is a folder for Config.PackCache.
 	EnvPackCache = "MAST3R_PACK_CACHE"
 	// EnvAttention is "manual" for Config.ManualAttention, or "native" for Metal's own
 	// attention even where it is known to leak.
 	EnvAttention = "MAST3R_ATTENTION"
-	// EnvExecutableCache is a folder for Config.ExecutableCache.
+	// EnvExecutableCache is a folder for Config.ExecutableCache, or "off".
 	EnvExecutableCache = "MAST3R_EXECUTABLE_CACHE"
 	// EnvSelfCheck is "off" for Config.SkipSelfCheck.
 	EnvSelfCheck = selfcheck.Env
@@ -60,16 +64,16 @@ func (e *SettingError) Error() string {
 }
 
 // Backends are the names that Config.Backend may have.
-var Backends = []string{"auto", "cpu", "metal"}
+var Backends = []string{"auto", "cpu", "metal", "cuda"}
 
 // wanted is the backend to open: a name of Backends.
 func (c Config) wanted() (string, error) {
-	want := "one of " + strings.Join(Backends, ", ")
+	want := "one of " + strings.Join(Backends, ", ") + ", cuda:N"
 	name := c.Backend
 	if name == "" {
 		name = "auto"
 	}
-	if !slices.Contains(Backends, name) {
+	if !known(name) {
 		return "", &SettingError{"Backend", name, want}
 	}
 	if name != "auto" {
@@ -79,10 +83,26 @@ func (c Config) wanted() (string, error) {
 	if env == "" {
 		return "auto", nil
 	}
-	if !slices.Contains(Backends, env) {
+	if !known(env) {
 		return "", &SettingError{EnvBackend, env, want}
 	}
 	return env, nil
+}
+
+// known says whether a name is that of a backend.
+func known(name string) bool {
+	_, ok := gpuIndex(name)
+	return ok || slices.Contains(Backends, name)
+}
+
+// gpuIndex is the number of the GPU in "cuda" and "cuda:1".
+func gpuIndex(name string) (int, bool) {
+	if name == "cuda" {
+		return 0, true
+	}
+	digits, ok := strings.CutPrefix(name, "cuda:")
+	i, err := strconv.ParseUint(digits, 10, 8)
+	return int(i), ok && err == nil
 }
 
 // Check refuses settings that no machine could follow.
@@ -105,7 +125,7 @@ func Device(cfg Config) (dev backend.Backend, fallback string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if want != "cpu" {
+	if want == "metal" || want == "auto" {
 		if want == "metal" {
 			metal.Forgive()
 		}
@@ -117,6 +137,17 @@ func Device(cfg Config) (dev backend.Backend, fallback string, err error) {
 			return nil, "", fmt.Errorf("open Metal: %w", err)
 		}
 		fallback = err.Error()
+		cfg.report(err)
+	}
+	if index, ok := gpuIndex(want); ok || want == "auto" {
+		gpu, err := openCUDA(cfg, index)
+		if err == nil {
+			return gpu, "", nil
+		}
+		if want != "auto" {
+			return nil, "", fmt.Errorf("open CUDA: %w", err)
+		}
+		fallback += "; " + err.Error()
 		cfg.report(err)
 	}
 	dev, err = CPU(cfg)
@@ -190,10 +221,50 @@ func checkedMetal(cfg Config, settings metal.Config) (backend.Backend, error) {
 		return nil, err
 	}
 	if !cfg.SkipSelfCheck {
-		err = selfcheck.Once(gpu, reference, cfg.GPUPrecision, fmt.Sprint(settings.Attention))
+		err = cfg.compare(gpu, fmt.Sprint(settings.Attention))
 	}
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
+	}
+	return gpu, nil
+}
+
+// compare holds a GPU against the CPU, in the precision that it is opened for.
+func (c Config) compare(gpu backend.Backend, variant string) error {
+	p := backend.FP32
+	if c.Precision != nil {
+		var err error
+		if p, err = c.Precision(gpu.Device().Backend); err != nil {
+			return err
+		}
+	}
+	return selfcheck.Once(gpu, reference, p, variant)
+}
+
+// openCUDA opens an NVIDIA GPU and compares it with the CPU.
+func openCUDA(cfg Config, index int) (backend.Backend, error) {
+	gpu, err := CUDA(cfg, index)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.SkipSelfCheck {
+		err = cfg.compare(gpu, "")
+	}
+	if err != nil {
+		return nil, errors.Join(err, gpu.Close())
+	}
+	return gpu, nil
+}
+
+// CUDA opens an NVIDIA GPU without comparing it.
+func CUDA(cfg Config, index int) (backend.Backend, error) {
+	cache := cfg.ExecutableCache
+	if cache == "" {
+		cache = os.Getenv(EnvExecutableCache)
+	}
+	gpu, err := cuda.Open(cuda.Settings{Index: index, Cache: cache, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
 	}
 	return gpu, nil
 }
@@ -220,7 +291,7 @@ func Metal(cfg Config) (backend.Backend, error) {
 // metal are the settings of the Metal path, from the Config or the environment.
 func (c Config) metal() (metal.Config, error) {
 	m := metal.Config{Guard: metal.Try, ExecutableCache: c.ExecutableCache, Logger: c.Logger}
-	if dir := os.Getenv(EnvExecutableCache); dir != "" && m.ExecutableCache == "" {
+	if dir := os.Getenv(EnvExecutableCache); dir != "" && dir != "off" && m.ExecutableCache == "" {
 		m.ExecutableCache = dir
 	}
 	switch v := os.Getenv(EnvAttention); v {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .common import engine_options, note, open_engine, say
+from .scene import demo_scene
 
 __all__ = ["add"]
 
@@ -65,9 +66,11 @@ def _demo(arguments: argparse.Namespace) -> int:
             with tqdm.external_write_mode(sys.stdout):  # keeps the bar out of the line
                 note(arguments, f"{pair.title}: {score.text()}; {timing['total_ms']:.0f} ms")
             sheets.append(("", sheet))
+        page = demo_scene(engine, arguments, scores)
     overview = arguments.out / "overview.png"
     export.write_png(overview, drawing.contact_sheet([sheets], width=2000))
-    say(arguments, scores, f"pictures and point clouds are in {arguments.out}; look at {overview}")
+    pages = f"{overview} and {page}" if page else overview
+    say(arguments, scores, f"pictures and point clouds are in {arguments.out}; look at {pages}")
     return 0
 
 
@@ -84,6 +87,7 @@ def _run_pair(arguments: argparse.Namespace) -> tuple[Any, Any, Any, Any, str]:
 def _infer(arguments: argparse.Namespace) -> int:
     from .. import export
     from ..errors import ArgumentError
+    from ..viewer import write_html
 
     keep = export.KEEP if arguments.keep is None else arguments.keep
     if not 0 < keep <= 1:
@@ -91,8 +95,10 @@ def _infer(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     image_1, image_2, result, matches, name = _run_pair(arguments)
     export.write_result(arguments.out, result, matches, image_1, image_2, keep=keep)
+    title = f"{arguments.image_1.name}, {arguments.image_2.name}"
+    write_html(arguments.out / "view.html", result, (image_1, image_2), matches, title=title)
     values = _summary(result, matches, name)
-    files = list(export.RESULT_FILES)
+    files = [*export.RESULT_FILES, "view.html"]
     text = f"{name}: {len(matches)} matches, {values['total_ms']:.0f} ms; wrote {', '.join(files)}"
     say(arguments, {**values, "files": files}, f"{text} in {arguments.out}")
     return 0

@@ -11,11 +11,14 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .common import engine_options, note, open_engine, say
 
-__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "look"]
+if TYPE_CHECKING:
+    from .._engine.engine import Engine
+
+__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene", "look"]
 
 NOT_LOCATED = 3  # exit status: the picture does not fit the scene
 NOT_STRICT = 4  # exit status: --strict, and a picture is not placed
@@ -215,6 +218,27 @@ def look(arguments: argparse.Namespace, page: Path) -> None:
     display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not display or not webbrowser.open(page.resolve().as_uri()):
         note(arguments, f"open {page} in a browser")
+
+
+def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any]) -> Path | None:
+    """The demo's last part: a scene of rendered views, and how far it is from the truth."""
+    from .. import scene as scenes
+    from .._scene import known
+    from ..errors import DependencyError
+    from ..viewer import write_html
+
+    try:
+        scene = scenes.reconstruct(engine, known.paths())
+    except DependencyError as error:
+        note(arguments, f"Scene: left out, {error}")
+        return None
+    rated = known.rate(scene)
+    scores["scene"] = {**vars(rated), "seconds": scene.report["seconds"]}
+    folder = arguments.out / "scene"
+    scene.write(folder, ["report", "npz", "colmap", "transforms", "ply", "glb"])
+    page = write_html(arguments.out / "scene.html", scene, title="The demo's room")
+    note(arguments, f"Scene (rendered views): {rated.text()}; {scene.report['seconds']['total']:.0f} s")
+    return page
 
 
 def _localize(arguments: argparse.Namespace) -> int:

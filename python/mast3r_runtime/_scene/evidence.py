@@ -34,6 +34,8 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 DEPTHS = 8  # of so many pairs a picture's own depth is the median
+MATCHING = 2  # the way of matching; another number where a change gives other matches
+PICTURES = 12  # whose pixels are kept in memory
 CACHE_BYTES = 512 << 20  # of encoder features kept in memory
 
 
@@ -115,6 +117,7 @@ class _Worker:
         # What changes the numbers: the model, the sizes, the arithmetic. Not the threads.
         self.network = [__version__, model, info["resolution"], info["precision"]]
         self.kept: OrderedDict[int, Features] = OrderedDict()
+        self.pictures: OrderedDict[int, U8] = OrderedDict()
         self.bytes = 0
         self.encoded = self.decoded = 0
 
@@ -141,13 +144,19 @@ class _Worker:
         return features
 
     def picture(self, i: int) -> U8:
-        return read_image(self.photos[i].path)
+        """The pixels of a picture; the last few are kept."""
+        if i not in self.pictures:
+            while len(self.pictures) >= PICTURES:
+                self.pictures.popitem(last=False)
+            self.pictures[i] = read_image(self.photos[i].path)
+        self.pictures.move_to_end(i)
+        return self.pictures[i]
 
     def pair(self, i: int, j: int, depth_1: bool, depth_2: bool) -> Arrays:
         """Matches of a pair, and the depth of its pictures where it is wanted."""
         shas = (self.photos[i].sha256, self.photos[j].sha256)
         keys = {
-            "pairs": key_of("pair", *shas, self.network, self.stride),
+            "pairs": key_of("pair", MATCHING, *shas, self.network, self.stride),
             "1": key_of("depth", *shas, self.network),
             "2": key_of("depth", *shas[::-1], self.network),
         }
@@ -162,7 +171,8 @@ class _Worker:
         one, two = self.features(i), self.features(j)
         results = {"1": self.engine.decode(one, two).numpy(), "2": self.engine.decode(two, one).numpy()}
         self.decoded += 2
-        xy = [self.matches(result) for result in results.values()]
+        images = self.picture(i), self.picture(j)
+        xy = [self.matches(results["1"], images), self.matches(results["2"], images[::-1])]
         xy_1 = np.concatenate([xy[0][0], xy[1][1]])
         xy_2 = np.concatenate([xy[0][1], xy[1][0]])
         _, first = np.unique(np.hstack([xy_1, xy_2]), axis=0, return_index=True)
@@ -178,10 +188,13 @@ class _Worker:
             arrays.update(own_named(own, which))
         return arrays
 
-    def matches(self, result: InferenceResult) -> tuple[F32, F32]:
-        """Matches from a grid of anchors, in original pixels."""
+    def matches(self, result: InferenceResult, images: tuple[U8, U8]) -> tuple[F32, F32]:
+        """Matches from a grid of anchors in the first picture, in original pixels.
+
+        An anchor is a whole network pixel; its partner is moved to where the pictures agree.
+        """
         found = self.engine.match(
-            result, top_k=0, weighted=True, confidence_threshold=0.0, subsample=self.stride
+            result, top_k=0, subsample=self.stride, both_ways=False, images=images, refine=True
         )
         return found.original_1.astype(np.float32), found.original_2.astype(np.float32)
 

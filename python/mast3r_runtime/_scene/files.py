@@ -239,7 +239,8 @@ Parts = tuple[dict[str, Picture], tuple[Component, ...], Scale, dict[str, Any]]
 def load(folder: Path) -> Parts:
     """The fields of the scene of a folder. See :meth:`.Scene.load`."""
     try:
-        with np.load(folder / "scene.npz", allow_pickle=False) as archive:
+        # opened here: np.load leaves a torn file open
+        with open(folder / "scene.npz", "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         if int(arrays["schema"]) != SCHEMA:
             raise ValueError(f"schema {arrays['schema']}, want {SCHEMA}")
@@ -307,6 +308,6 @@ def _component(k: int, a: dict[str, npt.NDArray[Any]], pictures: dict[str, Pictu
 def _depth(path: Path) -> DepthMap | None:
     if not path.is_file():
         return None
-    with np.load(path, allow_pickle=False) as archive:
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
         transform = Transform(*map(int, archive["transform"]))
         return DepthMap(archive["depth"], archive["confidence"], archive["keep"], archive["rgb"], transform)

@@ -36,5 +36,5 @@ def write(path: Path, points: F32, colours: U8, pictures: Sequence[Picture]) -> 
         line = (corners[order] @ p.pose[:3, :3].T + p.pose[:3, 3]) @ _UPRIGHT[:3, :3].T
         scene.add_geometry(trimesh.load_path(line), geom_name=p.name)
     with replacing(path) as temporary:
-        scene.export(str(temporary))  # type: ignore[no-untyped-call]
+        scene.export(str(temporary), file_type="glb")  # type: ignore[no-untyped-call]
     return path

@@ -105,7 +105,7 @@ def _spread(pictures: Sequence[Picture], count: int) -> list[Picture]:
 
 def _lifted(engine: Engine, result: InferenceResult, p: Picture) -> tuple[F64, F64]:
     """Pixels of the query and the world points that a placed picture has at their matches."""
-    matches = engine.match(result, top_k=0, weighted=True, confidence_threshold=0.0, subsample=STRIDE)
+    matches = engine.match(result, top_k=0, subsample=STRIDE, both_ways=False, refine=False)
     points, _ = p.dense()
     x, y = (np.rint(matches.pts2d_2[:, k]).astype(np.intp) for k in (0, 1))
     inside = (x >= 0) & (y >= 0) & (x < points.shape[1]) & (y < points.shape[0])

@@ -10,6 +10,9 @@ from .solver import Problem, Solved, adjuster, pycolmap
 
 __all__ = ["moved", "poses"]
 
+# Ceres moves a quaternion by (cos |d|, sin |d| d / |d|): its d is half the turn.
+_RADIANS = np.diag([2.0, 2, 2, 1, 1, 1])
+
 
 def poses(problem: Problem, solved: Solved) -> dict[int, F64]:
     """Covariance ``[6, 6]`` of camera from world (rotation in radians, translation) by picture.
@@ -32,7 +35,7 @@ def poses(problem: Problem, solved: Solved) -> dict[int, F64]:
         for i in (int(p) for p in model.pictures):
             matrix = found.get_cam_cov_from_world(i + 1)
             if matrix is not None and matrix.shape == (6, 6):
-                out[i] = np.asarray(matrix) * variance
+                out[i] = _RADIANS @ np.asarray(matrix) @ _RADIANS * variance
     return out
 
 

@@ -246,3 +246,30 @@ func every(v Value, stride int) Value {
 	}
 	return out
 }
+
+// Errors are the relative L2 errors of a network's outputs against one file of
+// golden/fullsize, by their names.
+func Errors(t *testing.T, run optest.Runner, m *model.Model, variant, size string) map[string]float64 {
+	dir := golden.Path(t, "golden", "fullsize")
+	c := golden.Load(t, filepath.Join(dir, variant+"_"+size+".safetensors"))
+	var views [2][]Picture
+	for v := range views {
+		pix, w, h := golden.Picture(t, filepath.Join(dir, fmt.Sprintf("%s_view%d.png", size, v+1)))
+		views[v] = []Picture{{Height: h, Width: w, Pix: pix}}
+	}
+	out := map[string]float64{}
+	for name, v := range (Pass{Model: m, Run: run}).Pair(t, views[0], views[1]) {
+		if !c.Has(name) {
+			continue
+		}
+		d, _, err := c.Diff(t, name, v.Data, v.Shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = d.RelL2
+	}
+	if len(out) < 8 {
+		t.Fatalf("only %d outputs were compared", len(out))
+	}
+	return out
+}

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The content-addressed folder: whole files or none, the same key for the same content."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mast3r_runtime.errors import ArgumentError, FileError
+from mast3r_runtime.store import Store, file_hash, key_of
+
+
+def test_bytes_and_arrays_come_back(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", fsync=True)
+    key = key_of("pair", "a", 3, [1.5, None])
+    assert store.read("pairs", key) is None and not store.exists("pairs", key)
+    path = store.write_arrays("pairs", key, {"x": np.arange(5), "y": np.float32(2)})
+    assert path == tmp_path / "s" / "pairs" / key[:2] / f"{key}.npz"
+    back = store.read_arrays("pairs", key)
+    assert back is not None and back["x"].tolist() == [0, 1, 2, 3, 4] and back["y"] == 2
+    assert list(store.keys("pairs")) == [key] and list(store.keys("other")) == []
+    assert Store(tmp_path / "s").exists("pairs", key)
+    assert path.stat().st_mode & 0o222 == 0
+
+
+def test_keys_tell_contents_apart() -> None:
+    keys = {
+        key_of("a", 1),
+        key_of("a", "1"),
+        key_of("a1"),
+        key_of("a", 1.5),
+        key_of(["a", 1]),
+        key_of("a", None),
+    }
+    assert len(keys) == 6 and all(len(k) == 32 for k in keys)
+    assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1})
+    with pytest.raises(ValueError):
+        key_of(float("nan"))
+
+
+def test_hash_is_of_the_bytes(tmp_path: Path) -> None:
+    one, two = tmp_path / "a", tmp_path / "b"
+    one.write_bytes(b"x" * 3_000_000)
+    two.write_bytes(b"x" * 3_000_000)
+    assert file_hash(one) == file_hash(two)
+    two.write_bytes(b"y" * 3_000_001)
+    assert file_hash(one) != file_hash(two)
+
+
+def test_torn_files_are_no_results(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = store.write_arrays("pairs", "ab" * 16, {"x": np.arange(100)})
+    whole = path.read_bytes()
+    for content in (b"", whole[:50], whole[:-1], b"\0" * 99, b"PK\x03\x04" + whole[4:90]):
+        store.write("pairs", "ab" * 16, content)
+        assert store.read_arrays("pairs", "ab" * 16) is None
+    store.write_arrays("pairs", "ab" * 16, {"x": np.arange(3)})
+    assert store.read_arrays("pairs", "ab" * 16)["x"].tolist() == [0, 1, 2]
+
+
+def test_pickles_are_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    import io
+
+    out = io.BytesIO()
+    np.savez(out, x=np.array([{"a": 1}], dtype=object))
+    store.write("pairs", "cd" * 16, out.getvalue())
+    assert store.read_arrays("pairs", "cd" * 16) is None
+
+
+def test_foreign_folders(tmp_path: Path) -> None:
+    (tmp_path / "store.json").write_text('{"schema": 9}')
+    with pytest.raises(ArgumentError, match="schema 9, want 1"):
+        Store(tmp_path)
+    (tmp_path / "store.json").write_text("no json")
+    with pytest.raises(FileError):
+        Store(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError):
+        Store(tmp_path / "file" / "store")
+
+
+def _write(root: str, value: int, count: int) -> None:
+    store = Store(root)
+    for _ in range(count):
+        store.write_arrays("pairs", "ef" * 16, {"x": np.full(2000, value)})
+
+
+def test_two_writers_and_a_reader(tmp_path: Path) -> None:
+    """Readers never see a bad file, whoever writes; nothing is left over."""
+    Store(tmp_path)
+    spawn = multiprocessing.get_context("spawn")
+    writers = [spawn.Process(target=_write, args=(str(tmp_path), 7, 150)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    store, seen = Store(tmp_path), 0
+    while any(writer.is_alive() for writer in writers) or not seen:
+        if not store.exists("pairs", "ef" * 16):
+            continue
+        arrays = store.read_arrays("pairs", "ef" * 16)
+        assert arrays is not None, "a file that does not parse"
+        assert arrays["x"].shape == (2000,) and (arrays["x"] == 7).all()
+        seen += 1
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    assert seen
+    assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_threads(tmp_path: Path) -> None:
+    threads = [threading.Thread(target=_write, args=(str(tmp_path), 1, 40)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Store(tmp_path).read_arrays("pairs", "ef" * 16) is not None
