@@ -90,13 +90,13 @@ lint: $(VENV)/.test
 golden: ## every comparison with the reference's numbers, the published sizes too, where ../shared is there
 	MAST3R_FULL=1 $(GO) test ./... -run 'Golden|Micro|Mini|Tiny|Trained|Full|Symmetric' -count=1 -timeout 60m
 
-darwin: $(VENV)/.build ## the library and the wheel for macOS 15 on Apple silicon, cross-built with clang and lld, inspected
+darwin: $(VENV)/.build ## the library and the wheel for macOS on Apple silicon, cross-built with clang and lld, inspected
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	for p in backend/metal/objc backend/metal/device backend/metal/mpsgraph backend/metal backend/cpu match; do \
 		CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) test -c -o build/darwin/$$(basename $$p).test ./internal/$$p || exit 1; done
 	$(DARWIN) sh capi/build.sh build/darwin/libmast3r_runtime.dylib
 	MAST3R_DYLIB=$(CURDIR)/build/darwin/libmast3r_runtime.dylib $(GO) test -count=1 ./tests/go/darwin
-	rm -rf build/darwin/wheel build/lib* build/bdist* && $(DARWIN) MAST3R_WHEEL_PLATFORM=macosx_15_0_arm64 \
+	rm -rf build/darwin/wheel build/lib* build/bdist* && $(DARWIN) \
 		$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/darwin/wheel .
 	$(PY) packaging/darwin/check_wheel.py build/darwin/wheel/*.whl build/darwin/libmast3r_runtime.dylib
 	mkdir -p dist && cp build/darwin/wheel/*.whl dist/

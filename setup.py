@@ -2,6 +2,7 @@
 """Builds the Go shared library into the package. All metadata is in pyproject.toml."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,10 @@ ROOT = Path(__file__).resolve().parent
 PACKAGE = "mast3r_runtime"
 # GOOS, GOARCH and CC cross-build; MAST3R_WHEEL_PLATFORM then names the wheel's platform.
 GOOS = os.environ.get("GOOS") or sys.platform
+# On a Mac the library is for the processor that this Python runs on: a universal Python runs
+# on one of two, and one under Rosetta on x86_64 whatever the Mac is.
+GOARCH = os.environ.get("GOARCH") or {"arm64": "arm64", "x86_64": "amd64"}.get(platform.machine(), "")
+TARGET = os.environ.get("MACOSX_DEPLOYMENT_TARGET") or (ROOT / "packaging/darwin/deployment_target").read_text().strip()
 LIBRARY = "libmast3r_runtime." + ("dylib" if GOOS == "darwin" else "so")
 
 
@@ -45,7 +50,10 @@ class build_go(Command):
                 "Install Go, then try again."
             )
         target = self._target().resolve()
-        subprocess.run(["sh", str(ROOT / "capi" / "build.sh"), str(target)], check=True)
+        environment = dict(os.environ)
+        if GOOS == "darwin":
+            environment |= {"GOARCH": GOARCH, "MACOSX_DEPLOYMENT_TARGET": TARGET}
+        subprocess.run(["sh", str(ROOT / "capi" / "build.sh"), str(target)], check=True, env=environment)
 
     def get_outputs(self):
         return [str(self._target())]
@@ -73,7 +81,11 @@ class PlatformWheel(bdist_wheel):
         self.root_is_pure = False
 
     def get_tag(self):
-        return "py3", "none", os.environ.get("MAST3R_WHEEL_PLATFORM") or super().get_tag()[2]
+        tag = os.environ.get("MAST3R_WHEEL_PLATFORM")
+        if not tag and GOOS == "darwin":  # not the interpreter's: that may be universal2, or newer
+            machine = {"amd64": "x86_64"}.get(GOARCH, GOARCH)
+            tag = f"macosx_{TARGET.replace('.', '_')}_{machine}"
+        return "py3", "none", tag or super().get_tag()[2]
 
 
 class PlatformDistribution(Distribution):

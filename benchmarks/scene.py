@@ -206,10 +206,13 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
         if auc:
             need(f"{graph}: pair AUC@5 >= {auc}", row["auc5"] >= auc, f"{row['auc5']:.3f}")
             need(f"{graph}: dense error <= 3 %", row["dense_error"] <= 0.03, f"{row['dense_error']:.2%}")
-        again, later = ours(engine, paths, store, graph=graph, threads=threads)
+        worked = time.process_time()
+        again, _ = ours(engine, paths, store, graph=graph, threads=threads)
+        worked = time.process_time() - worked
         assert again is not None
         work = (again.report["encoded"], again.report["decoded"])
-        need(f"{graph}: a second run infers nothing", work == (0, 0), f"{work}, {later:.1f} s")
+        good = work == (0, 0) and worked < 5
+        need(f"{graph}: a second run infers nothing, in less than 5 s", good, f"{work}, {worked:.1f} s")
         pairs = sorted({(min(p), max(p)) for p in m3r.scene_pairs(16, graph)})
         model, seconds = sift(paths, pairs, threads)
         rows.append(

@@ -19,6 +19,8 @@
 
 #include "mast3r.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -87,6 +89,67 @@ inline mast3r_status check(mast3r_status status) {
 }
 /* end of the generated part */
 
+/* The time of a Limit was up. */
+class TimeLimitError : public Error {
+ public:
+  explicit TimeLimitError(const std::string &text) : Error(MAST3R_E_CANCELLED, text) {}
+};
+
+/* Ends the calls of the Limits that were given it, from any thread. Copies are one token. */
+class CancelToken {
+ public:
+  void cancel() noexcept { flag_->store(true); }
+  bool cancelled() const noexcept { return flag_->load(); }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> flag_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+/*
+ * Bounds the calls of this thread while it lives:
+ *
+ *    mast3r::Limit limit(std::chrono::seconds(5), token);
+ *    auto result = engine.infer(left, right);   // or TimeLimitError, or CancelledError
+ *
+ * Of several, all count. An engine stays usable after a call was ended.
+ */
+class Limit {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit Limit(Clock::duration timeout) : end_(Clock::now() + timeout) { enter(); }
+  explicit Limit(CancelToken token) : token_(std::move(token)), has_token_(true) { enter(); }
+  Limit(Clock::duration timeout, CancelToken token)
+      : end_(Clock::now() + timeout), token_(std::move(token)), has_token_(true) {
+    enter();
+  }
+  Limit(const Limit &) = delete;
+  Limit &operator=(const Limit &) = delete;
+  ~Limit() { innermost() = outer_; }
+
+  /* Throws what this thread's limits ask for. */
+  static void check() {
+    for (const Limit *l = innermost(); l != nullptr; l = l->outer_) {
+      if (l->has_token_ && l->token_.cancelled()) throw CancelledError("mast3r: cancelled by its CancelToken");
+      if (Clock::now() >= l->end_) throw TimeLimitError("mast3r: the time of a Limit is up");
+    }
+  }
+  static bool any() { return innermost() != nullptr; }
+
+ private:
+  static const Limit *&innermost() {
+    static thread_local const Limit *limit = nullptr;
+    return limit;
+  }
+  void enter() {
+    outer_ = innermost();
+    innermost() = this;
+  }
+  Clock::time_point end_ = Clock::time_point::max();
+  CancelToken token_;
+  bool has_token_ = false;
+  const Limit *outer_ = nullptr;
+};
+
 namespace detail {
 
 /* A handle and the call that frees it. An error while freeing is ignored. */
@@ -127,7 +190,13 @@ class Job {
     if (job_ != 0) mast3r_job_free(job_); /* cancels and waits: the caller's memory is free again */
   }
   mast3r_job *out() { return &job_; }
-  void wait() { check(mast3r_job_wait(job_, -1)); }
+  void wait() {
+    if (!Limit::any()) {
+      check(mast3r_job_wait(job_, -1));
+      return;
+    }
+    while (check(mast3r_job_wait(job_, 20)) == MAST3R_PENDING) Limit::check(); /* the destructor cancels */
+  }
   size_t results() {
     size_t n = 0;
     check(mast3r_job_results(job_, &n));

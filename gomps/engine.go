@@ -46,6 +46,7 @@ type Engine struct {
 
 // loaded is a model and what has been compiled of it.
 type loaded struct {
+	path      string
 	set       *weights.Set
 	model     *model.Model
 	precision backend.Precision
@@ -109,6 +110,7 @@ func (e *Engine) open(ctx context.Context, path string) (*loaded, error) {
 		if err != nil {
 			return nil, loadError(path, errors.Join(err, set.Close()))
 		}
+		l.path = path
 		return l, nil
 	}, func(l *loaded) { _ = l.close() })
 }

@@ -4,12 +4,14 @@ package gomps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // job is one call of Infer and the like. It owns every buffer and program the
@@ -99,6 +101,10 @@ func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, e
 		if j.ctx.Err() != nil {
 			return nil, fmt.Errorf("gomps: %s: %w", key.what, j.ctx.Err())
 		}
+		var e *tensor.RangeError
+		if errors.As(err, &e) {
+			return nil, &WeightsError{j.l.path, e}
+		}
 		return nil, deviceError("compile "+key.what, err)
 	}
 	j.programs = append(j.programs, p)
@@ -128,6 +134,8 @@ type work struct {
 	// temps are only needed by this work's Runs: they go back at its Submit, which
 	// is early, so that a long sequence does not pile them up.
 	temps []backend.Buffer
+	// outs are the results of this work.
+	outs []*Tensor
 }
 
 func (j *job) begin(lane backend.Lane) (*work, error) {
@@ -257,6 +265,7 @@ func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) err
 		if *t, buf, err = w.j.result(p.Graph().Outputs[len(out)].Node); err != nil {
 			return err
 		}
+		w.outs = append(w.outs, *t)
 		// The graph has a leading batch of one that a user does not want to see.
 		(*t).shape = (*t).shape[1:]
 		out = append(out, buf)
@@ -301,6 +310,32 @@ func (w *work) finish(t *Timing) error {
 	}
 	w.times = times
 	w.timing(t)
+	return w.finite()
+}
+
+// finite wants the results to be numbers: NaN would match nothing and say nothing. It
+// looks at every value of small maps and at some of large ones, which a broken weight
+// fills as a whole. A few that are none, as an overflow in half precision makes, are a
+// warning.
+func (w *work) finite() error {
+	const most = 1 << 16
+	for _, t := range w.outs {
+		v := t.Float32s()
+		step := len(v)/most | 1 // odd: not always the same channel
+		bad, seen := 0, 0
+		for i := 0; i < len(v); i += step {
+			seen++
+			if d := v[i] - v[i]; d != 0 { // NaN for NaN and infinities
+				bad++
+			}
+		}
+		switch {
+		case 2*bad > seen:
+			return &DeviceError{"results", fmt.Errorf("%d of %d numbers of a map of %v are not finite: the weights are broken, or too large for precision %v", bad, seen, t.Shape(), w.j.l.precision)}
+		case bad > 0:
+			w.j.e.log.Warn("results hold numbers that are not finite", "share", float64(bad)/float64(seen), "shape", t.Shape())
+		}
+	}
 	return nil
 }
 

@@ -98,6 +98,11 @@ func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
 		return refuse(ErrShape, "confusion matrix %v for scores %v, want [K,K] and [N,K]", cm.shape, preds.shape)
 	}
 	k := preds.shape[1]
+	if len(targets.shape) == 1 {
+		if err := checkIndices("confusion matrix", targets, k); err != nil {
+			return err
+		}
+	}
 	return cm.become(c.move("confusion", func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		hot := func(n *graph.Node) *graph.Node {
 			if len(n.Shape) == 2 {

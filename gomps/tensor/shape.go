@@ -157,7 +157,10 @@ func (c *Context) Split(x *Tensor, axis int, sizes ...int) ([]*Tensor, error) {
 	}, x)
 }
 
-// Chunk cuts x along axis into n equal parts.
+// maxParts bounds the parts of one call: each is a tensor and a node of a graph.
+const maxParts = 4096
+
+// Chunk cuts x along axis into n equal parts, 4096 at most.
 func (c *Context) Chunk(x *Tensor, axis, n int) ([]*Tensor, error) {
 	if err := ready("chunk", x); err != nil {
 		return nil, err
@@ -166,7 +169,7 @@ func (c *Context) Chunk(x *Tensor, axis, n int) ([]*Tensor, error) {
 	if a < 0 {
 		a += len(x.shape)
 	}
-	if a < 0 || a >= len(x.shape) || n < 1 || x.shape[a]%n != 0 {
+	if a < 0 || a >= len(x.shape) || n < 1 || n > maxParts || x.shape[a]%n != 0 {
 		return nil, refuse(ErrShape, "%v into %d chunks along axis %d", x.shape, n, axis)
 	}
 	sizes := make([]int, n)

@@ -18,13 +18,17 @@ func (c *Context) MSEGrad(p, t *Tensor, scale float32) (*Tensor, error) {
 }
 
 // SoftmaxCrossEntropy is the mean of -log softmax(x)[label] over rows x [N,K]
-// with int32 labels [N], and its gradient with respect to x.
+// with int32 labels [N], and its gradient with respect to x. A label outside 0 to K-1 is
+// an error.
 func (c *Context) SoftmaxCrossEntropy(x, label *Tensor) (loss, gx *Tensor, err error) {
 	if err := ready("softmax_cross_entropy", x, label); err != nil {
 		return nil, nil, err
 	}
 	if len(x.shape) != 2 {
 		return nil, nil, refuse(ErrShape, "softmax_cross_entropy of %v and labels %v, want scores [N,K]", x.shape, label.shape)
+	}
+	if err := checkIndices("softmax_cross_entropy", label, x.shape[1]); err != nil {
+		return nil, nil, err
 	}
 	out, err := c.computeAll("softmax_cross_entropy", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		n, k := in[0].Shape[0], in[0].Shape[1]

@@ -61,6 +61,16 @@ const (
 	duneOuterEps = 1e-5
 )
 
+// first are a few of the names, for a message.
+func first(names []string) string {
+	const some = 5
+	list := fmt.Sprintf("%.200q", names[:min(some, len(names))])
+	if len(names) > some {
+		list += ", ..."
+	}
+	return list
+}
+
 // derive reads the dimensions off the shapes and the metadata of s.
 func derive(s *weights.Set) (Dims, error) {
 	meta := &metadata{values: s.Metadata()}
@@ -71,7 +81,7 @@ func derive(s *weights.Set) (Dims, error) {
 	case s.Has("encoder.blocks.0.0.attn.qkv.weight"):
 		d.Arch = DUNE
 	default:
-		return d, fmt.Errorf("model: %w: neither enc_blocks.0.attn.qkv.weight nor encoder.blocks.0.0.attn.qkv.weight is there", ErrUnknown)
+		return d, fmt.Errorf("model: %w: neither enc_blocks.0.attn.qkv.weight nor encoder.blocks.0.0.attn.qkv.weight is among its %d tensors: %s", ErrUnknown, len(s.Names()), first(s.Names()))
 	}
 	n := d.names()
 	shape := &shapes{set: s}

@@ -4,11 +4,17 @@ package retrieval
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
 )
+
+// MaxPairs is the longest list: 64 MiB of it as a caller gets it, and more pairs than
+// anybody runs.
+const MaxPairs = 1 << 22
 
 // Pair are the numbers of two pictures.
 type Pair struct{ First, Second int }
@@ -49,6 +55,9 @@ func Pairs(n int, graph string, opt PairOptions) ([]Pair, error) {
 		if len(parts) != 1 {
 			return nil, graphError(graph)
 		}
+		if err := tooMany(n, graph, n-1, 2); err != nil {
+			return nil, err
+		}
 		for i := range n {
 			for j := range i {
 				pairs = append(pairs, Pair{i, j})
@@ -70,11 +79,22 @@ func Pairs(n int, graph string, opt PairOptions) ([]Pair, error) {
 		return nil, err
 	}
 	if opt.Symmetrize {
+		if err := tooMany(2, graph, len(pairs), 1); err != nil {
+			return nil, err
+		}
 		for _, p := range pairs[:len(pairs):len(pairs)] {
 			pairs = append(pairs, Pair{p.Second, p.First})
 		}
 	}
 	return pairs, nil
+}
+
+// tooMany refuses a*b/c pairs before they are in memory.
+func tooMany(a int, graph string, b, c int) error {
+	if hi, lo := bits.Mul64(uint64(a), uint64(max(b, 0))); hi > 0 || lo/uint64(c) > MaxPairs {
+		return fmt.Errorf("retrieval: scene graph %q: %d x %d / %d pairs, want at most %d", graph, a, b, c, MaxPairs)
+	}
+	return nil
 }
 
 func graphError(graph string) error {
@@ -112,6 +132,12 @@ func windowPairs(n int, graph string, parts []string) ([]Pair, error) {
 	w, ok := number(parts, 1, 3)
 	if !ok || len(parts) > 2 {
 		return nil, graphError(graph)
+	}
+	// Wider than the list is the whole list.
+	if w = min(w, n); parts[0] == "swin" {
+		if err := tooMany(n, graph, w, 1); err != nil {
+			return nil, err
+		}
 	}
 	var offsets []int
 	for k := range w {
@@ -167,6 +193,10 @@ func retrievalPairs(n int, graph string, parts []string, opt PairOptions) ([]Pai
 	}
 	if n == 0 {
 		return nil, nil
+	}
+	anchors, k = min(anchors, n), min(k, n)
+	if err := errors.Join(tooMany(anchors, graph, anchors, 2), tooMany(n, graph, k+1, 1)); err != nil {
+		return nil, err
 	}
 	if opt.Anchor < 0 || opt.Anchor >= n {
 		return nil, fmt.Errorf("retrieval: first anchor %d, want 0 to %d", opt.Anchor, n-1)

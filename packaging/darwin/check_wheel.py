@@ -5,7 +5,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-TAG = "py3-none-macosx_15_0_arm64"
+TARGET = (Path(__file__).parent / "deployment_target").read_text().strip()
+TAG = f"py3-none-macosx_{TARGET.replace('.', '_')}_arm64"
 LIBRARY = "mast3r_runtime/libmast3r_runtime.dylib"
 
 
@@ -22,8 +23,8 @@ def main() -> None:
         natives = [n for n in names if n.endswith((".so", ".dylib"))]
         if natives != [LIBRARY]:
             problems.append(f"libraries {natives}, want {[LIBRARY]}")
-        elif len(z.read(LIBRARY)) != dylib.stat().st_size:
-            problems.append(f"the library has {len(z.read(LIBRARY))} bytes, the inspected one {dylib.stat().st_size}")
+        elif z.read(LIBRARY) != dylib.read_bytes():
+            problems.append(f"{LIBRARY} is not {dylib} byte for byte")
         for need in ("mast3r_runtime/py.typed", "mast3r_runtime/models/mast3r_tiny/unified.safetensors"):
             if need not in names:
                 problems.append(f"{need} is missing")

@@ -22,6 +22,7 @@ from ._checkpoints.specs import MODEL_SPECS, CheckpointFile, ModelSpec
 from ._engine.engine import Engine
 from ._engine.features import Features
 from ._engine.reports import check_metal, estimate_cost, profile
+from ._library.limits import CancelToken, limit
 from ._library.memory import GPUTensor
 from ._version import __version__
 from .config import (
@@ -58,6 +59,7 @@ from .runtime import (
 
 __all__ = [
     "BackendType",
+    "CancelToken",
     "CheckpointFile",
     "Engine",
     "Features",
@@ -100,6 +102,7 @@ __all__ = [
     "get_checkpoint_urls",
     "get_runtime",
     "get_total_checkpoint_size_mb",
+    "limit",
     "profile",
     "read_image",
     "scene_pairs",

@@ -29,6 +29,7 @@ __all__ = [
     "OfflineError",
     "SceneError",
     "ShapeError",
+    "TimeLimitError",
     "WeightsError",
 ]
 
@@ -67,6 +68,10 @@ class ClosedError(Mast3rError):
 
 class CancelledError(Mast3rError):
     """The work was cancelled, as by ``close()`` from another thread."""
+
+
+class TimeLimitError(Mast3rError, TimeoutError):
+    """The time of a ``limit(timeout=...)`` block was up."""
 
 
 class InternalError(Mast3rError):

@@ -166,7 +166,7 @@ def confidence_mask(
     return keep
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class ViewResult:
     """One picture of a pair: points in the first camera's frame, confidence, descriptors."""
 
@@ -209,7 +209,7 @@ def _timing(timing: S.Timing) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class GPUInferenceResult:
     """A pair. ``pts3d_2`` holds picture 2's pixels in camera 1's frame; OpenCV axes.
 
@@ -275,7 +275,7 @@ class GPUInferenceResult:
         return self.numpy().to_torch(device)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class SymmetricResult:
     """Both directions of a pair: ``view_ij`` is picture i seen from camera j."""
 
@@ -303,7 +303,7 @@ class SymmetricResult:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class InferenceResult:
     """A pair as numpy arrays; fields as in :class:`GPUInferenceResult`."""
 
@@ -343,7 +343,7 @@ class InferenceResult:
         return _to_torch(self, device)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class MatchResult:
     """Matches by descending confidence, ties by index.
 

@@ -258,6 +258,8 @@ def _local_features(pictures: RetrievalResult | Sequence[RetrievalResult]) -> tu
 class RetrievalMethods:
     """What an engine does with retrieval."""
 
+    _retrieval: tuple[str | None, str] | None
+
     if TYPE_CHECKING:
 
         def _live(self) -> int: ...
@@ -281,6 +283,7 @@ class RetrievalMethods:
         head = calls.text("path", retrieval)
         with calls.Job("mast3r_submit_load_retrieval", self._live(), own, head) as job:
             job.wait()
+        self._retrieval = (None if model is None else os.path.abspath(model), os.path.abspath(retrieval))
 
     def is_retrieval_ready(self) -> bool:
         """Whether :meth:`encode_retrieval` can be called."""

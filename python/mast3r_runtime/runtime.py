@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Runtime:
-    """What :func:`get_runtime` returns. Pickles as its configuration."""
+    """What :func:`get_runtime` returns. Pickles as its configuration and its engine."""
 
     def __init__(self, config: MASt3RRuntimeConfig) -> None:
         self.config = config
@@ -183,7 +183,14 @@ class Runtime:
         self.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (get_runtime, (self.config,))
+        return (_again, (self.config, self._engine))
+
+
+def _again(config: MASt3RRuntimeConfig, engine: Engine) -> Runtime:
+    """Make a pickled runtime again; its engine keeps what went wrong for the first call."""
+    runtime = Runtime.__new__(Runtime)
+    runtime.config, runtime._engine = config, engine
+    return runtime
 
 
 def get_runtime(config: MASt3RRuntimeConfig | None = None) -> Runtime:

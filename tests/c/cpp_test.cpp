@@ -242,6 +242,32 @@ static void test_context_of_an_engine() {
   CHECK(first == second);
 }
 
+static void test_limits() {
+  mast3r::MPSGraphEngine engine(config());
+  engine.load(model);
+  const auto big = noise(1536, 2048, 3);
+  const mast3r::ImageView picture(big.data(), 1536, 2048);
+  mast3r::InferOptions options;
+  options.resolution = 2048;
+  {
+    mast3r::Limit limit(std::chrono::milliseconds(100));
+    CHECK(throws<mast3r::TimeLimitError>("time", MAST3R_E_CANCELLED, [&] { engine.infer(picture, picture, options); }));
+    mast3r::Limit outer(std::chrono::hours(1));
+    CHECK(throws<mast3r::TimeLimitError>("time", MAST3R_E_CANCELLED, [&] { engine.infer(one, two); }));
+  }
+  mast3r::CancelToken token;
+  {
+    mast3r::Limit limit(std::chrono::hours(1), token);
+    std::thread other([token]() mutable {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      token.cancel();
+    });
+    CHECK(throws<mast3r::CancelledError>("CancelToken", MAST3R_E_CANCELLED, [&] { engine.infer(picture, picture, options); }));
+    other.join();
+  }
+  CHECK(engine.infer(one, two).conf_1.numel() == 48 * 64);
+}
+
 int main(int argc, char **argv) {
   if (argc != 2) return 2;
   model = argv[1];
@@ -252,6 +278,7 @@ int main(int argc, char **argv) {
     test_engine();
     test_retrieval_and_export();
     test_context_of_an_engine();
+    test_limits();
   } catch (const std::exception &error) {
     std::printf("unexpected: %s\n", error.what());
     failed++;

@@ -168,7 +168,7 @@ func (w *windows) best(data []float32, b, y, x, c int) int {
 		p := (y*w.stride+i)*wd + x*w.stride
 		for j := range w.kernel {
 			v := data[(b*h*wd+p+j)*w.x.ld+c]
-			if at < 0 || v > top {
+			if at < 0 || above(v, top) {
 				at, top = p+j, v
 			}
 		}

@@ -165,6 +165,9 @@ func (l *lowering) operand(n *graph.Node) view {
 
 // param gives a constant memory of its own.
 func (l *lowering) param(n *graph.Node, p graph.Param) {
+	if err := checkValues(l.pool, p, tensor.F32); err != nil {
+		l.fail(err)
+	}
 	data, dtype := p.Data, p.DType
 	if p.DType.Float() {
 		data, dtype = bytesOf(decodeF32(p.DType, p.Data)), tensor.F32

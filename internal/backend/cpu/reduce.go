@@ -210,7 +210,7 @@ func (s *argStep) tile(_, t int) {
 		best := 0
 		for j := 1; j < s.n; j++ {
 			v, top := s.x[at+j*s.stride], s.x[at+best*s.stride]
-			if !s.min && v > top || s.min && v < top || v != v && top == top {
+			if !s.min && above(v, top) || s.min && (v < top || v != v && top == top) {
 				best = j
 			}
 		}
@@ -243,13 +243,17 @@ func (s *topStep) run(e *exec) error {
 	return nil
 }
 
+// above is the order of maxima: NaN is above all numbers, so that the first one of a
+// row or window is its maximum wherever it stands.
+func above(v, top float32) bool { return v > top || v != v && top == top }
+
 // row keeps the positions of the largest elements so far, best first.
 func (s *topStep) row(w, r int) {
 	x := s.src.row(s.x, r)
 	best := s.at[w*s.k:][:0:s.k]
 	for i, v := range x {
 		p := len(best)
-		for p > 0 && v > x[best[p-1]] {
+		for p > 0 && above(v, x[best[p-1]]) {
 			p--
 		}
 		if p == s.k {

@@ -184,6 +184,9 @@ func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int,
 		return err
 	}
 	size *= batch
+	if err := checkValues(pool, p, w.key.as); err != nil {
+		return err
+	}
 	pack := func(mem []byte) error {
 		dst, err := gemm.NewPacked(w.key.as, w.key.n, w.key.k, batch, mem)
 		if err != nil {
@@ -209,6 +212,38 @@ func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int,
 	}
 	w.free = slab.free
 	return pack(mem)
+}
+
+// checkValues wants the weights of a file to be finite, and to stay so as they are
+// stored: what is not would come out of the network as NaN. Constants that somebody
+// has computed may be anything.
+func checkValues(pool *par.Pool, p graph.Param, as tensor.DType) error {
+	if p.Source.Release == nil {
+		return nil
+	}
+	const piece = 1 << 20 // bytes, a multiple of every type
+	errs := make([]error, (len(p.Data)+piece-1)/piece)
+	check := func(_, i int) {
+		err := tensor.CheckRange(p.Data[i*piece:min((i+1)*piece, len(p.Data))], p.DType, as)
+		var e *tensor.RangeError
+		if errors.As(err, &e) {
+			e.Name, e.Element = p.Name, e.Element+i*piece/p.DType.Size()
+		}
+		errs[i] = err
+	}
+	if pool == nil {
+		for i := range errs {
+			check(0, i)
+		}
+	} else {
+		pool.Run(len(errs), check)
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *weightCache) alloc(size int) ([]byte, *slab, error) {

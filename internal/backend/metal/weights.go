@@ -4,6 +4,7 @@ package metal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -224,6 +225,14 @@ func (s *weightStore) dropRegion(r *region) {
 func convert(p graph.Param, dtype tensor.DType) ([]byte, error) {
 	if dtype == p.DType {
 		return p.Data, nil
+	}
+	if p.Source.Release != nil { // of a file; what was computed may be anything
+		err := tensor.CheckRange(p.Data, p.DType, dtype)
+		var e *tensor.RangeError
+		if errors.As(err, &e) {
+			e.Name = p.Name
+			return nil, err
+		}
 	}
 	n := p.Shape.Numel()
 	out := make([]byte, 0, n*dtype.Size())

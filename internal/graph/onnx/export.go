@@ -103,12 +103,28 @@ func halved(g *graph.Graph) (*graph.Graph, error) {
 			layersOnly[x.ID] = false
 		}
 	}
-	return passes.MapParams(g, func(n *graph.Node, p graph.Param) graph.Param {
+	var bad error
+	half, err := passes.MapParams(g, func(n *graph.Node, p graph.Param) graph.Param {
 		if p.Name == "" || p.DType != tensor.F32 {
 			return p
 		}
+		if err := checkRange(p, tensor.F16); bad == nil {
+			bad = err
+		}
 		return rounded(p, layersOnly[n.ID])
 	})
+	return half, errors.Join(bad, err)
+}
+
+// checkRange wants the numbers of a weight to be finite in another type.
+func checkRange(p graph.Param, to tensor.DType) error {
+	err := tensor.CheckRange(p.Data, p.DType, to)
+	var e *tensor.RangeError
+	if errors.As(err, &e) {
+		e.Name = p.Name
+		return fmt.Errorf("onnx: %w", err)
+	}
+	return nil
 }
 
 // rounded rounds a float32 constant to float16, and with half stores it so.

@@ -29,7 +29,7 @@ func window(x Tensor, kernel, stride int, at []int) int {
 	for i := range kernel {
 		for j := range kernel {
 			p := (at[1]*stride+i)*w + at[2]*stride + j
-			if best < 0 || value(p) > value(best) {
+			if best < 0 || value(p) > value(best) || value(p) != value(p) && value(best) == value(best) {
 				best = p
 			}
 		}

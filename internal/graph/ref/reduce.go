@@ -78,6 +78,24 @@ func argReduce(o graph.ArgReduce, x, out Tensor) {
 	}
 }
 
+// descending is the order of TopK: NaN first, then from the largest down.
+func descending(a, b float64) int {
+	switch {
+	case a != a || b != b:
+		return cmp.Compare(b2i(b != b), b2i(a != a))
+	case a == b: // 0 and -0 too
+		return 0
+	}
+	return cmp.Compare(b, a)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 func topK(o graph.TopK, x, out Tensor) {
 	n := x.Shape[len(x.Shape)-1]
 	order := make([]int, n)
@@ -86,7 +104,7 @@ func topK(o graph.TopK, x, out Tensor) {
 		for i := range order {
 			order[i] = i
 		}
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(v[b], v[a]) })
+		slices.SortStableFunc(order, func(a, b int) int { return descending(v[a], v[b]) })
 		for i, j := range order[:o.K] {
 			if o.Index {
 				out.Data[row*o.K+i] = float64(j)

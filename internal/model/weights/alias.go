@@ -58,25 +58,66 @@ func mergeLayerRN(name string) string {
 	})
 }
 
+// anchors are tensors that each kind of model has, by which a wrapper's prefix is
+// found.
+var anchors = []string{"enc_blocks.0.attn.qkv.weight", "dec_blocks.0.attn.qkv.weight", "blocks.0.0.attn.qkv.weight", "prewhiten.m"}
+
+// ownPrefixes are what may stand before an anchor in a canonical name.
+var ownPrefixes = []string{"encoder.", "decoder.", "mast3r.", "dune_backbone."}
+
+// wrapperPrefix is what a training framework has put before every name, as "model."
+// or "net.student."; "" where there is nothing or more than one such prefix.
+func wrapperPrefix(names []string) string {
+	found := map[string]bool{}
+	for _, name := range names {
+		name = unwrap(name)
+		for _, a := range anchors {
+			prefix, ok := strings.CutSuffix(name, a)
+			if !ok || prefix != "" && !strings.HasSuffix(prefix, ".") {
+				continue
+			}
+			for i := 0; i < len(ownPrefixes); i++ {
+				if rest, ok := strings.CutSuffix(prefix, ownPrefixes[i]); ok && (rest == "" || strings.HasSuffix(rest, ".")) {
+					prefix, i = rest, -1
+				}
+			}
+			found[prefix] = true
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	for prefix := range found {
+		return prefix
+	}
+	return ""
+}
+
 // namer maps the names of one file to canonical ones. What a bare "norm." is
 // depends on its neighbours, so the whole list is looked at first.
 type namer struct {
-	dune    bool // the file holds a DUNE encoder
-	decoder bool // the file holds a DUNE decoder
+	prefix  string // that a wrapper put before every name
+	dune    bool   // the file holds a DUNE encoder
+	decoder bool   // the file holds a DUNE decoder
 }
 
 func newNamer(names []string) namer {
-	var n namer
+	n := namer{prefix: wrapperPrefix(names)}
 	for _, name := range names {
-		name = unwrap(name)
+		name = n.bare(name)
 		n.dune = n.dune || duneBlock.MatchString(name)
 		n.decoder = n.decoder || strings.HasPrefix(strings.TrimPrefix(name, "decoder."), "mast3r.")
 	}
 	return n
 }
 
+// bare takes off what wrappers put on.
+func (n namer) bare(name string) string {
+	return unwrap(strings.TrimPrefix(unwrap(name), n.prefix))
+}
+
 func (n namer) canonical(name string) string {
-	name = unwrap(name)
+	name = n.bare(name)
 	name = mergeLayerRN(name)
 	if rest, ok := strings.CutPrefix(name, "decoder."); ok && hasAnyPrefix(rest, duneDecoder) {
 		name = rest

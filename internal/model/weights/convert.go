@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,11 +133,12 @@ func (c *converter) open(path string) error {
 	job := convertJob{source: f}
 	c.jobs = append(c.jobs, job) // for close, whatever happens next
 	seen := map[string]Tensor{}
+	n := newNamer(f.names)
 	for _, name := range f.names {
 		t := f.entries[name]
 		// Only what wrappers put on, and the second name of the DPT convolutions, is
 		// changed: a converted file has the names of its source.
-		t.Name = mergeLayerRN(unwrap(name))
+		t.Name = mergeLayerRN(n.bare(name))
 		if first, ok := seen[t.Name]; ok {
 			if err := sameParameter(path, first, t); err != nil {
 				return err
@@ -292,12 +292,17 @@ func (c *converter) progress() {
 	}
 }
 
-var errRange = errors.New("does not fit")
-
 // round is a piece of a tensor in the new type, valid until the next call. A number
 // that the type cannot hold is an error: as infinity it would come out of every
 // product.
 func (c *converter) round(t Tensor, to tensor.DType, at int) ([]byte, error) {
+	if err := tensor.CheckRange(t.Data, t.DType, to); err != nil {
+		var e *tensor.RangeError
+		if errors.As(err, &e) {
+			e.Name, e.Element = t.Name, at+e.Element
+		}
+		return nil, &FormatError{Kind: KindValues, Got: err.Error()}
+	}
 	if t.DType == to {
 		// A copy: write would call a page that is gone a bad address of its own.
 		c.bytes = append(c.bytes[:0], t.Data...)
@@ -308,22 +313,8 @@ func (c *converter) round(t Tensor, to tensor.DType, at int) ([]byte, error) {
 		c.floats = t.Float32s(c.floats)
 		values = c.floats
 	}
-	limit := limits[to]
-	for i, v := range values {
-		if a := math.Abs(float64(v)); a > limit && !math.IsInf(float64(v), 0) || t.DType == tensor.F64 && math.IsInf(float64(v), 0) {
-			return nil, fmt.Errorf("tensor %q, element %d: %g %w in %v; convert to bf16 or fp32", t.Name, at+i, v, errRange, to)
-		}
-	}
 	f := FromFloat32s(t.Name, t.Shape, values)
 	var err error
 	c.bytes, err = f.castInto(c.bytes[:0], to)
 	return c.bytes, err
-}
-
-// limits are the largest numbers that round to a finite one.
-var limits = map[tensor.DType]float64{
-	tensor.F32:  math.Inf(1),
-	tensor.F16:  math.Nextafter(65520, 0),
-	tensor.BF16: math.Nextafter((2-0x1p-8)*0x1p127, 0),
-	tensor.F64:  math.Inf(1),
 }

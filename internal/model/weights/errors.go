@@ -35,6 +35,8 @@ const (
 	KindPickle
 	KindNoModel
 	KindUnsupported
+	KindForeign
+	KindValues
 )
 
 // The sentinels; ErrFormat is true of each of them.
@@ -62,6 +64,8 @@ var (
 	ErrPickle      = errors.New("weights: pickle that is not read here")
 	ErrNoModel     = errors.New("weights: no model in the file")
 	ErrUnsupported = errors.New("weights: a model of another kind")
+	ErrValues      = errors.New("weights: numbers that cannot be used")
+	ErrForeign     = errors.New("weights: a file of another kind")
 )
 
 var kinds = [...]error{
@@ -87,6 +91,8 @@ var kinds = [...]error{
 	KindPickle:      ErrPickle,
 	KindNoModel:     ErrNoModel,
 	KindUnsupported: ErrUnsupported,
+	KindForeign:     ErrForeign,
+	KindValues:      ErrValues,
 }
 
 // FormatError is the error of every function that reads a model file, other

@@ -91,7 +91,50 @@ func foreign(image []byte) error {
 		return &FormatError{Kind: KindLFSPointer, Got: quoted(string(line)),
 			Want: "the file itself (git lfs pull fetches it)"}
 	}
+	// A safetensors file has a brace behind its first eight bytes.
+	if len(image) > 8 && image[8] == '{' {
+		return nil
+	}
+	start := bytes.ToLower(bytes.TrimLeft(image[:min(len(image), 64)], " \t\r\n\ufeff"))
+	for _, f := range foreignFiles {
+		if bytes.HasPrefix(image, []byte(f.magic)) || f.text && bytes.HasPrefix(start, []byte(f.magic)) {
+			return &FormatError{Kind: KindForeign, Got: f.is, Want: modelFiles}
+		}
+	}
+	if len(image) > 262 && string(image[257:262]) == "ustar" {
+		return &FormatError{Kind: KindForeign, Got: "a tar archive", Want: modelFiles}
+	}
 	return nil
+}
+
+const modelFiles = "safetensors, a .pth of torch.save, or a folder with a model"
+
+// foreignFiles are what lies under a model's name often enough, by the first bytes.
+var foreignFiles = []struct {
+	magic, is string
+	text      bool // after white space, in small or capital letters
+}{
+	{"gguf", "a GGUF file of llama.cpp", true},
+	{"<!doctype html", "an HTML page: a download that ended at a log-in or an error", true},
+	{"<html", "an HTML page: a download that ended at a log-in or an error", true},
+	{"<?xml", "an XML file: an error message of a server, perhaps", true},
+	{"{", "JSON text, no weights; of a sharded model, name the folder or the .safetensors.index.json file", true},
+	{"\x1f\x8b", "a gzip file, unpack it first", false},
+	{"BZh", "a bzip2 file, unpack it first", false},
+	{"\xfd7zXZ", "an xz file, unpack it first", false},
+	{"\x28\xb5\x2f\xfd", "a zstd file, unpack it first", false},
+	{"7z\xbc\xaf", "a 7-Zip archive, unpack it first", false},
+	{"Rar!", "a RAR archive, unpack it first", false},
+	{"\x89HDF", "an HDF5 file (Keras)", false},
+	{"\x93NUMPY", "a NumPy array", false},
+	{"\x89PNG", "a PNG picture", false},
+	{"\xff\xd8\xff", "a JPEG picture", false},
+	{"%PDF", "a PDF file", false},
+	{"\x7fELF", "a program", false},
+	{"\x08\x07\x12", "an ONNX model", false},
+	{"\x08\x08\x12", "an ONNX model", false},
+	{"\x08\x09\x12", "an ONNX model", false},
+	{"\x08\x0a\x12", "an ONNX model", false},
 }
 
 // header reads the JSON token by token: encoding/json would keep the last of

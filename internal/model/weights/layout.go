@@ -3,6 +3,7 @@
 package weights
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,6 +56,9 @@ func Files(path string) ([]string, error) {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
 	if !st.IsDir() {
+		if strings.HasSuffix(path, indexSuffix) {
+			return shards(path)
+		}
 		return halves(path)
 	}
 	if path, err = snapshot(path); err != nil {
@@ -76,12 +80,100 @@ func Files(path string) ([]string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("weights: %s: no %s: %w", path, strings.Join(absent, ", no "), fs.ErrNotExist)
+		return single(path, absent)
 	case 1:
 		return halves(found[0])
 	}
 	return nil, fmt.Errorf("weights: %s holds %d models, want one, or the path of a file: %s", path, len(found), strings.Join(found, ", "))
 }
+
+// indexSuffix is how the index of a sharded model ends.
+const indexSuffix = ".safetensors.index.json"
+
+// modelSuffixes are how files that may be models end.
+var modelSuffixes = []string{".safetensors", ".pth", ".pt", ".bin", ".ckpt"}
+
+// single is the one model in a directory, whatever its name: the shards of its one
+// index, or its one file.
+func single(dir string, absent []string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	var indexes, models []string
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case strings.HasPrefix(name, ".") || slices.Contains(retrievalNames, name) || slices.Contains(codebookNames, name):
+		case strings.HasSuffix(name, indexSuffix):
+			indexes = append(indexes, name)
+		case slices.ContainsFunc(layouts, func(l []string) bool { return len(l) > 1 && slices.Contains(l, name) }): // a half
+		case slices.Contains(modelSuffixes, strings.ToLower(filepath.Ext(name))):
+			models = append(models, name)
+		}
+	}
+	switch {
+	case len(indexes) == 1:
+		return shards(filepath.Join(dir, indexes[0]))
+	case len(indexes) == 0 && len(models) == 1:
+		return halves(filepath.Join(dir, models[0]))
+	case len(indexes)+len(models) > 0:
+		const some = 10
+		list := append(indexes, models...)
+		return nil, fmt.Errorf("weights: %s: several files that may be models: %.200q; give the path of one: %w", dir, list[:min(some, len(list))], fs.ErrNotExist)
+	}
+	return nil, fmt.Errorf("weights: %s: no %s: %w", dir, strings.Join(absent, ", no "), fs.ErrNotExist)
+}
+
+// maxIndex bounds the index of a sharded model: a name of a tensor and of a file each.
+const maxIndex = 64 << 20
+
+// shards lists the files of a sharded model.
+func shards(index string) ([]string, error) {
+	bad := func(got, want string) error {
+		return &FormatError{Kind: KindHeader, Path: index, Got: got, Want: want}
+	}
+	st, err := os.Stat(index)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxIndex {
+		return nil, bad(fmt.Sprintf("%v of %d bytes", st.Mode().Type(), st.Size()), fmt.Sprintf("a regular file of at most %d", maxIndex))
+	}
+	text, err := os.ReadFile(index)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	var content struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(text, &content); err != nil {
+		return nil, bad(err.Error(), "JSON with a weight_map")
+	}
+	var names []string
+	for tensor, name := range content.WeightMap {
+		if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '\\') {
+			return nil, bad(fmt.Sprintf("tensor %s in %s", quoted(tensor), quoted(name)), "the name of a file beside the index")
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 || len(names) > maxShards {
+		return nil, bad(fmt.Sprintf("%d files", len(names)), fmt.Sprintf("1 to %d", maxShards))
+	}
+	slices.Sort(names)
+	list, miss, err := present(filepath.Dir(index), names)
+	if err != nil {
+		return nil, err
+	}
+	if len(miss) > 0 {
+		return nil, fmt.Errorf("weights: %s: of %d shards %d are missing: %s: %w", index, len(names), len(miss), strings.Join(miss[:min(10, len(miss))], ", "), fs.ErrNotExist)
+	}
+	return list, nil
+}
+
+const maxShards = 1000
 
 // present sorts the names of a layout into paths that are there and names that
 // are not.

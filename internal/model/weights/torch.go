@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/pickle"
@@ -86,6 +87,9 @@ func readTorch(image []byte) (content, error) {
 	}
 	budget := len(image) // for what cannot be a view
 	for name, value := range model.All {
+		if value == nil || strings.HasSuffix(name, "_extra_state") {
+			continue // what a layer keeps beside its weights: usually nothing
+		}
 		t, ok := value.(*pickle.Tensor)
 		if !ok {
 			return content{}, &FormatError{Kind: KindNoModel, Tensor: name,
@@ -104,32 +108,67 @@ func readTorch(image []byte) (content, error) {
 	return c, nil
 }
 
-// stateDict finds the tensors by name: under "model" in NAVER's files, under
-// "state_dict" in many others, or at the top.
+// wrappers are the keys under which training scripts keep the weights, best first:
+// "model" in NAVER's files, "state_dict" in many others.
+var wrappers = []string{"model", "state_dict", "model_state_dict", "module", "net", "ema", "ema_state_dict", "model_ema"}
+
+// stateDict finds the tensors by name: at the top, or under a wrapper's key, or under
+// a wrapper of that.
 func stateDict(top *pickle.Dict) (*pickle.Dict, error) {
-	for _, key := range []string{"model", "state_dict"} {
-		if v, ok := top.Get(key); ok {
-			if d, ok := v.(*pickle.Dict); ok {
-				return d, nil
-			}
-			return nil, &FormatError{Kind: KindNoModel, Tensor: key,
-				Got: fmt.Sprintf("a %s", pickle.TypeName(v)), Want: "a dict of tensors"}
+	const deepest = 3
+	d := top
+	for range deepest {
+		if holdsTensors(d) {
+			return d, nil
 		}
+		inner, found := d, ""
+		for _, key := range wrappers {
+			v, ok := d.Get(key)
+			if !ok {
+				continue
+			}
+			if next, ok := v.(*pickle.Dict); ok {
+				inner = next
+				break
+			}
+			if found == "" {
+				found = fmt.Sprintf("%s, a %s", quoted(key), pickle.TypeName(v))
+			}
+		}
+		if inner == d {
+			if found != "" {
+				return nil, &FormatError{Kind: KindNoModel, Got: found, Want: "a dict of tensors: model.state_dict(), not the model"}
+			}
+			break
+		}
+		if inner.Len() == 0 {
+			return inner, nil
+		}
+		d = inner
 	}
 	var keys []string
-	flat := top.Len() > 0
-	for key, v := range top.All {
-		_, isTensor := v.(*pickle.Tensor)
-		flat = flat && isTensor
+	for key, v := range d.All {
 		if len(keys) < 8 {
-			keys = append(keys, quoted(key))
+			keys = append(keys, fmt.Sprintf("%s, a %s", quoted(key), pickle.TypeName(v)))
 		}
 	}
-	if flat {
-		return top, nil
+	return nil, &FormatError{Kind: KindNoModel, Got: fmt.Sprintf("%d keys: %v", d.Len(), keys),
+		Want: `tensors, or a dict of them under ` + strings.Join(wrappers, ", ")}
+}
+
+// holdsTensors says whether a dict is one of tensors: all of its values are, or none.
+func holdsTensors(d *pickle.Dict) bool {
+	tensors := 0
+	for _, v := range d.All {
+		switch v.(type) {
+		case *pickle.Tensor:
+			tensors++
+		case nil:
+		default:
+			return false
+		}
 	}
-	return nil, &FormatError{Kind: KindNoModel, Got: fmt.Sprintf("%d keys: %v", top.Len(), keys),
-		Want: `"model" or "state_dict", or tensors only`}
+	return tensors > 0
 }
 
 // tensor places a pickled tensor in the archive's bytes.

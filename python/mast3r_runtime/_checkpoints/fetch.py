@@ -26,6 +26,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from .._library import limits
 from .._version import __version__
 from ..errors import ChecksumError, DownloadError, FileError, Mast3rError, OfflineError
 from .places import offline
@@ -144,6 +145,7 @@ def _locked(target: Path) -> Iterator[None]:
     with _system(target):
         waiting = False
         while True:
+            limits.check()
             try:
                 lock.acquire(timeout=0.2)
                 break
@@ -178,7 +180,8 @@ def _complete(
             if fruitless >= attempts:
                 raise DownloadError(f"{url}: {cut}, {attempts} times in a row") from cut
             _log.info("%s: %s; trying again", url, cut)
-            time.sleep(max(pause * 2**fruitless, cut.wait))
+            limits.check()
+            time.sleep(min(max(pause * 2**fruitless, cut.wait), max(limits.remaining(), 0)))
     else:
         raise DownloadError(f"{url}: no end after {_MOST_TRIES} tries")
     size = _size(part)
@@ -302,6 +305,7 @@ def _copy(
                 )
             file.write(block)
             done += len(block)
+            limits.check()
             # A byte now and then keeps a connection alive and never comes to an end.
             seconds = time.monotonic() - start
             if seconds > timeout and done - offset < _SLOWEST * seconds:

@@ -277,7 +277,7 @@ def _view(arguments: argparse.Namespace) -> int:
     source: Path = arguments.source
     shown: Any
     if source.is_dir():
-        shown, page = Scene.load(source), source / "scene.html"
+        shown, page = Scene.load(source).page(source.resolve().name), source / "scene.html"
     elif source.suffix in (".ply", ".glb"):
         shown, page = points_page(source), source.with_suffix(".html")
     else:

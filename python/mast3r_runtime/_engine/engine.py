@@ -38,7 +38,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     """A two-view engine.
 
     Calls may come from several threads. An engine pickles as its configuration and the
-    path of its model, never as memory.
+    paths of what was loaded, never as memory. Where it cannot be made again, as in a process
+    without its files, it says why at the first call.
 
     Parameters
     ----------
@@ -56,6 +57,9 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         where there is none. ``cuda:1`` is the second GPU.
     """
 
+    _broken: Exception | None = None  # why it could not be made again in this process
+    _where: str = ""
+
     def __init__(
         self,
         variant: str = "mast3r_vit_large",
@@ -66,6 +70,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     ) -> None:
         self._config = (variant, resolution, precision, num_threads, backend)
         self._path: str | None = None
+        self._retrieval: tuple[str | None, str] | None = None
         self._closed = False
         self._handle = create(backend_wanted(backend), variant, resolution, precision, num_threads)
         # Not __del__: a finalizer also runs at exit, in order, and cannot revive the object.
@@ -89,6 +94,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         with calls.Job("mast3r_submit_load", self._live(), calls.text("path", where)) as job:
             job.wait()
         self._path = os.fspath(where)
+        self._where = os.path.abspath(where)  # for another process, which may stand elsewhere
 
     @property
     def path(self) -> str | None:
@@ -123,10 +129,12 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         """Free the engine's memory. Results taken before stay valid. May be called twice."""
         self._closed = True
         _open.discard(self)
-        if self._finalizer.detach() is not None:
+        if self._broken is None and self._finalizer.detach() is not None:
             calls.call("mast3r_engine_close", self._handle)
 
     def _live(self) -> int:
+        if self._broken is not None:
+            raise self._broken
         calls.check_fork()
         if self._closed:
             raise ClosedError("engine: closed")
@@ -139,7 +147,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self._config, self._path))
+        state = (self._path and self._where, self._retrieval, self._closed)
+        return (_rebuild, (type(self), self._config, *state))
 
     def __repr__(self) -> str:
         variant, resolution, precision, threads, backend = self._config
@@ -265,11 +274,33 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         return [Path(path), Path(os.fspath(path) + ".data")]
 
 
-def _rebuild(kind: type[Engine], config: tuple[Any, ...], path: str | None) -> Engine:
-    engine = kind(*config)
-    if path is not None:
-        engine.load(path)
-    return engine
+def _rebuild(
+    kind: type[Engine],
+    config: tuple[Any, ...],
+    path: str | None,
+    retrieval: tuple[str | None, str] | None = None,
+    closed: bool = False,
+) -> Engine:
+    """Make a pickled engine again.
+
+    It never raises: an error while unpickling would end a worker of a process pool, which
+    starts another, without an end. The engine keeps the error for its first call.
+    """
+    try:
+        engine = kind(*config)
+        if not closed and path is not None:
+            engine.load(path)
+        if not closed and retrieval is not None:
+            engine._load_retrieval(*retrieval)
+        if closed:
+            engine.close()
+        return engine
+    except Exception as error:
+        engine = kind.__new__(kind)
+        engine._config, engine._path, engine._retrieval, engine._closed = config, path, retrieval, closed
+        engine._where = path or ""
+        engine._broken = error
+        return engine
 
 
 def open_engines() -> list[Engine]:

@@ -13,6 +13,7 @@ import importlib
 import json
 import logging
 import os
+import platform
 import sys
 import threading
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors
-from . import header
+from . import header, limits
 from . import structs as S
 
 __all__ = ["Job", "call", "check_fork", "library", "library_path"]
@@ -134,6 +135,11 @@ def _load() -> C.CDLL:
     try:
         lib = C.CDLL(str(path))
     except OSError as error:
+        if "incompatible architecture" in str(error):
+            raise errors.LibraryError(
+                f"native library {path} is for another processor than this Python, which runs as "
+                f"{platform.machine()}; on Apple silicon use a Python for arm64, not one under Rosetta"
+            ) from error
         raise errors.LibraryError(
             f"native library {path}: {error}; install a wheel for this platform, or build it "
             "with Go: pip install ."
@@ -200,6 +206,7 @@ class Job:
     def __init__(self, submit: str, *arguments: Any, keep: object = None) -> None:
         self._handle = S.Handle()
         self._keep = keep
+        limits.check()
         set_log_level()
         call(submit, *arguments, self._handle)
 
@@ -220,13 +227,18 @@ class Job:
         ``tick`` is called between two waits; an exception in it cancels the job.
         """
         try:
-            while call("mast3r_job_wait", self._handle, _WAIT_MS) == header.PENDING:
+            while call("mast3r_job_wait", self._handle, self._patience()) == header.PENDING:
+                limits.check()
                 if tick is not None:
                     tick()
         except BaseException:
             if not _forked:
                 call("mast3r_job_cancel", self._handle)
             raise
+
+    @staticmethod
+    def _patience() -> int:
+        return max(1, min(_WAIT_MS, int(1000 * min(limits.remaining(), 1)) + 1))
 
     def progress(self) -> tuple[int, int]:
         """Bytes done and in all; (0, 0) before the job has counted them."""

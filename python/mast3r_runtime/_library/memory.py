@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ShapeError
+from ..errors import ArgumentError, ShapeError
 from . import calls, dlpack, header
 from . import structs as S
 
@@ -230,6 +230,11 @@ class GPUTensor:
         if not self._shape:
             raise TypeError("len() of a tensor without dimensions")
         return self._shape[0]
+
+    def __bool__(self) -> bool:
+        if self.numel != 1:
+            raise ArgumentError(f"truth of a tensor of shape {self._shape}, want one element")
+        return bool(self.numpy().reshape(-1)[0])
 
     def __repr__(self) -> str:
         return f"GPUTensor(shape={self._shape}, dtype={self._dtype})"

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -248,6 +248,14 @@ class Tensor:
         out = np.empty(self._shape, self._dtype)
         calls.call("mast3r_tensor_copy", self._live(), out.ctypes.data, out.nbytes)
         return out
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ArgumentError(f"truth of a tensor of shape {self._shape}, want one element")
+        return bool(self.item())
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a tensor stays on its device and does not pickle; pickle tensor.numpy()")
 
     def item(self) -> float:
         """Return the value of a tensor that has one."""

@@ -5,6 +5,7 @@ package darwin
 import (
 	"debug/macho"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -62,8 +63,13 @@ func TestHeader(t *testing.T) {
 		t.Fatal("no LC_BUILD_VERSION")
 	}
 	platform, minos := f.ByteOrder.Uint32(v[8:]), f.ByteOrder.Uint32(v[12:])
-	if platform != platformMacOS || minos != 15<<16 {
-		t.Errorf("platform %d, minimum system %d.%d, want macOS (1) 15.0", platform, minos>>16, minos>>8&0xff)
+	target, err := os.ReadFile(filepath.Join("..", "..", "..", "packaging", "darwin", "deployment_target"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%d.%d", minos>>16, minos>>8&0xff)
+	if want := strings.TrimSpace(string(target)); platform != platformMacOS || got != want {
+		t.Errorf("platform %d, minimum system %s, want macOS (1) %s", platform, got, want)
 	}
 	if id := command(f, cmdIDDylib); id == nil || !strings.Contains(string(id), "@rpath/libmast3r_runtime.dylib") {
 		t.Errorf("install name %q, want @rpath/libmast3r_runtime.dylib", id)

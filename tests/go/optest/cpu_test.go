@@ -25,4 +25,6 @@ func TestCPUTable(t *testing.T) { Table(t, "cpu", onCPU(t), 2e-6) }
 
 func TestCPURandom(t *testing.T) { Random(t, onCPU(t), 30, 2e-6) }
 
+func TestCPUMaximaOfNaN(t *testing.T) { MaximaOfNaN(t, onCPU(t)) }
+
 func TestCPUArgOfNaN(t *testing.T) { ArgOfNaN(t, onCPU(t)) }

@@ -45,6 +45,66 @@ func ArgOfNaN(t *testing.T, run Runner) {
 	}
 }
 
+// MaximaOfNaN holds what chooses among values to one order: NaN is above all numbers,
+// the first one first.
+func MaximaOfNaN(t *testing.T, run Runner) {
+	nan := float32(math.NaN())
+	one := func(op graph.Op, shape tensor.Shape, in ...[]float32) []float64 {
+		g := graph.New("nan")
+		nodes := []*graph.Node{g.Input("x", tensor.F32, shape...)}
+		bytes := [][]byte{packed(in[0])}
+		if len(in) > 1 {
+			nodes = append(nodes, g.Input("y", tensor.F32, 1, 1, 1, 1))
+			bytes = append(bytes, packed(in[1]))
+		}
+		n := g.Add(op, nodes...)
+		g.Output("out", n)
+		if _, err := g.Build(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := run(g, bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ref.Decode(n.DType, n.Shape, out[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Data
+	}
+	same := func(a, b float64) bool { return a == b || a != a && b != b }
+	for _, c := range []struct {
+		row    []float32
+		values []float64
+		at     []float64
+	}{
+		{[]float32{3, nan, 1, 5}, []float64{math.NaN(), 5, 3}, []float64{1, 3, 0}},
+		{[]float32{5, 3, nan, 1}, []float64{math.NaN(), 5, 3}, []float64{2, 0, 1}},
+		{[]float32{nan, 3, nan, 1}, []float64{math.NaN(), math.NaN(), 3}, []float64{0, 2, 1}},
+		{[]float32{nan, nan, nan, nan}, []float64{math.NaN(), math.NaN(), math.NaN()}, []float64{0, 1, 2}},
+		{[]float32{1, 1, 2, 2}, []float64{2, 2, 1}, []float64{2, 3, 0}},
+	} {
+		if got := one(graph.TopK{K: 3}, tensor.Shape{1, 4}, c.row); !slices.EqualFunc(got, c.values, same) {
+			t.Errorf("the largest of %v are %v, want %v", c.row, got, c.values)
+		}
+		if got := one(graph.TopK{K: 3, Index: true}, tensor.Shape{1, 4}, c.row); !slices.Equal(got, c.at) {
+			t.Errorf("the largest of %v are at %v, want %v", c.row, got, c.at)
+		}
+		window := tensor.Shape{1, 2, 2, 1}
+		if got := one(graph.Pool2D{Kernel: 2, Stride: 2}, window, c.row); !same(got[0], c.values[0]) {
+			t.Errorf("the pooled maximum of %v is %v, want %v", c.row, got, c.values[0])
+		}
+		if got := one(graph.PoolIndex{Kernel: 2, Stride: 2}, window, c.row); got[0] != c.at[0] {
+			t.Errorf("the pooled maximum of %v is at %v, want %v", c.row, got, c.at[0])
+		}
+		want := make([]float64, 4)
+		want[int(c.at[0])] = 7
+		if got := one(graph.PoolGrad{Kernel: 2, Stride: 2}, window, c.row, []float32{7}); !slices.Equal(got, want) {
+			t.Errorf("the gradient of the pooled maximum of %v is %v, want %v", c.row, got, want)
+		}
+	}
+}
+
 func packed(v []float32) (b []byte) {
 	for _, x := range v {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))

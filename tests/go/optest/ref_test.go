@@ -16,3 +16,5 @@ func TestReferenceTable(t *testing.T) { Table(t, "ref", Reference, 0) }
 func TestSimplifyKeepsMeaning(t *testing.T) { Random(t, Reference, 20, 1e-6) }
 
 func TestReferenceArgOfNaN(t *testing.T) { ArgOfNaN(t, Reference) }
+
+func TestReferenceMaximaOfNaN(t *testing.T) { MaximaOfNaN(t, Reference) }

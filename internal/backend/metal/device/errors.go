@@ -13,7 +13,7 @@ import (
 // Sentinels for errors.Is.
 var (
 	// ErrOldSystem means macOS before 15.
-	ErrOldSystem = errors.New("metal: this macOS is too old")
+	ErrOldSystem = objc.ErrOldSystem
 	// ErrNoDevice means that Metal reports no usable GPU.
 	ErrNoDevice = errors.New("metal: no usable GPU")
 	// ErrOutOfMemory is in the chain of a refused allocation and of a command

@@ -8,6 +8,9 @@ import (
 	"sync"
 )
 
+// ErrOldSystem means a macOS before [MinimumMacOS].
+var ErrOldSystem = errors.New("objc: this macOS is too old for Metal here")
+
 // ErrUnavailable means that this machine has no Objective-C runtime to load.
 var ErrUnavailable = errors.New("objc: Metal is only available on macOS")
 
@@ -65,16 +68,25 @@ func load() error {
 	rt = r
 	registry.Lock()
 	defer registry.Unlock()
-	for _, c := range registry.classes {
-		c.ID = rt.getClass(c.Name)
-		if c.ID == 0 && MinimumMacOS.AtLeast(c.Since) {
-			return fmt.Errorf("objc: class %s is missing; it exists since macOS %v", c.Name, c.Since)
-		}
-	}
 	for _, d := range registry.decls {
 		d.bind(rt.selRegister(d.Selector))
 	}
-	return nil
+	var missing *ClassRef
+	for _, c := range registry.classes {
+		if c.ID = rt.getClass(c.Name); c.ID == 0 {
+			missing = c
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	// An older system than is supported lacks classes; that it is old is what to say.
+	var system OSVersion
+	WithPool(func() { system = SystemVersion() })
+	if v := V(int(system.Major), int(system.Minor)); !v.AtLeast(MinimumMacOS) {
+		return fmt.Errorf("%w: it is %v, %v or newer is needed", ErrOldSystem, v, MinimumMacOS)
+	}
+	return fmt.Errorf("objc: class %s is missing; it exists since macOS %v", missing.Name, missing.Since)
 }
 
 // CFunction binds a C function of the loaded frameworks to *fptr, a pointer to

@@ -23,6 +23,7 @@ var classes = map[string]*class{}
 func init() {
 	constructors := map[string]func(*machine, Tuple) (Value, error){
 		"collections.OrderedDict":         makeDict,
+		"collections.defaultdict":         makeDefaultDict,
 		"argparse.Namespace":              makeNamespace,
 		"torch.Size":                      makeSize,
 		"torch._utils._rebuild_tensor":    makeTensor,

@@ -269,8 +269,15 @@ func (m *machine) float() error {
 // global pushes the class of a name; the name is all that is looked at.
 func (m *machine) global(module, name string) error {
 	c, ok := classes[module+"."+name]
-	if !ok {
+	if !ok && !unknown(module, name) {
 		return m.refused("the pickle calls %s", strconv.Quote(short(module)+"."+short(name)))
+	}
+	if !ok {
+		full := module + "." + name
+		if err := m.charge(len(full)); err != nil {
+			return err
+		}
+		c = &class{name: full, make: makeOpaque(full)}
 	}
 	return m.push(c)
 }

@@ -18,6 +18,10 @@ const (
 	opBinInt2         = 'M'
 	opNone            = 'N'
 	opBinPersID       = 'Q'
+	opEmptySet        = 0x8f
+	opAddItems        = 0x90
+	opFrozenSet       = 0x91
+	opNewObjEx        = 0x92
 	opReduce          = 'R'
 	opBinUnicode      = 'X'
 	opAppend          = 'a'
@@ -62,8 +66,7 @@ const (
 var refusedOps = map[byte]string{
 	'F': "FLOAT", 'I': "INT", 'L': "LONG", 'P': "PERSID", 'S': "STRING", 'V': "UNICODE",
 	'g': "GET", 'i': "INST", 'o': "OBJ", 'p': "PUT",
-	0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x8f: "EMPTY_SET", 0x90: "ADDITEMS",
-	0x91: "FROZENSET", 0x92: "NEWOBJ_EX", 0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER",
+	0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER",
 }
 
 // step runs one instruction: scalars here, the rest by kind.
@@ -239,6 +242,9 @@ func (m *machine) extend(items Tuple) error {
 	if err != nil {
 		return err
 	}
+	if _, ok := v.(*Opaque); ok {
+		return nil
+	}
 	l, ok := v.(*List)
 	if !ok {
 		return m.malformed("items for a %s, want a list", TypeName(v))
@@ -253,11 +259,18 @@ func (m *machine) update(items Tuple) error {
 	if err != nil {
 		return err
 	}
+	if _, ok := v.(*Opaque); ok {
+		return nil
+	}
 	d, ok := v.(*Dict)
 	if !ok || len(items)%2 != 0 {
 		return m.malformed("%d keys and values for a %s, want an even number and a dict", len(items), TypeName(v))
 	}
 	for i := 0; i < len(items); i += 2 {
+		switch items[i].(type) {
+		case Tuple, Name, *class, *Opaque:
+			continue // no name of a weight
+		}
 		if err := d.set(items[i], items[i+1]); err != nil {
 			return m.refused("%v", err)
 		}
@@ -304,6 +317,31 @@ func (m *machine) objects(op byte) error {
 		}
 		return m.push(s)
 	}
+	switch op {
+	case opEmptySet:
+		return m.push(&Opaque{"set"})
+	case opFrozenSet, opAddItems:
+		if _, err := m.popMark(); err != nil {
+			return err
+		}
+		if op == opFrozenSet {
+			return m.push(&Opaque{"frozenset"})
+		}
+		v, err := m.peek()
+		if _, ok := v.(*Opaque); err == nil && !ok {
+			err = m.malformed("items for a %s, want a set", TypeName(v))
+		}
+		return err
+	case opNewObjEx: // class, arguments, named arguments
+		t, err := m.popTuple(3)
+		if err != nil {
+			return err
+		}
+		if c, ok := t[0].(*class); ok {
+			return m.push(&Opaque{c.name})
+		}
+		return m.malformed("a new %s, want a class", TypeName(t[0]))
+	}
 	if name, ok := refusedOps[op]; ok {
 		return m.refused("instruction %s", name)
 	}
@@ -314,6 +352,9 @@ func (m *machine) call() error {
 	t, err := m.popTuple(2)
 	if err != nil {
 		return err
+	}
+	if o, ok := t[0].(*Opaque); ok { // a method of what is not known
+		return m.push(o)
 	}
 	c, ok := t[0].(*class)
 	args, isTuple := t[1].(Tuple)
@@ -360,6 +401,8 @@ func (m *machine) build() error {
 		}
 		return nil
 	case *Dict: // an OrderedDict's attributes; torch keeps format versions there
+		return nil
+	case *Opaque:
 		return nil
 	case *Array:
 		return m.wrap(v.build(state))

@@ -9,7 +9,7 @@ import (
 )
 
 // Value is what a pickle can hold: nil (None), bool, int64, float64, string,
-// []byte, Tuple, *List, *Dict, *Object, Name, *Storage, *Tensor or *Array.
+// []byte, Tuple, *List, *Dict, *Object, *Opaque, Name, *Storage, *Tensor or *Array.
 type Value = any
 
 // Tuple is a Python tuple, or a torch.Size.
@@ -116,6 +116,8 @@ func TypeName(v Value) string {
 	case *Dict:
 		return "dict"
 	case *Object:
+		return v.Class
+	case *Opaque:
 		return v.Class
 	case *Storage:
 		return "storage"
