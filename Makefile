@@ -10,7 +10,8 @@ LIBRARY := python/mast3r_runtime/libmast3r_runtime.$(if $(filter Darwin,$(shell 
 DARWIN := GOOS=darwin GOARCH=arm64 CC=$(CURDIR)/packaging/darwin/cc.sh
 GO_SOURCES := $(shell find capi gomps internal -path capi/pyext -prune -o -name '*.go' -print -o -name '*.s' -print -o -name '*.c' -print -o -name '*.h' -print -o -name '*.map' -print 2>/dev/null) go.mod go.sum capi/build.sh
 
-.PHONY: race attack mutants help demo test darwin bench bench-quick bench-ops bench-go wheel check lint generate golden clean gopy reference go-test c-test py-test training-test viewer viewer-test scene-bench
+# Every target with a plain name is a command, not a file.
+.PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 demo: $(VENV)/.demo ## build, install, run the demo; pictures and point clouds in out/
 	$(VENV)/bin/mast3r demo --out out
@@ -22,6 +23,7 @@ test: go-test c-test wheel py-test ## everything that must pass before a commit
 
 go-test:
 	CGO_ENABLED=0 $(GO) build ./...
+	for os in windows darwin; do CGO_ENABLED=0 GOOS=$$os GOARCH=arm64 $(GO) vet ./... || exit 1; done
 	$(GO) vet ./...
 	$(GO) test ./...
 
@@ -39,7 +41,11 @@ mutants: ## puts the mistakes of tools/mutate/mutants.txt into a copy of the cod
 
 c-test: $(LIBRARY)
 	sh tests/c/run.sh $(LIBRARY)
-	$(MAKE) -C tests/metalsim test
+	sh tests/c/install.sh
+	$(if $(filter Darwin,$(shell uname -s)),,$(MAKE) -C tests/metalsim test) # the simulator is for Linux
+
+workflows: ## the files in .github/workflows, by actionlint
+	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 py-test: $(VENV)/.test
 	$(PY) -m mypy
@@ -47,7 +53,7 @@ py-test: $(VENV)/.test
 
 xla-test: .venv-xla/.ready ## graphs through XLA on the CPU, by the same plugin interface as on an NVIDIA GPU
 	.venv-xla/bin/python internal/backend/xla/pjrt/testdata/make.py | diff internal/backend/xla/pjrt/testdata/layout.txt -
-	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') $(GO) test -count=1 -timeout 20m ./internal/backend/xla/...
+	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') sh -c '$(GO) test -count=1 -timeout 20m ./internal/backend/xla/... && $(GO) test -count=1 ./gomps -run CUDA'
 
 cuda-test: ## the suites on an NVIDIA GPU; MAST3R_PJRT_CUDA names the plugin where pip has not installed it
 	MAST3R_CUDA=1 $(GO) test -count=1 -v ./tests/go/cudatest
@@ -64,6 +70,22 @@ training-test: .venv-bench/.ready ## the tests in training/, which need PyTorch
 wheel: $(VENV)/.build ## dist/mast3r_runtime-*.whl
 	rm -rf build/wheel build/lib* build/bdist* && $(VENV)/bin/pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
+
+wheels: .venv-wheels/.ready ## dist/: the wheels of Linux, macOS and Windows and the sdist, built here by zig and clang, checked
+	rm -rf build/wheels && .venv-wheels/bin/python packaging/wheels/build.py --out build/wheels
+	.venv-wheels/bin/python packaging/wheels/check.py build/wheels
+	mkdir -p dist && cp build/wheels/* dist/
+
+wheels-try: ## installs and tries what make wheels built: here, under Wine, under qemu
+	sh packaging/wheels/try.sh build/wheels
+
+.venv-wheels/.ready:
+	$(PYTHON) -m venv .venv-wheels
+	.venv-wheels/bin/pip install --quiet 'ziglang>=0.14' 'setuptools>=77' wheel build auditwheel twine check-wheel-contents
+	touch $@
+
+install: ## library, headers, pkg-config and CMake files in PREFIX (default /usr/local)
+	sh capi/install.sh $(or $(PREFIX),/usr/local)
 
 check: lint test ## lint, then test
 
@@ -144,7 +166,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.build: $(VENV)/bin/pip pyproject.toml
-	$(VENV)/bin/pip install --quiet 'setuptools>=70.1' wheel && touch $@
+	$(VENV)/bin/pip install --quiet 'setuptools>=77' wheel && touch $@
 
 $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable . matplotlib && touch $@

@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Command, Distribution, setup
@@ -13,14 +14,34 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "packaging"))
+from sbom import bill  # noqa: E402
+
 PACKAGE = "mast3r_runtime"
 # GOOS, GOARCH and CC cross-build; MAST3R_WHEEL_PLATFORM then names the wheel's platform.
-GOOS = os.environ.get("GOOS") or sys.platform
+SUFFIXES = {"linux": "so", "darwin": "dylib", "windows": "dll"}
+GOOS = os.environ.get("GOOS") or {"win32": "windows"}.get(sys.platform, sys.platform)
 # On a Mac the library is for the processor that this Python runs on: a universal Python runs
 # on one of two, and one under Rosetta on x86_64 whatever the Mac is.
 GOARCH = os.environ.get("GOARCH") or {"arm64": "arm64", "x86_64": "amd64"}.get(platform.machine(), "")
 TARGET = os.environ.get("MACOSX_DEPLOYMENT_TARGET") or (ROOT / "packaging/darwin/deployment_target").read_text().strip()
-LIBRARY = "libmast3r_runtime." + ("dylib" if GOOS == "darwin" else "so")
+LIBRARY = "libmast3r_runtime." + SUFFIXES.get(GOOS, "so")
+
+
+def unsupported() -> str:
+    """Why no library for this system can be built and loaded, and what to do; "" where it can."""
+    if GOOS not in SUFFIXES:
+        return f"no build for {GOOS}; Linux, macOS and Windows are supported"
+    if os.environ.get("GOARCH"):  # a cross build: the machine at hand is not the one that matters
+        return ""
+    if "musl" in (sysconfig.get_config_var("SOABI") or "") or "musl" in (sysconfig.get_config_var("HOST_GNU_TYPE") or ""):
+        return (
+            "Alpine and other systems with musl cannot load Go shared libraries (golang/go issue 54805). "
+            "Use a system with glibc, for example the image python:3-slim."
+        )
+    if sys.maxsize < 2**32:
+        return "this Python is a 32-bit program; install a 64-bit Python."
+    return ""
 
 
 class build_go(Command):
@@ -41,8 +62,8 @@ class build_go(Command):
         return base / PACKAGE / LIBRARY
 
     def run(self):
-        if GOOS not in ("linux", "darwin"):
-            raise SystemExit(f"mast3r-runtime: no build for {GOOS}; Linux and macOS are supported")
+        if problem := unsupported():
+            raise SystemExit(f"mast3r-runtime: {problem}")
         if not shutil.which(os.environ.get("GO", "go")):
             raise SystemExit(
                 "mast3r-runtime: there is no wheel for this platform, and building from source needs "
@@ -50,6 +71,8 @@ class build_go(Command):
                 "Install Go, then try again."
             )
         target = self._target().resolve()
+        if not shutil.which("sh"):
+            raise SystemExit("mast3r-runtime: building from source needs sh on PATH (Git for Windows and MSYS2 have one)")
         environment = dict(os.environ)
         if GOOS == "darwin":
             environment |= {"GOARCH": GOARCH, "MACOSX_DEPLOYMENT_TARGET": TARGET}
@@ -79,6 +102,14 @@ class PlatformWheel(bdist_wheel):
     def finalize_options(self):
         super().finalize_options()
         self.root_is_pure = False
+
+    def write_wheelfile(self, wheelfile_base, *arguments, **named):
+        super().write_wheelfile(wheelfile_base, *arguments, **named)
+        library = Path(self.bdist_dir) / PACKAGE / LIBRARY
+        if library.exists():  # an editable wheel holds no library
+            folder = Path(wheelfile_base) / "sboms"
+            folder.mkdir(exist_ok=True)
+            (folder / "mast3r-runtime.cdx.json").write_text(bill(library, self.distribution.get_version()))
 
     def get_tag(self):
         tag = os.environ.get("MAST3R_WHEEL_PLATFORM")

@@ -5,44 +5,63 @@
  * The calls that must work when the Go runtime cannot: in a forked child, where its
  * threads are gone and a call that needs one would hang.
  */
-#include "mast3r.h"
+#include "guard.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A key and not a _Thread_local array: Go's shared libraries use the static TLS block,
  * where a library that is loaded late finds room for a few words only. */
-static pthread_key_t error_key;
 static int have_key;
 static volatile int32_t forked;
 
+#ifdef _WIN32 /* fibre-local storage calls free at a thread's end, as a pthread key does; there is no fork */
+#include <windows.h>
+
+static DWORD error_key;
+
+static void WINAPI free_text(void *text) { free(text); }
+static void *error_text(void) { return have_key ? FlsGetValue(error_key) : NULL; }
+static void keep_text(char *text) { FlsSetValue(error_key, text); }
+
+__attribute__((constructor)) static void start(void) {
+  error_key = FlsAlloc(free_text);
+  have_key = error_key != FLS_OUT_OF_INDEXES;
+}
+#else
+#include <pthread.h>
+
+static pthread_key_t error_key;
+
 static void mark_forked(void) { forked = 1; }
+static void *error_text(void) { return have_key ? pthread_getspecific(error_key) : NULL; }
+static void keep_text(char *text) { pthread_setspecific(error_key, text); }
 
 __attribute__((constructor)) static void start(void) {
   have_key = pthread_key_create(&error_key, free) == 0;
   pthread_atfork(NULL, NULL, mark_forked);
 }
+#endif
 
 void m3r_set_error(const char *text) {
   char *copy = have_key ? strdup(text) : NULL;
   if (copy == NULL) return; /* out of memory: the status still tells */
-  free(pthread_getspecific(error_key));
-  pthread_setspecific(error_key, copy);
+  free(error_text());
+  keep_text(copy);
 }
 
-int32_t mast3r_in_forked_child(void) { return forked; }
+EXPORT int32_t mast3r_in_forked_child(void) { return forked; }
 
-const char *mast3r_last_error(void) {
-  const char *text = have_key ? pthread_getspecific(error_key) : NULL;
+EXPORT const char *mast3r_last_error(void) {
+  const char *text = error_text();
   return text ? text : "";
 }
 
-uint32_t mast3r_abi_version(void) { return MAST3R_ABI_VERSION; }
+EXPORT uint32_t mast3r_abi_version(void) { return MAST3R_ABI_VERSION; }
 
-const char *mast3r_version(void) { return MAST3R_VERSION; }
+EXPORT const char *mast3r_version(void) { return MAST3R_VERSION; }
 
-const char *mast3r_status_name(mast3r_status status) {
+EXPORT const char *mast3r_status_name(mast3r_status status) {
   switch (status) {
   case MAST3R_OK: return "ok";
   case MAST3R_PENDING: return "pending";

@@ -9,7 +9,6 @@ not know fails the test, so that none is left out.
 from __future__ import annotations
 
 import inspect
-import io
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,10 +48,9 @@ class Nasty:
 
 
 HOSTILE: tuple[Any, ...] = (
-    None, -1, 2**31, 2**63, -(2**70), 1.5, float("nan"), float("inf"), 1j, "", "x", "a\0b", "\udce9", "x" * 5000,
-    b"", b"\xff" * 9, [], [1, 2], [[]], {}, {"a": 1}, (), (1,), object(), Nasty(), np.zeros(3), np.zeros((0, 3)),
-    np.array("x"), np.array([object()], dtype=object), np.datetime64("2020"), int, len, iter(()), True,
-    Path("/nonexistent/none"), "/dev/null", io.BytesIO(b"x"), range(3), slice(1),
+    None, -1, 2**31, -(2**70), 1.5, float("nan"), float("inf"), 1j, "", "a\0b", "\udce9", "x" * 5000, b"\xff" * 9,
+    [], [[]], {"a": 1}, (1,), object(), Nasty(), np.zeros(3), np.zeros((0, 3)), np.array("x"),
+    np.array([object()], dtype=object), int, iter(()), Path("/nonexistent/none"), "/dev/null",
 )  # fmt: skip
 
 
@@ -173,6 +171,7 @@ def test_every_argument_of_every_function(
     monkeypatch.setenv("MAST3R_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("MAST3R_OFFLINE", "1")
     wrong: list[str] = []
+    kept: dict[str, tuple[Any, ...]] = {}
     count = called = 0
     for name, function in sorted(callables().items()):
         if name in NOT_CALLED or name.endswith(".to_torch") or name.rpartition(".")[2] in ENDS:
@@ -200,7 +199,7 @@ def test_every_argument_of_every_function(
                 arguments = {n: good[n] for n in required} | {p.name: value}
                 count += 1
                 try:
-                    self = () if bound else owner(name, good)
+                    self = () if bound else kept.get(kind) or kept.setdefault(kind, owner(name, good))
                     got = function(*self, **arguments)
                     if isinstance(got, types.GeneratorType):
                         list(got)

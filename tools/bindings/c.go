@@ -21,6 +21,7 @@ const exportsHead = `//go:build cgo
  * Go's declarations also cannot say const; these can.
  */
 #include "_cgo_export.h"
+#include "guard.h"
 
 static int refused(void) {
   if (!mast3r_in_forked_child()) return 0;
@@ -30,7 +31,7 @@ static int refused(void) {
 }
 
 #define CALL(name, parameters, arguments)                                                  \
-  mast3r_status mast3r_##name parameters {                                                 \
+  EXPORT mast3r_status mast3r_##name parameters {                                          \
     return refused() ? MAST3R_E_FORKED : m3r_##name arguments;                             \
   }
 

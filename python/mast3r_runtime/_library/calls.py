@@ -13,7 +13,6 @@ import importlib
 import json
 import logging
 import os
-import platform
 import sys
 import threading
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from typing import Any
 from .. import errors
 from . import header, limits
 from . import structs as S
+from .reasons import why_not_loaded
 
 __all__ = ["Job", "call", "check_fork", "library", "library_path"]
 
@@ -105,7 +105,7 @@ def library_path() -> Path:
         return _extension()
     if native not in ("", "ctypes"):
         raise errors.ArgumentError(f"MAST3R_NATIVE={native!r}, want ctypes or gopy")
-    suffix = "dylib" if sys.platform == "darwin" else "so"
+    suffix = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
     return Path(__file__).parents[1] / f"libmast3r_runtime.{suffix}"
 
 
@@ -154,15 +154,7 @@ def _load() -> C.CDLL:
     try:
         lib = C.CDLL(str(path))
     except OSError as error:
-        if "incompatible architecture" in str(error):
-            raise errors.LibraryError(
-                f"native library {path} is for another processor than this Python, which runs as "
-                f"{platform.machine()}; on Apple silicon use a Python for arm64, not one under Rosetta"
-            ) from error
-        raise errors.LibraryError(
-            f"native library {path}: {error}; install a wheel for this platform, or build it "
-            "with Go: pip install ."
-        ) from error
+        raise errors.LibraryError(f"native library {path}: {why_not_loaded(path, error)}") from error
     try:
         lib.mast3r_abi_version.restype = C.c_uint32
         got = lib.mast3r_abi_version()

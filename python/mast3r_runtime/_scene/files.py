@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files import replacing
+from .._files import replacing, short_name
 from .._viewer.page import write as write_page
 from ..errors import ArgumentError, FileError
 from ..export import write_points
@@ -198,7 +198,7 @@ def _npz(path: Path, arrays: dict[str, npt.ArrayLike]) -> Path:
 
 def _depth_name(name: str) -> str:
     """A file name for a picture's name, which may hold folders."""
-    return name.replace("%", "%25").replace("/", "%2F") + ".npz"
+    return short_name(name.replace("%", "%25").replace("/", "%2F"), ".npz")
 
 
 def _write_dense(scene: Scene, folder: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from ..images import U8, read_image
 from ..retrieval import scene_pairs
 from ..store import Store
 from . import cameras as lenses
-from . import dense, gauge, photos, solver, uncertainty
+from . import dense, gauge, memo, photos, solver, uncertainty
 from .budget import estimate
 from .dense import DepthMap
 from .evidence import Evidence, gather
@@ -166,14 +166,13 @@ class _Run:
         evidence = gather(self.engine, used, pairs, self.store, stride=stride, tick=step)
         self.lap("network")
         problem = self.problem(used, evidence)
-        verified = solver.verify(problem, _Ticks(self.progress, "verify", len(pairs)))
-        self.lap("verify")
-        solved = solver.solve(problem, verified, self.options.mapper)
+        tick = _Ticks(self.progress, "verify", len(pairs))
+        answer = memo.solve(self.store, problem, self.options.mapper, self.options.covariance, tick)
         self.lap("solve")
-        reasons = _reasons(problem, verified, solved)
-        if not solved.models:
+        reasons = _reasons(problem, answer.verified, answer.solved)
+        if not answer.solved.models:
             raise self.failed(headers, twins, "no pair of pictures holds", used, reasons)
-        return self.scene(headers, used, twins, evidence, problem, verified, solved, reasons)
+        return self.scene(headers, used, twins, evidence, answer, reasons)
 
     def lap(self, name: str) -> None:
         now = time.monotonic()
@@ -235,13 +234,10 @@ class _Run:
         used: Sequence[Photo],
         twins: Mapping[str, str],
         evidence: Evidence,
-        problem: solver.Problem,
-        verified: solver.Verified,
-        solved: solver.Solved,
+        answer: memo.Answer,
         reasons: Mapping[int, str],
     ) -> Scene:
-        options = self.options
-        covariance = uncertainty.poses(problem, solved) if options.covariance else {}
+        solved = answer.solved
         scale = self.scale(used, evidence, solved)
         models, scales = [], []
         for k, model in enumerate(solved.models):
@@ -254,7 +250,7 @@ class _Run:
             model, pictures = self.pictures(k, model, used, evidence, solved.unstable.get(k, ""))
             coloured.append(model)
             placed.update(pictures)
-        for i, matrix in covariance.items():
+        for i, matrix in answer.covariance.items():
             k = placed[i].component
             before, after = (m[k].poses[m[k].row(i)] for m in (solved.models, models))
             placed[i] = replace(placed[i], covariance=uncertainty.moved(matrix, before, after, scales[k]))
@@ -269,7 +265,7 @@ class _Run:
             )
             for k, model in enumerate(coloured)
         )  # fmt: skip
-        report = self.report(result, evidence, verified, names, scale, components)
+        report = self.report(result, evidence, answer.verified, names, scale, components)
         return Scene(result, components, scale, report)
 
     def scale(self, used: Sequence[Photo], evidence: Evidence, solved: solver.Solved) -> gauge.Scale:
@@ -422,6 +418,8 @@ def _reasons(problem: solver.Problem, verified: solver.Verified, solved: solver.
         with_whom = f"; best {best[0]} with {problem.names[best[1]]}" if best else ""
         if i in solved.reasons:
             out[i] = solved.reasons[i]
+        elif best is None:
+            out[i] = "nothing in it matches another picture"
         elif i not in passed:
             out[i] = f"no pair with {problem.least} inliers{with_whom}"
         else:

@@ -238,20 +238,21 @@ class World {
     m.decompose(this.camera.position, this.camera.quaternion, scale);
     const away = Math.max(this.bounds.middle.clone().sub(this.camera.position).dot(forward), this.bounds.size * 0.1);
     this.controls.target.copy(this.camera.position).addScaledVector(forward, away);
+    panel.follow(); // first: its tools take room
     this.lens(p);
     for (const f of this.frusta) this.paint(f);
     this.updateMask();
     this.draw();
-    panel.follow();
   }
 
   leave() {
     if (state.current < 0) return;
     state.current = -1;
+    panel.follow();
     this.freeLens();
     for (const f of this.frusta) this.paint(f);
     this.updateMask();
-    panel.follow();
+    this.draw();
   }
 
   paint(f) {

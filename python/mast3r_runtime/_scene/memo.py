@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Solving, with its answer kept in the store: the same key points and options are not solved twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..store import Arrays, Store, key_of
+from . import solver, uncertainty
+from .model import F64, Lens, Model
+from .solver import Problem, Solved, Verified
+
+__all__ = ["Answer", "solve"]
+
+SOLVING = 2  # the way of solving; another number where a change gives other answers
+KIND = "solved"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What solving says: inliers of pairs, checked components, covariance by picture where asked for."""
+
+    verified: Verified
+    solved: Solved
+    covariance: dict[int, F64]
+
+
+def solve(
+    store: Store, problem: Problem, mapper: str, covariance: bool, tick: Callable[[], None] = lambda: None
+) -> Answer:
+    """Verify pairs and solve, or take the answer from the store."""
+    key = _key(problem, mapper, covariance)
+    arrays = store.read_arrays(KIND, key)
+    if arrays is not None:
+        return _unpacked(arrays)
+    verified = solver.verify(problem, tick)
+    solved = solver.solve(problem, verified, mapper)
+    answer = Answer(verified, solved, uncertainty.poses(problem, solved) if covariance else {})
+    store.write_arrays(KIND, key, _packed(answer))
+    return answer
+
+
+def _key(problem: Problem, mapper: str, covariance: bool) -> str:
+    """All that decides the answer; of the threads only whether there is one, which fixes the bits."""
+    digest = hashlib.sha256()
+    for xy in problem.keys.xy:
+        digest.update(np.int64(len(xy)).tobytes() + np.ascontiguousarray(xy).tobytes())
+    for (i, j), numbers in sorted(problem.keys.matches.items()):
+        digest.update(np.array([i, j, len(numbers)]).tobytes() + np.ascontiguousarray(numbers).tobytes())
+    lenses = [[lens.model, lens.width, lens.height, lens.params] for lens in problem.lenses]
+    return key_of(
+        KIND, SOLVING, solver.pycolmap().__version__, digest.hexdigest(), lenses, list(problem.camera_of),
+        sorted(problem.fixed), sorted(problem.known), list(problem.network_pixel), problem.seed,
+        problem.threads == 1, problem.least, mapper, covariance,
+    )  # fmt: skip
+
+
+def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
+    v, s = answer.verified, answer.solved
+    facts = {
+        "reasons": s.reasons,
+        "unstable": s.unstable,
+        "models": [
+            {"mapper": m.mapper, "lenses": [[n.model, n.width, n.height, n.params] for n in m.lenses]}
+            for m in s.models
+        ],
+    }
+    out: dict[str, npt.ArrayLike] = {
+        "pairs": np.array([(i, j, v.matches[i, j], n) for (i, j), n in v.inliers.items()]).reshape(-1, 4),
+        "facts": json.dumps(facts),
+        "covariance_of": np.array(sorted(answer.covariance), np.int64),
+        "covariance": np.array([answer.covariance[i] for i in sorted(answer.covariance)]),
+    }
+    for k, m in enumerate(s.models):
+        for name in ("pictures", "poses", "points", "colours", "seen", "seen_by", "seen_at"):
+            out[f"{name}_{k}"] = getattr(m, name)
+    return out
+
+
+def _unpacked(arrays: Arrays) -> Answer:
+    facts: dict[str, Any] = json.loads(str(arrays["facts"]))
+    verified = Verified()
+    for i, j, matches, inliers in arrays["pairs"].tolist():
+        verified.matches[i, j], verified.inliers[i, j] = matches, inliers
+    models = []
+    for k, row in enumerate(facts["models"]):
+        lenses = tuple(Lens(name, w, h, tuple(params)) for name, w, h, params in row["lenses"])
+        models.append(
+            Model(
+                arrays[f"pictures_{k}"], arrays[f"poses_{k}"], lenses, arrays[f"points_{k}"],
+                arrays[f"colours_{k}"], arrays[f"seen_{k}"], arrays[f"seen_by_{k}"], arrays[f"seen_at_{k}"],
+                row["mapper"],
+            )  # fmt: skip
+        )
+    solved = Solved(
+        models,
+        {int(k): why for k, why in facts["unstable"].items()},
+        {int(i): why for i, why in facts["reasons"].items()},
+    )
+    return Answer(verified, solved, dict(zip(arrays["covariance_of"].tolist(), arrays["covariance"])))
