@@ -92,7 +92,7 @@ viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and n
 	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
-	$(PY) docs/reference.py >docs/api.md
+	$(PY) tools/reference.py >docs/api.md
 
 gopy: $(VENV)/.test ## the library as a Python extension module, and the Python tests against it
 	$(VENV)/bin/pip install --quiet pybindgen
