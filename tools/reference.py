@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from types import ModuleType
+from typing import get_origin
 
 MODULES = (
     "mast3r_runtime",
@@ -54,6 +55,8 @@ def show(module: ModuleType, name: str, value: object) -> None:
             print(", ".join(f"`{member.value}`" for member in value) + "\n")
         elif not issubclass(value, BaseException):
             members(value)
+    elif get_origin(value) is not None:
+        print(f"### type `{name}`\n\n`{alias(name)}`\n")
     elif callable(value):
         print(f"### `{name}{signature(value)}`\n\n{text_of(value, '')}\n")
     elif type(value).__module__.startswith("mast3r_runtime"):
@@ -87,6 +90,17 @@ def defined_by_us(kind: type, name: str) -> bool:
 
 def plain(value: object) -> str:
     return str(value.value) if isinstance(value, enum.Enum) else repr(value)
+
+
+def alias(name: str) -> str:
+    """The right side of a type alias, as the source has it."""
+    for key, module in sorted(sys.modules.items()):
+        if key.startswith("mast3r_runtime") and getattr(module, "__file__", None):
+            source = inspect.getsource(module)
+            found = re.search(rf"^{name}(?:: \w+)? = (.*?)\n(?=\n|[a-zA-Z_@])", source, re.M | re.S)
+            if found:
+                return " ".join(found[1].split()).replace("[ ", "[").replace(", ]", "]").replace(" ]", "]")
+    raise LookupError(f"{name}: no module defines it")
 
 
 def signature(function: object) -> str:

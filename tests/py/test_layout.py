@@ -36,7 +36,8 @@ ARROWS = {
         "retrieval", "runtime",
     },
     "collection": {
-        "_checkpoints", "_engine", "_library", "_output", "errors", "export", "images", "results", "retrieval",
+        "_checkpoints", "_engine", "_library", "_output", "errors", "export", "images", "results",
+        "retrieval",
     },
     "runtime": {"_checkpoints", "_engine", "_library", "config", "errors", "export", "images", "results"},
     "backends": {"_engine", "_library", "errors", "results", "retrieval"},
