@@ -30,7 +30,10 @@ go-test:
 c-test: $(LIBRARY)
 	sh tests/c/run.sh $(LIBRARY)
 	sh tests/c/install.sh
-	$(MAKE) -C tests/metalsim test
+	$(if $(filter Darwin,$(shell uname -s)),,$(MAKE) -C tests/metalsim test) # the simulator is for Linux
+
+workflows: ## the files in .github/workflows, by actionlint
+	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 py-test: $(VENV)/.test
 	$(PY) -m mypy

@@ -58,6 +58,12 @@ CALL(submit_refine,
       const mast3r_places *places, const mast3r_refine_options *options, mast3r_job *out),
      (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_places *)places,
       (mast3r_refine_options *)options, out))
+CALL(focal,
+     (const float *points, int32_t height, int32_t width, double cx, double cy, double *focal),
+     ((float *)points, height, width, cx, cy, focal))
+CALL(submit_pose,
+     (const mast3r_places *places, const mast3r_pose_options *options, mast3r_job *out),
+     ((mast3r_places *)places, (mast3r_pose_options *)options, out))
 CALL(submit_encode,
      (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
       mast3r_job *out),
@@ -97,6 +103,7 @@ CALL(job_results, (mast3r_job job, size_t *count), (job, count))
 CALL(job_take_result, (mast3r_job job, size_t index, mast3r_result *out), (job, index, out))
 CALL(job_take_matches, (mast3r_job job, mast3r_matches *out), (job, out))
 CALL(job_take_refined, (mast3r_job job, mast3r_refined *out), (job, out))
+CALL(job_take_pose, (mast3r_job job, mast3r_pose *out), (job, out))
 CALL(job_take_encoded, (mast3r_job job, size_t index, mast3r_encoded *out), (job, index, out))
 CALL(job_take_retrieval, (mast3r_job job, size_t index, mast3r_retrieval *out), (job, index, out))
 CALL(job_take_index, (mast3r_job job, mast3r_index *out), (job, out))

@@ -32,6 +32,9 @@ POINTS = 1
 CONF = 2
 DESC = 4
 DESC_CONF = 8
+OVERLAP_NO = 0
+OVERLAP_YES = 1
+OVERLAP_UNSURE = 2
 F32 = 1
 I64 = 2
 F16 = 3
@@ -86,6 +89,15 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.RefineOptions),
         C.POINTER(S.Handle),
     ],
+    "mast3r_focal": [
+        C.POINTER(C.c_float),
+        C.c_int32,
+        C.c_int32,
+        C.c_double,
+        C.c_double,
+        C.POINTER(C.c_double),
+    ],
+    "mast3r_submit_pose": [C.POINTER(S.Places), C.POINTER(S.PoseOptions), C.POINTER(S.Handle)],
     "mast3r_submit_encode": [
         S.Handle,
         C.POINTER(S.Image),
@@ -132,6 +144,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_job_take_result": [S.Handle, C.c_size_t, C.POINTER(S.Result)],
     "mast3r_job_take_matches": [S.Handle, C.POINTER(S.Matches)],
     "mast3r_job_take_refined": [S.Handle, C.POINTER(S.Refined)],
+    "mast3r_job_take_pose": [S.Handle, C.POINTER(S.Pose)],
     "mast3r_job_take_encoded": [S.Handle, C.c_size_t, C.POINTER(S.Encoded)],
     "mast3r_job_take_retrieval": [S.Handle, C.c_size_t, C.POINTER(S.Retrieval)],
     "mast3r_job_take_index": [S.Handle, C.POINTER(S.Handle)],
