@@ -19,6 +19,7 @@ MODULES = (
     "mast3r_runtime.images",
     "mast3r_runtime.results",
     "mast3r_runtime.retrieval",
+    "mast3r_runtime.geometry",
     "mast3r_runtime.collection",
     "mast3r_runtime.scene",
     "mast3r_runtime.viewer",

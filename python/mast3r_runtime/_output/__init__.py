@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing files that are whole or absent, and drawing pictures."""
+"""What is made of results: whole files, drawings, maps at the pixels of the pictures."""
