@@ -47,13 +47,14 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         The model that :meth:`load` expects; ``auto``: whatever the file holds.
     resolution : int
         Long side of the pictures at the network, in pixels; 0: the model's own.
-    precision : {"auto", "fp32", "fp16", "bf16"}
+    precision : {"auto", "fp32", "tf32", "fp16", "bf16"}
         Of the arithmetic; a backend that cannot do it says so in ``info()``.
     num_threads : int
         Threads of the CPU backend; 0: every core.
-    backend : {"auto", "metal", "cpu"}
+    backend : {"auto", "metal", "cuda", "cuda:N", "cpu"}
         Where to compute. ``auto`` is what MAST3R_BACKEND says, else Metal where it can run the
-        model, else the CPU. The other names are insisted on: DeviceError where there is none.
+        model, else an NVIDIA GPU, else the CPU. The other names are insisted on: DeviceError
+        where there is none. ``cuda:1`` is the second GPU.
     """
 
     _broken: Exception | None = None  # why it could not be made again in this process
