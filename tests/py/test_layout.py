@@ -26,10 +26,10 @@ ARROWS = {
     "scene": {"_scene"},
     "viewer": {"_viewer", "errors", "images", "results"},
     "_scene": {
-        "_engine", "_files", "_library", "_version", "_viewer", "collection", "errors", "export", "images",
-        "results", "retrieval", "store",
+        "_engine", "_files", "_library", "_version", "_viewer", "collection", "errors", "export", "geometry",
+        "images", "results", "retrieval", "store",
     },
-    "_viewer": {"_files", "_version", "drawing", "errors", "export", "images", "results"},
+    "_viewer": {"_files", "_version", "drawing", "errors", "export", "geometry", "images", "results"},
     "store": {"_version", "errors"},
     "__init__": {
         "_checkpoints", "_engine", "_library", "_version", "config", "errors", "images", "results",
