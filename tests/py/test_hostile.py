@@ -21,7 +21,8 @@ from PIL import Image
 
 import mast3r_runtime as m3r
 import mast3r_runtime.tensor as mt
-from mast3r_runtime import collection, drawing, errors, export, retrieval
+from mast3r_runtime import collection, errors, export, retrieval
+from mast3r_runtime._output import drawing
 from mast3r_runtime.backends import _cpu, _mps
 from mast3r_runtime.backends._cpu import CPUEngine
 
@@ -50,7 +51,7 @@ class Nasty:
 HOSTILE: tuple[Any, ...] = (
     None, -1, 2**31, -(2**70), 1.5, float("nan"), float("inf"), 1j, "", "a\0b", "\udce9", "x" * 5000, b"\xff" * 9,
     [], [[]], {"a": 1}, (1,), object(), Nasty(), np.zeros(3), np.zeros((0, 3)), np.array("x"),
-    np.array([object()], dtype=object), int, iter(()), Path("/nonexistent/none"), "/dev/null",
+    np.array([object()], dtype=object), int, iter(()), Path("/nonexistent/none"), "/nonexistent/none",
 )  # fmt: skip
 
 

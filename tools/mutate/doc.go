@@ -9,4 +9,7 @@
 //
 // TEST is a shell command that fails when it notices. A mutant that a change of the
 // code has moved is an error: the list grows with the code.
+//
+// What a mistake does, it does with the rights of who runs it: a test in the list must
+// not point the code at anything outside its own folder, a device for example.
 package main

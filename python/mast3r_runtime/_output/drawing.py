@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from ._checked import checked
-from .errors import ArgumentError, ShapeError
+from .._checked import checked
+from ..errors import ArgumentError, ShapeError
 
 __all__ = ["colourise", "confidence_map", "contact_sheet", "depth_map", "matches", "point_cloud"]
 
