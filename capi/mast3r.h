@@ -378,6 +378,8 @@ typedef struct {
   int32_t batch_size; /* operations collected before the device gets them; 0: 100 */
   int32_t cache_size; /* compiled operations kept; 0: 512 */
   const char *backend; /* NULL or "auto", "cpu", "metal" */
+  int32_t pool_per_size; /* free buffers of one size kept; 0: what the batches in flight give back */
+  int32_t reserved;
 } mast3r_tensor_config;
 
 typedef struct {

@@ -417,6 +417,8 @@ class TensorConfig(_Sized):
         ("batch_size", C.c_int32),
         ("cache_size", C.c_int32),
         ("backend", C.c_char_p),
+        ("pool_per_size", C.c_int32),
+        ("reserved", C.c_int32),
     ]
 
 
