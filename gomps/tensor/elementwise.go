@@ -167,8 +167,8 @@ func (t *Tensor) become(y *Tensor, err error) error {
 	}
 	t.bounds.Store(nil)
 	if old := t.mem.buf.Swap(y.mem.buf.Swap(nil)); old != nil {
-		y.mem.live.Add(-1)
-		(*old).Release()
+		y.mem.books.live.Add(-1)
+		t.mem.books.giveBack(t.mem.bytes, *old)
 	}
 	return nil
 }

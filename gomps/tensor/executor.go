@@ -196,8 +196,12 @@ type Thresholds map[OpKind]int
 
 // DefaultThresholds are estimates; Calibrate measures.
 func DefaultThresholds() Thresholds {
-	return Thresholds{OpFusedLinearAddGelu: 1000, OpFusedLinearAdd: 1000, OpMatMul: 500}
+	return Thresholds{OpFusedLinearAddGelu: 1000, OpFusedLinearAdd: 1000, OpFusedLinearGelu: 500, OpMatMul: 500}
 }
+
+// products are the operations that Calibrate sets, with how many operands of n x n
+// elements each reads.
+var products = map[OpKind]int{OpMatMul: 2, OpFusedLinearGelu: 2, OpFusedLinearAdd: 3, OpFusedLinearAddGelu: 3}
 
 // ExecutorStats count where operations ran.
 type ExecutorStats struct {
@@ -423,8 +427,8 @@ func apply(c *Context, op Op, in []*Tensor) (*Tensor, error) {
 }
 
 // Calibrate measures MatMul on both devices at growing sizes and sets the
-// thresholds of the products to where the GPU begins to win. Without a GPU it
-// changes nothing.
+// thresholds of the products to where the GPU begins to win; those of other
+// operations stay. Without a GPU it changes nothing.
 func (e *Executor) Calibrate() error {
 	if e.gpu == nil {
 		return nil
@@ -439,8 +443,12 @@ func (e *Executor) Calibrate() error {
 			return err
 		}
 		if gpu < cpu || n == 1024 {
-			// Two operands of n*n elements; the fused forms read a third.
-			e.Thresholds = Thresholds{OpMatMul: 2*n*n - 1, OpFusedLinearAdd: 3*n*n - 1, OpFusedLinearAddGelu: 3*n*n - 1}
+			if e.Thresholds == nil {
+				e.Thresholds = Thresholds{}
+			}
+			for kind, operands := range products {
+				e.Thresholds[kind] = operands*n*n - 1
+			}
 			return nil
 		}
 	}
