@@ -29,7 +29,8 @@ type OpKind string
 //
 //	MatMul              a, b
 //	Add                 a, b
-//	Gelu, Softmax       x (softmax along the last dimension)
+//	Gelu, GeluTanh      x (by erf; by the approximation with tanh)
+//	Softmax             x (along the last dimension)
 //	LayerNorm           x, gamma, beta
 //	Attention           q, k, v [B,H,N,d]
 //	FusedLinearAdd      x, w, r: x w + r
@@ -41,6 +42,7 @@ const (
 	OpMatMul             OpKind = "MatMul"
 	OpAdd                OpKind = "Add"
 	OpGelu               OpKind = "Gelu"
+	OpGeluTanh           OpKind = "GeluTanh"
 	OpLayerNorm          OpKind = "LayerNorm"
 	OpSoftmax            OpKind = "Softmax"
 	OpAttention          OpKind = "Attention"
@@ -50,7 +52,7 @@ const (
 )
 
 var operandCount = map[OpKind]int{
-	OpMatMul: 2, OpAdd: 2, OpGelu: 1, OpLayerNorm: 3, OpSoftmax: 1, OpAttention: 3,
+	OpMatMul: 2, OpAdd: 2, OpGelu: 1, OpGeluTanh: 1, OpLayerNorm: 3, OpSoftmax: 1, OpAttention: 3,
 	OpFusedLinearAdd: 3, OpFusedLinearGelu: 2, OpFusedLinearAddGelu: 3,
 }
 
@@ -410,6 +412,8 @@ func apply(c *Context, op Op, in []*Tensor) (*Tensor, error) {
 		return c.Add(in[0], in[1])
 	case OpGelu:
 		return c.Gelu(in[0])
+	case OpGeluTanh:
+		return c.GeluTanh(in[0])
 	case OpSoftmax:
 		return c.Softmax(in[0], -1)
 	case OpLayerNorm:

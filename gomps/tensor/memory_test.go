@@ -327,8 +327,8 @@ func TestPoolSettings(t *testing.T) {
 	}
 	defer c.Close()
 	p := c.Pool()
-	if p.PerSize() != 4 || p.Limit() != 1<<20 {
-		t.Errorf("the pool keeps %d of a size and %d bytes", p.PerSize(), p.Limit())
+	if p.PerClass() != 4 || p.Limit() != 1<<20 {
+		t.Errorf("the pool keeps %d of a size and %d bytes", p.PerClass(), p.Limit())
 	}
 	if err := p.Warmup(100, 100, 100, 100, 100, 100); err != nil {
 		t.Fatal(err)
@@ -336,7 +336,7 @@ func TestPoolSettings(t *testing.T) {
 	if s := p.Stats(); s.PooledBuffers != 4 || s.Evictions != 2 {
 		t.Errorf("six buffers given back: %+v", s)
 	}
-	p.SetPerSize(1)
+	p.SetPerClass(1)
 	if s := p.Stats(); s.PooledBuffers != 1 || s.Evictions != 5 {
 		t.Errorf("one of a size: %+v", s)
 	}
