@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	eager "github.com/mast3r-runtime/mast3r-runtime/gomps/tensor"
 )
 
 // pool is what a gomps.Pool and a pool of tensors have in common.
@@ -22,6 +23,11 @@ type pool interface {
 	SetLimit(bytes uint64)
 	MemoryPressure(critical bool) int
 }
+
+// eagerPool has the books of a pool of tensors by the other package's type.
+type eagerPool struct{ eager.Pool }
+
+func (p eagerPool) Stats() gomps.PoolStats { return gomps.PoolStats(p.Pool.Stats()) }
 
 // poolOf finds the memory of the object of a handle.
 type poolOf func(call string, h uint64) (pool, error)
@@ -39,7 +45,7 @@ func tensorPool(call string, h uint64) (pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Pool(), nil
+	return eagerPool{c.Pool()}, nil
 }
 
 func poolInfo(call string, of poolOf, h uint64, out *C.mast3r_pool) status {

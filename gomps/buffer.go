@@ -34,16 +34,6 @@ func (e *Engine) Acquire(n int) (*Buffer, error) {
 	return b, nil
 }
 
-// Pool is the memory that an engine keeps for reuse: its books, its limits, and the
-// ways to make it smaller.
-type Pool = backend.Pool
-
-// PoolStats are the books of a Pool.
-type PoolStats = backend.PoolStats
-
-// Pool is the memory of the engine's buffers and results.
-func (e *Engine) Pool() Pool { return e.dev.Pool() }
-
 // Native is the MTLDevice and the MTLCommandQueue of an engine on Metal, 0 on other
 // devices. They live as long as the engine is open.
 func (e *Engine) Native() (device, queue uintptr) {

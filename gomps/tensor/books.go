@@ -38,31 +38,39 @@ func (k *books) collect() {
 // handOver marks the end of a batch; its idle memory goes back to the pool, which
 // waits for the device.
 func (k *books) handOver() {
-	k.mu.Lock()
-	idle := k.idle
-	k.idle, k.collecting = nil, false
-	k.mu.Unlock()
-	for _, list := range idle {
+	for _, list := range k.end() {
 		for _, b := range list {
 			b.Release()
 		}
 	}
 }
 
+func (k *books) end() map[int][]backend.Buffer {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	idle := k.idle
+	k.idle, k.collecting = nil, false
+	return idle
+}
+
 // giveBack takes memory of n bytes that nobody uses any more.
 func (k *books) giveBack(n int, b backend.Buffer) {
-	k.mu.Lock()
-	keep := k.collecting
-	if keep {
-		if k.idle == nil {
-			k.idle = map[int][]backend.Buffer{}
-		}
-		k.idle[n] = append(k.idle[n], b)
-	}
-	k.mu.Unlock()
-	if !keep {
+	if !k.keep(n, b) {
 		b.Release()
 	}
+}
+
+func (k *books) keep(n int, b backend.Buffer) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.collecting {
+		return false
+	}
+	if k.idle == nil {
+		k.idle = map[int][]backend.Buffer{}
+	}
+	k.idle[n] = append(k.idle[n], b)
+	return true
 }
 
 // again is idle memory of n bytes for the result of an operation that reads others,

@@ -43,17 +43,41 @@ type Pool struct {
 // Pool is the memory of the context's tensors.
 func (c *Context) Pool() Pool { return Pool{c.dev.Pool(), &c.books} }
 
-// PoolStats are the books of a pool: how many buffers and bytes are kept for reuse
-// (Pooled) and in use (InUse), how many were allocated, reused and evicted, the most
-// there was (PeakBytes), and what the buffers in use have more than was asked for
-// (OverheadBytes).
-type PoolStats = backend.PoolStats
+// PoolStats are the books of a pool.
+type PoolStats struct {
+	// Pooled are free buffers kept for reuse, InUse those handed out; bytes count
+	// whole capacities.
+	PooledBuffers, InUseBuffers int
+	PooledBytes, InUseBytes     uint64
+	// InFlight counts buffers that the device uses.
+	InFlight int
+	// Classes is the number of sizes with a free buffer.
+	Classes int
+	// Allocations and Reuses count what was handed out, Evictions the buffers that
+	// the pool destroyed.
+	Allocations, Reuses, Evictions uint64
+	// PeakBytes is the most that was pooled and in use together.
+	PeakBytes uint64
+	// OverheadBytes is what the buffers in use have more than was asked for.
+	OverheadBytes uint64
+}
+
+// ReuseRate is Reuses/(Reuses+Allocations), 0 before the first request.
+func (s PoolStats) ReuseRate() float64 {
+	if s.Reuses+s.Allocations == 0 {
+		return 0
+	}
+	return float64(s.Reuses) / float64(s.Reuses+s.Allocations)
+}
 
 // Stats returns the books.
 func (p Pool) Stats() PoolStats {
 	s := p.pool.Stats()
-	s.Reuses += p.books.count()
-	return s
+	return PoolStats{
+		PooledBuffers: s.PooledBuffers, InUseBuffers: s.InUseBuffers, PooledBytes: s.PooledBytes, InUseBytes: s.InUseBytes,
+		InFlight: s.InFlight, Classes: s.Classes, Allocations: s.Allocations, Reuses: s.Reuses + p.books.count(), Evictions: s.Evictions,
+		PeakBytes: s.PeakBytes, OverheadBytes: s.OverheadBytes,
+	}
 }
 
 // ResetStats sets the counters to 0 and the peak to what there is now.

@@ -8,13 +8,10 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 )
 
-// PoolStats are the books of a Pool.
-type PoolStats = bufpool.Stats
-
 // Pool is the memory that a backend keeps for reuse, a bufpool.Pool of whatever
 // its buffers are made of.
 type Pool interface {
-	Stats() PoolStats
+	Stats() bufpool.Stats
 	// Limit bounds the bytes in use and kept together; 0 is no limit.
 	Limit() uint64
 	SetLimit(bytes uint64)
