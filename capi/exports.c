@@ -59,6 +59,12 @@ CALL(submit_refine,
       const mast3r_places *places, const mast3r_refine_options *options, mast3r_job *out),
      (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_places *)places,
       (mast3r_refine_options *)options, out))
+CALL(focal,
+     (const float *points, int32_t height, int32_t width, double cx, double cy, double *focal),
+     ((float *)points, height, width, cx, cy, focal))
+CALL(submit_pose,
+     (const mast3r_places *places, const mast3r_pose_options *options, mast3r_job *out),
+     ((mast3r_places *)places, (mast3r_pose_options *)options, out))
 CALL(submit_encode,
      (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
       mast3r_job *out),
@@ -98,6 +104,7 @@ CALL(job_results, (mast3r_job job, size_t *count), (job, count))
 CALL(job_take_result, (mast3r_job job, size_t index, mast3r_result *out), (job, index, out))
 CALL(job_take_matches, (mast3r_job job, mast3r_matches *out), (job, out))
 CALL(job_take_refined, (mast3r_job job, mast3r_refined *out), (job, out))
+CALL(job_take_pose, (mast3r_job job, mast3r_pose *out), (job, out))
 CALL(job_take_encoded, (mast3r_job job, size_t index, mast3r_encoded *out), (job, index, out))
 CALL(job_take_retrieval, (mast3r_job job, size_t index, mast3r_retrieval *out), (job, index, out))
 CALL(job_take_index, (mast3r_job job, mast3r_index *out), (job, out))
@@ -120,6 +127,9 @@ CALL(tensor_describe, (mast3r_tensor tensor, mast3r_tensor_desc *out), (tensor, 
 CALL(tensor_data, (mast3r_tensor tensor, void **out), (tensor, out))
 CALL(tensors_data, (const mast3r_tensor *tensors, size_t count, void **out), ((mast3r_tensor *)tensors, count, out))
 CALL(tensor_copy, (mast3r_tensor tensor, void *destination, size_t nbytes), (tensor, destination, nbytes))
+CALL(tensor_device,
+     (mast3r_tensor tensor, int32_t *kind, int32_t *device, void **address),
+     (tensor, kind, device, address))
 CALL(tensor_release, (mast3r_tensor tensor), (tensor))
 CALL(tensor_open,
      (const mast3r_tensor_config *config, mast3r_tensor_context *out),

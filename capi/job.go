@@ -33,6 +33,7 @@ type job struct {
 	results    []pairResult
 	matches    *gomps.Matches
 	refined    *gomps.Refined
+	pose       *relative
 	encoded    []*gomps.Features  // nil elements: taken
 	retrievals []*gomps.Retrieval // likewise
 	index      *index

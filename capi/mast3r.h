@@ -111,6 +111,7 @@ typedef struct {
   int32_t ready;                    /* a model is loaded */
   char name[128];                   /* "mast3r_tiny on cpu (avx512)" */
   char backend[32], device[128], isa[32], os[64];
+  char products[128];               /* which instructions multiply in which precision, and why; "" on a GPU */
   char fallback_reason[256];        /* why "auto" is not on the faster backend; "" when it is */
   int32_t threads, unified_memory;
   uint64_t working_set, max_buffer; /* bytes */
@@ -171,7 +172,7 @@ typedef struct {
   int32_t both_ways; /* with subsample: seeds of map2 too */
   int32_t spread;    /* top_k takes matches all over map1, not the best alone */
   int32_t subpixel;  /* pixel2 lies between pixels, where the similarity is greatest */
-  int32_t reserved;
+  int32_t judge;     /* whether the pictures overlap; wants sure matches, min_weight about 1 */
   /* The full pictures of the two maps, and how the maps' inputs were cut from them: with both,
    * matches are refined as by mast3r_submit_refine. Else NULL. */
   const mast3r_image *image1, *image2;
@@ -187,6 +188,19 @@ typedef struct {
   const double *pixel1, *pixel2;
   const float *covariance; /* [count, 2, 2] of pixel2, that of pixel1 being exact; may be NULL */
 } mast3r_places;
+
+enum { MAST3R_OVERLAP_NO = 0, MAST3R_OVERLAP_YES = 1, MAST3R_OVERLAP_UNSURE = 2 };
+
+/* Whether two pictures show a common part. */
+typedef struct {
+  int32_t verdict; /* MAST3R_OVERLAP_NO, ... */
+  int32_t reserved;
+  double score;      /* 1: on the threshold */
+  double matched;    /* share of the seeds with a match */
+  double consistent; /* share of these that fit one epipolar geometry */
+  double fundamental[9]; /* in network pixels, pixel2' F pixel1 = 0; zeros where there is none */
+  char reason[192];
+} mast3r_overlap;
 
 /* In pixels of picture 2. */
 typedef struct {
@@ -217,7 +231,7 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t seeds; /* pixels that the search started from */
+  int32_t seeds; /* pixels of map1 that the search started from */
   uint64_t count;
   mast3r_tensor index1, index2;   /* int64 [N]: y * W + x */
   mast3r_tensor pixel1, pixel2;   /* f32 [N, 2]: x, y; whole numbers but for pixel2 with subpixel */
@@ -225,6 +239,8 @@ typedef struct {
   mast3r_tensor confidence;       /* f32 [N], descending */
   mast3r_tensor covariance; /* f32 [N, 2, 2] of pixel2, in full pixels; 0 without full pictures */
   mast3r_tensor refined;    /* i32 [N]: 1 or 0; 0 without full pictures */
+  mast3r_tensor consistent; /* i32 [N]: 1 where a match fits overlap.fundamental; 0 without judge */
+  mast3r_overlap overlap;   /* of all matches, before top_k */
   double match_ms;
 } mast3r_matches;
 
@@ -239,6 +255,37 @@ typedef struct {
   mast3r_tensor refined;     /* i32 [N]: 1 or 0 */
   double refine_ms;
 } mast3r_refined;
+
+/* Camera matrices are row-major, in pixels of the pictures as given. */
+typedef struct {
+  uint32_t size;
+  int32_t shared_focal; /* one camera took both: the focal lengths change by one factor */
+  double intrinsics1[9], intrinsics2[9];
+  double focal_sigma1, focal_sigma2; /* deviation of the focal lengths' logarithms; 0: known */
+  double tolerance; /* pixels from the epipolar geometry that count as agreement; 0: 1.5 */
+  double sigma;     /* deviation of a coordinate where places have no covariance; 0: 0.5 */
+  double dependence; /* so many matches tell as much as one with errors of its own; 0: 1 */
+  const double *start; /* [4, 4] camera 2 to camera 1: polished, nothing is searched; or NULL */
+  const double *depth; /* [count] of the places in camera 1, for the length of the baseline; or NULL */
+} mast3r_pose_options;
+
+typedef struct {
+  uint32_t size;
+  int32_t found;     /* 0: no pose, see reason */
+  int32_t turn_only; /* the camera did not move, as far as the matches tell: no translation */
+  int32_t reserved;
+  char reason[64];
+  double pose[16]; /* camera 2 to camera 1, X1 = R X2 + t, |t| = 1 */
+  double covariance[36]; /* of a turn w after it, exp(w) R, in radians, and a shift of t */
+  double intrinsics1[9], intrinsics2[9];
+  double focal_sigma1, focal_sigma2;
+  double rms;   /* of the inliers from the epipolar geometry, pixels */
+  double angle; /* median of the inliers' two rays, degrees */
+  double length, length_spread; /* of the baseline by depth; 0: not known */
+  uint64_t count;
+  mast3r_tensor inliers; /* i64 [count] */
+  mast3r_tensor points;  /* f64 [count, 3] in camera 1's frame, |t| = 1; empty with turn_only */
+} mast3r_pose;
 
 typedef struct {
   uint32_t size;
@@ -407,6 +454,11 @@ mast3r_status mast3r_submit_match(mast3r_engine engine, const mast3r_map *map1, 
 mast3r_status mast3r_submit_refine(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
                                    const mast3r_places *places, const mast3r_refine_options *options,
                                    mast3r_job *out);
+/* The focal length, in pixels of the map, of a camera from its own points [height, width, 3],
+ * the principal point given. */
+mast3r_status mast3r_focal(const float *points, int32_t height, int32_t width, double cx, double cy, double *focal);
+/* How two cameras stand to each other, from matched places. Needs no engine. */
+mast3r_status mast3r_submit_pose(const mast3r_places *places, const mast3r_pose_options *options, mast3r_job *out);
 
 /* The encoder alone: an encoded picture can be kept, saved, and decoded against any other. */
 mast3r_status mast3r_submit_encode(mast3r_engine engine, const mast3r_image *images, size_t count,
@@ -468,6 +520,7 @@ mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
 mast3r_status mast3r_job_take_result(mast3r_job job, size_t index, mast3r_result *out);
 mast3r_status mast3r_job_take_matches(mast3r_job job, mast3r_matches *out);
 mast3r_status mast3r_job_take_refined(mast3r_job job, mast3r_refined *out);
+mast3r_status mast3r_job_take_pose(mast3r_job job, mast3r_pose *out);
 mast3r_status mast3r_job_take_encoded(mast3r_job job, size_t index, mast3r_encoded *out);
 mast3r_status mast3r_job_take_retrieval(mast3r_job job, size_t index, mast3r_retrieval *out);
 /* The index of submit_index_open; the scores of submit_index_score, f32 [pictures, length]. */
@@ -503,6 +556,10 @@ mast3r_status mast3r_tensor_data(mast3r_tensor tensor, void **out);
 mast3r_status mast3r_tensors_data(const mast3r_tensor *tensors, size_t count, void **out);
 /* nbytes must be the tensor's own. */
 mast3r_status mast3r_tensor_copy(mast3r_tensor tensor, void *destination, size_t nbytes);
+/* The memory that a result was computed in, without bringing it to the host: kind is DLPack's
+ * number, 1 for the host and 2 for CUDA, device the number of the GPU, address there. It holds
+ * until the tensor is released. NULL for an empty tensor. */
+mast3r_status mast3r_tensor_device(mast3r_tensor tensor, int32_t *kind, int32_t *device, void **address);
 mast3r_status mast3r_tensor_release(mast3r_tensor tensor);
 
 /* ---- eager tensors ----------------------------------------------------- */

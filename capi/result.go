@@ -119,6 +119,10 @@ func m3r_job_take_matches(h C.mast3r_job, out *C.mast3r_matches) status {
 			out.covariance = sliceHandle(m.Covariance, n, 2, 2)
 			out.refined = sliceHandle(flags(m.Refined), n)
 		}
+		if m.Overlap != nil {
+			out.consistent = sliceHandle(flags(m.Consistent), n)
+			putOverlap(&out.overlap, m.Overlap)
+		}
 		return nil
 	})
 }

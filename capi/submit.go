@@ -238,6 +238,7 @@ func matchOptions(call string, in *C.mast3r_match_options) (gomps.MatchOptions, 
 		BothWays:      in.both_ways != 0,
 		Spread:        in.spread != 0,
 		Subpixel:      in.subpixel != 0,
+		Judge:         in.judge != 0,
 	}, nil
 }
 
@@ -274,7 +275,7 @@ func m3r_submit_match(h C.mast3r_engine, map1, map2 *C.mast3r_map, options *C.ma
 			return err
 		}
 		like := likeness{h1: m1.Height, w1: m1.Width, h2: m2.Height, w2: m2.Width,
-			options: [5]any{m1.Dim, opt.Subsample, opt.Reciprocal, opt.BothWays, opt.Refine != nil}}
+			options: [6]any{m1.Dim, opt.Subsample, opt.Reciprocal, opt.BothWays, opt.Refine != nil, opt.Judge}}
 		return submitLike(call, h, out, like, func(ctx context.Context, e *engine, j *job) (err error) {
 			j.matches, err = e.Match(ctx, m1, m2, opt)
 			return err

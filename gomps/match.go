@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mast3r-runtime/mast3r-runtime/gomps/geometry"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -63,6 +64,9 @@ type MatchOptions struct {
 	Subpixel bool
 	// Refine, where not nil, moves matches on the full pictures.
 	Refine *FullPictures
+	// Judge asks whether the pictures overlap: Matches.Overlap. It wants sure
+	// matches, that is MinWeight about 1.
+	Judge bool
 	// MinConfidence drops matches whose confidence is below it.
 	MinConfidence float32
 	// MinWeight leaves out pixels whose Weight is below it; 0 leaves out none.
@@ -106,9 +110,15 @@ type Matches struct {
 	// as is Refined, which says which matches were moved.
 	Covariance []float32
 	Refined    []bool
-	// Seeds is how many pixels the search started from, excluded ones with them.
+	// Seeds is how many pixels of map 1 the search started from, excluded ones with
+	// them.
 	Seeds int
-	Time  time.Duration
+	// Overlap is the verdict on all matches, before TopK, and Consistent says which
+	// of those here fit its epipolar geometry; nil without MatchOptions.Judge. The
+	// geometry is of network pixels; Overlap.Inliers is left out.
+	Overlap    *geometry.Overlap
+	Consistent []bool
+	Time       time.Duration
 }
 
 // Len is the number of matches.
@@ -150,8 +160,13 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Ma
 	if err != nil {
 		return nil, err
 	}
+	if opt.Judge {
+		if err := out.judge(m1, m2); err != nil {
+			return nil, err
+		}
+	}
 	if opt.TopK > 0 && out.Len() > opt.TopK {
-		out.choose(match.Spread(out.Idx1, out.Refined, m1.view().Desc, opt.TopK))
+		out.choose(opt, m1)
 	}
 	out.XY1, out.Points1 = m1.at(out.Idx1)
 	xy2, points2 := m2.at(out.Idx2)
@@ -164,10 +179,10 @@ func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Ma
 }
 
 // match runs the matcher; the result lacks what needs the maps' points, and of a
-// match that will be refined all are wanted, as the choice prefers some.
+// search that is refined or judged all are wanted: the choice comes after.
 func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matches, error) {
 	top := opt.TopK
-	if opt.Refine != nil {
+	if opt.Refine != nil || opt.Judge {
 		top = 0
 	}
 	var r *match.Result
@@ -191,12 +206,49 @@ func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	return &Matches{Idx1: r.Idx1, Idx2: r.Idx2, Confidence: r.Confidence, XY2: r.XY2, Seeds: r.Seeds}, nil
 }
 
-// choose keeps the matches at the given positions.
-func (m *Matches) choose(positions []int) {
+// judge applies the rule for overlap to the matches, in network pixels.
+func (m *Matches) judge(m1, m2 Map) error {
+	n := m.Len()
+	a, b := make([]geometry.Vec2, n), make([]geometry.Vec2, n)
+	for i := range n {
+		p, q := int(m.Idx1[i]), int(m.Idx2[i])
+		a[i] = geometry.Vec2{float64(p % m1.Width), float64(p / m1.Width)}
+		b[i] = geometry.Vec2{float64(q % m2.Width), float64(q / m2.Width)}
+		if m.XY2 != nil {
+			b[i] = geometry.Vec2{float64(m.XY2[2*i]), float64(m.XY2[2*i+1])}
+		}
+	}
+	o, err := geometry.JudgeOverlap(a, b, max(1, m.Seeds), judgeTolerance)
+	if err != nil {
+		return fmt.Errorf("gomps: match: %w", err)
+	}
+	m.Consistent = make([]bool, n)
+	for _, i := range o.Inliers {
+		m.Consistent[i] = true
+	}
+	o.Inliers = nil
+	m.Overlap = &o
+	return nil
+}
+
+// judgeTolerance is the distance from the epipolar geometry, in network pixels,
+// that counts as agreement: twice the deviation of a descriptor's match.
+const judgeTolerance = 1
+
+// choose keeps the TopK matches, of Spread those all over map 1.
+func (m *Matches) choose(opt MatchOptions, m1 Map) {
+	positions := make([]int, opt.TopK)
+	for i := range positions {
+		positions[i] = i
+	}
+	if opt.Spread {
+		positions = match.Spread(m.Idx1, m.Refined, match.Map{Height: m1.Height, Width: m1.Width}, opt.TopK)
+	}
 	*m = Matches{
 		Idx1: pick(m.Idx1, positions, 1), Idx2: pick(m.Idx2, positions, 1), XY2: pick(m.XY2, positions, 2),
 		Confidence: pick(m.Confidence, positions, 1), Covariance: pick(m.Covariance, positions, 4),
-		Refined: pick(m.Refined, positions, 1), Seeds: m.Seeds,
+		Refined: pick(m.Refined, positions, 1), Consistent: pick(m.Consistent, positions, 1),
+		Seeds: m.Seeds, Overlap: m.Overlap,
 	}
 }
 

@@ -63,6 +63,9 @@ type Device struct {
 	// set of the kernels.
 	Backend, Name, ISA string
 	Threads            int
+	// Products says which instructions multiply in which precision, and why; "" where
+	// there is no choice.
+	Products string
 	// WorkingSet and MaxBuffer are in bytes; 0 means no limit is known.
 	WorkingSet, MaxBuffer uint64
 	UnifiedMemory         bool
@@ -154,6 +157,14 @@ type Buffer interface {
 	// Release gives the buffer back once the device is done with it. Calling it
 	// again does nothing.
 	Release()
+}
+
+// DeviceMemory is a Buffer whose elements are in memory that the host cannot read.
+type DeviceMemory interface {
+	Buffer
+	// Device is the address there, which holds until the buffer is released, and the
+	// number of the device.
+	Device() (address uintptr, id int, err error)
 }
 
 // Program is a compiled graph.

@@ -68,7 +68,8 @@ type Result struct {
 	Confidence []float32
 	// XY2 [N,2] are places (x, y) in map 2, with Options.Subpixel only.
 	XY2 []float32
-	// Seeds is how many pixels the search started from, masked ones included.
+	// Seeds is how many pixels of map 1 the search started from, masked ones
+	// included.
 	Seeds int
 }
 
@@ -90,9 +91,6 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 		r = r.choose(Spread(r.Idx1, nil, v1.Desc, o.TopK))
 	}
 	r.Seeds = seedCount(v1.Desc, o.Subsample)
-	if o.bothWays() {
-		r.Seeds += seedCount(v2.Desc, o.Subsample)
-	}
 	if o.Subpixel {
 		r.XY2 = subpixel(v1, v2, r.Idx1, r.Idx2)
 	}

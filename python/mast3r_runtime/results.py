@@ -7,7 +7,7 @@ outlives ``close()``. All of them pickle and deep-copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from ._library import structs as S
+from ._library.cameras import check_intrinsics
 from ._library.memory import INT32, INT64, Array, GPUTensor
-from .errors import ShapeError
+from .errors import ArgumentError, ShapeError
 from .images import U8
 
 if TYPE_CHECKING:
     import torch
 
+    from .geometry import PairPose
+
 __all__ = [
     "GPUInferenceResult",
     "InferenceResult",
     "MatchResult",
+    "Overlap",
     "SymmetricResult",
     "Transform",
     "ViewResult",
@@ -96,11 +100,11 @@ class Transform:
         Raises ShapeError (a ValueError) for another shape, numbers that are not finite, a
         focal length that is not above 0, or a last row that is not 0, 0, 1.
         """
-        return np.asarray(self._matrix() @ _intrinsics(k))
+        return np.asarray(self._matrix() @ check_intrinsics(k))
 
     def intrinsics_to_original(self, k: npt.ArrayLike) -> F64:
         """A camera matrix ``[3, 3]`` of the network's picture as one of the user's."""
-        return np.asarray(np.linalg.inv(self._matrix()) @ _intrinsics(k))
+        return np.asarray(np.linalg.inv(self._matrix()) @ check_intrinsics(k))
 
     def _matrix(self) -> F64:
         """`to_network` on homogeneous pixels."""
@@ -119,19 +123,6 @@ def _points(xy: npt.ArrayLike) -> F64:
     if points.ndim == 0 or points.shape[-1] != 2:
         raise ShapeError(f"points of shape {points.shape}, want (..., 2) with x, y")
     return points
-
-
-def _intrinsics(k: npt.ArrayLike) -> F64:
-    matrix = np.asarray(k, np.float64)
-    if matrix.shape != (3, 3):
-        raise ShapeError(f"intrinsics of shape {matrix.shape}, want (3, 3)")
-    if not np.isfinite(matrix).all():
-        raise ShapeError("intrinsics with numbers that are not finite")
-    if not (matrix[0, 0] > 0 and matrix[1, 1] > 0):
-        raise ShapeError(f"focal lengths {matrix[0, 0]} and {matrix[1, 1]}, want above 0")
-    if not np.array_equal(matrix[2], (0, 0, 1)):
-        raise ShapeError(f"last row of the intrinsics {matrix[2].tolist()}, want [0, 0, 1]")
-    return matrix
 
 
 def confidence_mask(
@@ -209,8 +200,81 @@ def _timing(timing: S.Timing) -> dict[str, float]:
     }
 
 
+# How a result is matched. The engine puts it here, so that this module need not import the engine.
+_matchers: list[Callable[[GPUInferenceResult | InferenceResult], MatchResult]] = []
+
+
+class _Pair:
+    """The methods that both kinds of a pair's result have."""
+
+    __slots__ = ()
+
+    def cameras(
+        self,
+        matches: MatchResult | None = None,
+        intrinsics_1: npt.ArrayLike | None = None,
+        intrinsics_2: npt.ArrayLike | None = None,
+        *,
+        focal_1: float | None = None,
+        focal_2: float | None = None,
+        estimator: str = "auto",
+    ) -> PairPose:
+        """The cameras: see :func:`mast3r_runtime.geometry.pair_cameras`.
+
+        Without ``matches`` the result is matched first, on the CPU; no model is needed for it.
+        """
+        from .geometry import pair_cameras
+
+        assert isinstance(self, (GPUInferenceResult, InferenceResult))
+        if matches is None:
+            matches = _matchers[0](self)
+        return pair_cameras(
+            self,
+            matches,
+            intrinsics_1,
+            intrinsics_2,
+            focal_1=focal_1,
+            focal_2=focal_2,
+            estimator=estimator,
+        )
+
+    def at_original(self, name: str) -> F32:
+        """A map of the result on the pixels of the user's picture.
+
+        Parameters
+        ----------
+        name : str
+            "pts3d_1", "depth_1" (z in camera 1), "conf_1", "desc_conf_1", and the same of
+            picture 2, whose points are in camera 1's frame too.
+
+        Returns
+        -------
+        float32 [H, W] or [H, W, 3]
+            Linear between network pixels, but for points beside an edge in depth, which take
+            the nearest network pixel's place: between a near thing and what is behind it there
+            is nothing. NaN where the picture was cut away for the network.
+        """
+        kind, _, view = name.rpartition("_")
+        if kind not in ("pts3d", "depth", "conf", "desc_conf") or view not in ("1", "2"):
+            raise ArgumentError(
+                f"at_original: {name!r}, want pts3d_1, depth_1, conf_1, desc_conf_1 or those of view 2"
+            )
+        field_name = f"pts3d_{view}" if kind == "depth" else name
+        values = np.asarray(getattr(self, field_name), np.float32)
+        if not values.size:
+            raise ShapeError(f"at_original: {field_name} was left out by only=(...)")
+        if kind == "depth":
+            values = values[:, :, 2]
+        depth = None
+        if kind in ("pts3d", "depth"):
+            depth = np.asarray(getattr(self, f"pts3d_{view}"), np.float32)[:, :, 2]
+        from ._output.maps import resampled
+
+        return resampled(values, getattr(self, f"transform_{view}"), depth)
+
+
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
-class GPUInferenceResult:
+class GPUInferenceResult(_Pair):
     """A pair. ``pts3d_2`` holds picture 2's pixels in camera 1's frame; OpenCV axes.
 
     ``images`` are the two pictures, ``uint8 [H, W, 3]``, by which ``match`` refines; where the
@@ -304,7 +368,7 @@ class SymmetricResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
-class InferenceResult:
+class InferenceResult(_Pair):
     """A pair as numpy arrays; fields as in :class:`GPUInferenceResult`."""
 
     pts3d_1: F32
@@ -344,6 +408,43 @@ class InferenceResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
+class Overlap:
+    """Whether two pictures show a common part; true where the verdict is YES.
+
+    ``verdict`` is "YES", "NO" or "UNSURE". ``matched`` is the share of the starting points with
+    a sure match, ``consistent`` the share of these that fit one epipolar geometry; ``score`` is
+    how far the lesser is above its threshold (1: on it). ``fundamental [3, 3]`` is that
+    geometry, ``(x_2, 1) F (x_1, 1) = 0`` for original pixels, None where there is none.
+    """
+
+    verdict: str
+    reason: str
+    score: float
+    matched: float
+    consistent: float
+    fundamental: F64 | None = field(default=None, repr=False)
+
+    def __bool__(self) -> bool:
+        return self.verdict == "YES"
+
+    @classmethod
+    def _of(cls, overlap: S.Overlap, one: Transform, two: Transform) -> Overlap:
+        geometry = np.array(overlap.fundamental).reshape(3, 3)
+        fundamental = None
+        if geometry.any():
+            fundamental = two._matrix().T @ geometry @ one._matrix()
+            fundamental /= np.linalg.norm(fundamental)
+        return cls(
+            ("NO", "YES", "UNSURE")[overlap.verdict],
+            overlap.reason.decode("utf-8", "replace"),
+            overlap.score,
+            overlap.matched,
+            overlap.consistent,
+            fundamental,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MatchResult:
     """Matches by descending confidence, ties by index.
 
@@ -356,7 +457,10 @@ class MatchResult:
     ``covariance [N, 2, 2]`` is that of ``original_2``, ``original_1`` taken as exact, in
     squared pixels; NaN of bare descriptors. ``refined [N]`` says which matches were moved to
     where the full pictures agree; the others lie where the descriptors put them. ``seeds`` is
-    how many pixels the search started from.
+    how many pixels of picture 1 the search started from.
+
+    Of a whole result, ``overlap`` says whether the pictures show a common part, judged by all
+    matches before ``top_k``, and ``consistent [N]`` which of those here fit its geometry.
     """
 
     idx_1: I64
@@ -372,6 +476,8 @@ class MatchResult:
     covariance: F32 = field(default_factory=lambda: np.empty((0, 2, 2), np.float32))
     refined: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     seeds: int = 0
+    overlap: Overlap | None = None
+    consistent: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
     @classmethod
     def _take(cls, matches: S.Matches, transforms: tuple[Transform | None, Transform | None]) -> MatchResult:
@@ -401,9 +507,27 @@ class MatchResult:
             sx, sy = (np.nan, np.nan) if transforms[1] is None else transforms[1].scale
             covariance = np.tile(np.diag([0.25 * sx * sx, 0.25 * sy * sy]).astype(np.float32), (n, 1, 1))
             refined = np.zeros(n, np.bool_)
+        one_way, other_way = transforms
+        overlap, consistent = None, np.zeros(n, np.bool_)
+        if matches.consistent and one_way is not None and other_way is not None:
+            overlap = Overlap._of(matches.overlap, one_way, other_way)
+            consistent = GPUTensor._of(matches.consistent, one, INT32).numpy() != 0
         timing = {"match_ms": matches.match_ms}
         return cls(
-            i1, i2, p1, p2, q1, q2, confidence, timing, *transforms, covariance, refined, matches.seeds
+            i1,
+            i2,
+            p1,
+            p2,
+            q1,
+            q2,
+            confidence,
+            timing,
+            *transforms,
+            covariance,
+            refined,
+            matches.seeds,
+            overlap,
+            consistent,
         )
 
     def __len__(self) -> int:

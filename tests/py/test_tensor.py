@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import mast3r_runtime as m3r
+import mast3r_runtime.backends._cpu
 import mast3r_runtime.tensor as mt
 from mast3r_runtime import errors
 from mast3r_runtime._library import calls, structs
@@ -277,3 +279,18 @@ def test_affine_of_tensors(context: mt.Context, rng: np.random.Generator) -> Non
     y = mt.tensor(x)
     mt.copy_(y, scale)
     np.testing.assert_array_equal(y.numpy(), scale)
+
+
+def test_pool_of_an_engine() -> None:
+    """The same books for an engine's memory."""
+    with m3r.backends._cpu.CPUEngine("mast3r_tiny") as engine:
+        engine.load()
+        picture = np.zeros((48, 64, 3), np.uint8)
+        result = engine.infer_gpu(picture, picture)
+        stats = engine.pool.stats()
+        assert stats.peak_bytes >= stats.in_use_bytes > result.pts3d_1.numpy().nbytes
+        assert stats.allocations > 0 and stats.per_size > 0
+        engine.pool.configure(per_size=3)
+        assert engine.pool.stats().per_size == 3
+        engine.pool.memory_pressure(critical=True)
+        assert engine.pool.stats().pooled_bytes == 0

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from .._library import calls
 from .._library import structs as S
-from .._library.memory import FLOAT64, INT32, Array, GPUTensor
-from .._library.options import DescLike, image_array, map_struct
+from .._library.memory import FLOAT64, INT32, GPUTensor
+from .._library.options import DescLike, image_array, map_struct, places_struct
 from ..errors import ArgumentError, ShapeError
+from ..geometry import PairPose, pair_cameras
 from ..images import ImageLike
 from ..results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 
@@ -159,6 +160,7 @@ class MatchingMethods:
             both_ways=int(bool(both_ways)),
             spread=int(whole),
             subpixel=int(whole),
+            judge=int(whole),
             border=calls.int32("border", border),
             weighted=int(bool(weighted)),
             min_weight=float(min_weight),
@@ -225,20 +227,30 @@ class MatchingMethods:
         )
         return Refined(xy, covariance, correlation, refined != 0, {"refine_ms": out.refine_ms})
 
+    def relative_pose(
+        self,
+        result: PairResult,
+        matches: MatchResult | None = None,
+        *,
+        intrinsics_1: npt.ArrayLike | None = None,
+        intrinsics_2: npt.ArrayLike | None = None,
+        focal_1: float | None = None,
+        focal_2: float | None = None,
+        estimator: str = "auto",
+    ) -> PairPose:
+        """The cameras of an inferred pair: pose, camera matrices, uncertainty.
 
-def places_struct(
-    xy_1: npt.ArrayLike, xy_2: npt.ArrayLike, covariance: npt.ArrayLike | None = None
-) -> tuple[S.Places, list[Array]]:
-    """The C struct of matched places, and the arrays whose memory it points at."""
-    one, two = (np.ascontiguousarray(np.asarray(xy, np.float64)) for xy in (xy_1, xy_2))
-    if one.ndim != 2 or one.shape[1] != 2 or one.shape != two.shape:
-        raise ShapeError(f"matched places of shapes {one.shape} and {two.shape}, want two of (N, 2)")
-    keep: list[Array] = [one, two]
-    out = S.struct(S.Places, count=len(one), pixel1=one.ctypes.data, pixel2=two.ctypes.data)
-    if covariance is not None:
-        third = np.ascontiguousarray(np.asarray(covariance, np.float32))
-        if third.shape != (len(one), 2, 2):
-            raise ShapeError(f"covariance of shape {third.shape}, want {(len(one), 2, 2)}")
-        keep.append(third)
-        out.covariance = third.ctypes.data
-    return out, keep
+        Matches are made where none are given (all that :meth:`match` finds, refined where the
+        pictures are at hand). See :func:`mast3r_runtime.geometry.pair_cameras`.
+        """
+        if matches is None:
+            matches = self.match(result, top_k=None)
+        return pair_cameras(
+            result,
+            matches,
+            intrinsics_1,
+            intrinsics_2,
+            focal_1=focal_1,
+            focal_2=focal_2,
+            estimator=estimator,
+        )

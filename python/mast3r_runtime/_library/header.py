@@ -32,6 +32,9 @@ POINTS = 1
 CONF = 2
 DESC = 4
 DESC_CONF = 8
+OVERLAP_NO = 0
+OVERLAP_YES = 1
+OVERLAP_UNSURE = 2
 F32 = 1
 I64 = 2
 F16 = 3
@@ -87,6 +90,15 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.RefineOptions),
         C.POINTER(S.Handle),
     ],
+    "mast3r_focal": [
+        C.POINTER(C.c_float),
+        C.c_int32,
+        C.c_int32,
+        C.c_double,
+        C.c_double,
+        C.POINTER(C.c_double),
+    ],
+    "mast3r_submit_pose": [C.POINTER(S.Places), C.POINTER(S.PoseOptions), C.POINTER(S.Handle)],
     "mast3r_submit_encode": [
         S.Handle,
         C.POINTER(S.Image),
@@ -133,6 +145,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_job_take_result": [S.Handle, C.c_size_t, C.POINTER(S.Result)],
     "mast3r_job_take_matches": [S.Handle, C.POINTER(S.Matches)],
     "mast3r_job_take_refined": [S.Handle, C.POINTER(S.Refined)],
+    "mast3r_job_take_pose": [S.Handle, C.POINTER(S.Pose)],
     "mast3r_job_take_encoded": [S.Handle, C.c_size_t, C.POINTER(S.Encoded)],
     "mast3r_job_take_retrieval": [S.Handle, C.c_size_t, C.POINTER(S.Retrieval)],
     "mast3r_job_take_index": [S.Handle, C.POINTER(S.Handle)],
@@ -147,6 +160,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_tensor_data": [S.Handle, C.POINTER(C.c_void_p)],
     "mast3r_tensors_data": [C.POINTER(S.Handle), C.c_size_t, C.POINTER(C.c_void_p)],
     "mast3r_tensor_copy": [S.Handle, C.c_void_p, C.c_size_t],
+    "mast3r_tensor_device": [S.Handle, C.POINTER(C.c_int32), C.POINTER(C.c_int32), C.POINTER(C.c_void_p)],
     "mast3r_tensor_release": [S.Handle],
     "mast3r_tensor_open": [C.POINTER(S.TensorConfig), C.POINTER(S.Handle)],
     "mast3r_tensor_close": [S.Handle],

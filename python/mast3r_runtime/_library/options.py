@@ -113,3 +113,21 @@ def _floats(name: str, value: DescLike) -> Array:
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"match: {name} of element type {array.dtype}, want float32")
     return np.ascontiguousarray(array, np.float32)
+
+
+def places_struct(
+    xy_1: npt.ArrayLike, xy_2: npt.ArrayLike, covariance: npt.ArrayLike | None = None
+) -> tuple[S.Places, list[Array]]:
+    """The C struct of matched places, and the arrays whose memory it points at."""
+    one, two = (np.ascontiguousarray(np.asarray(xy, np.float64)) for xy in (xy_1, xy_2))
+    if one.ndim != 2 or one.shape[1] != 2 or one.shape != two.shape:
+        raise ShapeError(f"matched places of shapes {one.shape} and {two.shape}, want two of (N, 2)")
+    keep: list[Array] = [one, two]
+    out = S.struct(S.Places, count=len(one), pixel1=one.ctypes.data, pixel2=two.ctypes.data)
+    if covariance is not None:
+        third = np.ascontiguousarray(np.asarray(covariance, np.float32))
+        if third.shape != (len(one), 2, 2):
+            raise ShapeError(f"covariance of shape {third.shape}, want {(len(one), 2, 2)}")
+        keep.append(third)
+        out.covariance = third.ctypes.data
+    return out, keep

@@ -74,6 +74,7 @@ class Info(_Sized):
         ("device", C.c_char * 128),
         ("isa", C.c_char * 32),
         ("os", C.c_char * 64),
+        ("products", C.c_char * 128),
         ("fallback_reason", C.c_char * 256),
         ("threads", C.c_int32),
         ("unified_memory", C.c_int32),
@@ -156,7 +157,7 @@ class MatchOptions(_Sized):
         ("both_ways", C.c_int32),
         ("spread", C.c_int32),
         ("subpixel", C.c_int32),
-        ("reserved", C.c_int32),
+        ("judge", C.c_int32),
         ("image1", C.c_void_p),
         ("image2", C.c_void_p),
         ("transform1", Transform),
@@ -172,6 +173,18 @@ class Places(_Sized):
         ("pixel1", C.c_void_p),
         ("pixel2", C.c_void_p),
         ("covariance", C.c_void_p),
+    ]
+
+
+class Overlap(C.Structure):
+    _fields_ = [
+        ("verdict", C.c_int32),
+        ("reserved", C.c_int32),
+        ("score", C.c_double),
+        ("matched", C.c_double),
+        ("consistent", C.c_double),
+        ("fundamental", C.c_double * 9),
+        ("reason", C.c_char * 192),
     ]
 
 
@@ -229,6 +242,8 @@ class Matches(_Sized):
         ("confidence", Handle),
         ("covariance", Handle),
         ("refined", Handle),
+        ("consistent", Handle),
+        ("overlap", Overlap),
         ("match_ms", C.c_double),
     ]
 
@@ -243,6 +258,45 @@ class Refined(_Sized):
         ("correlation", Handle),
         ("refined", Handle),
         ("refine_ms", C.c_double),
+    ]
+
+
+class PoseOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("shared_focal", C.c_int32),
+        ("intrinsics1", C.c_double * 9),
+        ("intrinsics2", C.c_double * 9),
+        ("focal_sigma1", C.c_double),
+        ("focal_sigma2", C.c_double),
+        ("tolerance", C.c_double),
+        ("sigma", C.c_double),
+        ("dependence", C.c_double),
+        ("start", C.c_void_p),
+        ("depth", C.c_void_p),
+    ]
+
+
+class Pose(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("found", C.c_int32),
+        ("turn_only", C.c_int32),
+        ("reserved", C.c_int32),
+        ("reason", C.c_char * 64),
+        ("pose", C.c_double * 16),
+        ("covariance", C.c_double * 36),
+        ("intrinsics1", C.c_double * 9),
+        ("intrinsics2", C.c_double * 9),
+        ("focal_sigma1", C.c_double),
+        ("focal_sigma2", C.c_double),
+        ("rms", C.c_double),
+        ("angle", C.c_double),
+        ("length", C.c_double),
+        ("length_spread", C.c_double),
+        ("count", C.c_uint64),
+        ("inliers", Handle),
+        ("points", Handle),
     ]
 
 
