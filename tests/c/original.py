@@ -8,8 +8,9 @@ where blocks stand (each in one of its own). Its statements are compiled as they
 
 import re
 import sys
+from pathlib import Path
 
-text = open(sys.argv[1], encoding="utf-8").read()
+text = Path(sys.argv[1]).read_text(encoding="utf-8")
 blocks = re.findall(r"```cpp\n(.*?)```", text, re.S)
 blocks = [b for b in blocks if "csrc/" not in b]
 sample = next(b for b in blocks if "infer_gpu" in b)

@@ -21,4 +21,15 @@ from . import _operations
 from ._context import Context, Stats, Tensor, TensorLike, apply, operations, tensor
 from ._operations import *  # noqa: F403
 
-__all__ = ["Context", "Pool", "PoolStats", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor", *_operations.__all__]
+__all__ = [
+    "Context",
+    "Pool",
+    "PoolStats",
+    "Stats",
+    "Tensor",
+    "TensorLike",
+    "apply",
+    "operations",
+    "tensor",
+    *_operations.__all__,
+]
