@@ -17,6 +17,7 @@ const (
 	BackendAuto  = "auto"
 	BackendCPU   = "cpu"
 	BackendMetal = "metal"
+	BackendCUDA  = "cuda" // "cuda:1" is the second GPU
 )
 
 // Values of Config.Precision.
@@ -25,6 +26,7 @@ const (
 	FP32          = "fp32"
 	FP16          = "fp16"
 	BF16          = "bf16"
+	TF32          = "tf32" // CUDA only
 )
 
 // Config says what to run on what. The zero value is the best this machine has.
