@@ -34,7 +34,7 @@ func deviceOf(d backend.Device) Device {
 }
 
 // Pool is the memory that tensors are made of: its books, its limit, and the ways
-// to make it smaller. It is shared with nobody.
+// to make it smaller. It is not shared.
 type Pool struct{ pool backend.Pool }
 
 // Pool is the memory of the context's tensors.
