@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// C twins of the kernels in internal/backend/metal/device/kernels.metal, written from what the kernels are
-// documented to compute. They run a whole grid at once.
+// C twins of kernels: what a kernel of that name computes. The product has none of its own; those
+// here are for the simulator's tests, and tests may register more. They run a whole grid at once.
 #include "gpu.h"
 #include <math.h>
 #include <stdio.h>
