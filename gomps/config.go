@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -32,8 +33,9 @@ const (
 // Config is the configuration of an engine. The zero value uses the best device
 // of this machine.
 type Config struct {
-	// Variant is the model's name; "auto" or "" accepts any model. Load compares a
-	// name with the file.
+	// Variant is one of Variants, "auto" or "" for whatever the file holds. Load
+	// checks it against the file; dune_vit_small_14 and dune_vit_base_14 are of either
+	// resolution.
 	Variant string
 	// Resolution is the long side in pixels to which pictures are resized; 0
 	// means the model's own.
@@ -88,7 +90,15 @@ const (
 	EnvSelfCheck = open.EnvSelfCheck
 )
 
+// Variants are the names that Config.Variant may have. Files of other models are
+// opened with "auto".
+var Variants = []string{"auto", "mast3r_tiny", "mast3r_vit_large", "dune_vit_small_14", "dune_vit_small_336", "dune_vit_small_448",
+	"dune_vit_base_14", "dune_vit_base_336", "dune_vit_base_448"}
+
 func (c Config) check() error {
+	if c.Variant != "" && !slices.Contains(Variants, c.Variant) {
+		return &ConfigError{"Variant", c.Variant, "one of " + strings.Join(Variants, ", ")}
+	}
 	if c.Resolution < 0 || c.Resolution > maxResolution {
 		return &ConfigError{"Resolution", fmt.Sprint(c.Resolution), fmt.Sprintf("0 to %d", maxResolution)}
 	}

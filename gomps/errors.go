@@ -5,6 +5,8 @@ package gomps
 import (
 	"errors"
 	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 )
 
 // Kinds of errors, for errors.Is. Errors with details are also a *ConfigError, an
@@ -60,7 +62,9 @@ type WeightsError struct {
 	Err  error
 }
 
-func (e *WeightsError) Error() string { return fmt.Sprintf("gomps: load %q: %v", e.Path, e.Err) }
+func (e *WeightsError) Error() string {
+	return fmt.Sprintf("gomps: load %s: %v", weights.Quoted(e.Path), e.Err)
+}
 func (e *WeightsError) Unwrap() error { return e.Err }
 
 // FileError means that the system refused to read or write a file. Err has the
