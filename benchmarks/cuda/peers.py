@@ -67,7 +67,6 @@ def main() -> None:
     images = [torch.rand(options.batch, 3, *options.size, device=device) * 2 - 1 for _ in range(2)]
 
     def pair(call: Callable[..., Any] = net) -> Any:
-        # Weights are cast once and kept, as a cast in every call would cost as much as a layer.
         with torch.autocast(device, torch.bfloat16):
             return call(*images)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend ``cuda`` as a user sees it. It needs a GPU (MAST3R_CUDA=1) or a plugin that stands in (MAST3R_PJRT_CPU)."""
+"""The backend ``cuda`` as a user sees it, on a GPU (MAST3R_CUDA=1) or a plugin that stands in (MAST3R_PJRT_CPU)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def test_memory_is_flat(gpu: m3r.Engine) -> None:
     for _ in range(pairs):
         gpu.infer_gpu(*pictures)
     after = gpu.info()
-    print(f"{pairs} pairs in {time.perf_counter() - start:.1f} s: {before['pool_bytes']} to {after['pool_bytes']} bytes")
+    seconds = time.perf_counter() - start
+    print(f"{pairs} pairs in {seconds:.1f} s: {before['pool_bytes']} to {after['pool_bytes']} bytes")
     assert after["pool_bytes"] <= before["pool_bytes"] + (1 << 20)
 
 
