@@ -95,7 +95,7 @@ viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and n
 	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
-	$(PY) docs/reference.py >docs/api.md
+	$(PY) tools/reference.py >docs/api.md
 
 gopy: $(VENV)/.test ## the library as a Python extension module, and the Python tests against it
 	$(VENV)/bin/pip install --quiet pybindgen
@@ -103,10 +103,10 @@ gopy: $(VENV)/.test ## the library as a Python extension module, and the Python 
 	sh capi/pyext/build.sh $(PY) python/mast3r_runtime/_gopy
 	MAST3R_NATIVE=gopy $(PY) -m pytest
 
-lint: $(VENV)/.test
-	@out=$$(gofmt -l $(filter %.go,$(GO_SOURCES)) capi/pyext/*.go tests); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
+lint: $(VENV)/.test ## gofmt, go vet, ruff, mypy
+	@out=$$(gofmt -l $(filter %.go,$(GO_SOURCES)) capi/pyext/*.go tests tools benchmarks); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
-	$(VENV)/bin/ruff check python tests docs setup.py
+	$(VENV)/bin/ruff check python tests tools docs benchmarks packaging training setup.py
 	$(PY) -m mypy
 
 golden: ## every comparison with the reference's numbers, the published sizes too, where ../shared is there

@@ -13,9 +13,9 @@ import pytest
 import trimesh
 from PIL import Image
 
-from mast3r_runtime import cli, demo, export
+from mast3r_runtime import cli, export
 from mast3r_runtime._checkpoints import places
-from mast3r_runtime._commands import selfcheck
+from mast3r_runtime._commands import demo, selfcheck
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.results import InferenceResult
 

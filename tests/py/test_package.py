@@ -16,7 +16,7 @@ import pytest
 from conftest import ROOT
 
 import mast3r_runtime
-from mast3r_runtime import demo
+from mast3r_runtime._commands import demo
 from mast3r_runtime._library import calls, structs
 from mast3r_runtime.backends._cpu import CPUEngine
 

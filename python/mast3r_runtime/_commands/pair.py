@@ -48,7 +48,9 @@ def _pair_options(parser: argparse.ArgumentParser) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     from tqdm.auto import tqdm
 
-    from .. import demo, drawing, export
+    from .. import export
+    from .._output import drawing
+    from . import demo
 
     scores: dict[str, Any] = {}
     with open_engine(arguments) as engine:
@@ -105,8 +107,9 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 
 def _match(arguments: argparse.Namespace) -> int:
-    from .. import drawing, export
-    from .._files import check_target
+    from .. import export
+    from .._output import drawing
+    from .._output.files import check_target
 
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     check_target(arguments.out, (".png",))  # before the work

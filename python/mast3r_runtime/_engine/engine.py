@@ -18,7 +18,7 @@ from .._library.device import backend_wanted, create, info_of
 from .._library.options import Only, image_array, infer_options
 from ..errors import ClosedError, ShapeError
 from ..images import U8, ImageLike
-from ..results import GPUInferenceResult, SymmetricResult
+from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
 from ..retrieval import RetrievalMethods
 from .features import FeatureMethods
 from .matching import MatchingMethods
@@ -301,6 +301,14 @@ def _rebuild(
         engine._where = path or ""
         engine._broken = error
         return engine
+
+
+def _match(result: GPUInferenceResult | InferenceResult) -> MatchResult:
+    with Engine("auto", num_threads=0, backend="cpu") as engine:
+        return engine.match(result, top_k=None)
+
+
+_matchers.append(_match)
 
 
 def open_engines() -> list[Engine]:
