@@ -99,3 +99,30 @@ def test_refusals(engine: CPUEngine, tmp_path: Path) -> None:
     with CPUEngine("auto", 96) as empty, pytest.raises(errors.NotLoadedError):
         empty.export_onnx(tmp_path / "a.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("half_compute", "limit"), [(False, 2e-5), (True, 2e-2)])
+def test_attention_as_an_operator(
+    engine: CPUEngine, rng: np.random.Generator, tmp_path: Path, half_compute: bool, limit: float
+) -> None:
+    """Opset 23, in float32 and with products of float16, views of unequal sizes."""
+    model = tmp_path / "attention.onnx"
+    engine.export_onnx(model, 64, 96, 48, 80, half_compute=half_compute, opset=23)
+    assert b"q_num_heads" in model.read_bytes()
+    got = worst(engine, model, noise(rng, 64, 96), noise(rng, 48, 80))
+    assert got < limit
+    assert half_compute == (got > 1e-5)
+
+
+def test_products_in_half_precision(engine: CPUEngine, rng: np.random.Generator, tmp_path: Path) -> None:
+    """The same with opset 20: the weights are half the size, and softmax stays float32."""
+    model = tmp_path / "half.onnx"
+    files = engine.export_onnx(model, 64, 96, half_compute=True)
+    whole = engine.export_onnx(tmp_path / "whole.onnx", 64, 96)[1]
+    assert files[1].stat().st_size < 0.6 * whole.stat().st_size
+    assert 1e-5 < worst(engine, model, noise(rng, 64, 96), noise(rng, 64, 96)) < 2e-2
+
+
+def test_options_out_of_range(engine: CPUEngine, tmp_path: Path) -> None:
+    with pytest.raises(errors.ArgumentError, match="opset"):
+        engine.export_onnx(tmp_path / "x.onnx", 64, 96, opset=21)
