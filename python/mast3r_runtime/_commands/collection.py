@@ -51,7 +51,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
         onnx.add_argument(f"--{name}", type=int, default=0, help="at the network (default: its own at 4:3)")
     onnx.add_argument("--half", action="store_true", help="weights as float16")
     onnx.add_argument("--half-compute", action="store_true", help="products in float16 too, for a GPU")
-    onnx.add_argument("--opset", type=int, choices=(20, 23), default=20, help="23 has an operator for attention")
+    onnx.add_argument("--opset", type=int, choices=(20, 23), default=20, help="23 has one for attention")
     onnx.add_argument("--json", action="store_true", help="print JSON")
 
 
