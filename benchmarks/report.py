@@ -253,6 +253,10 @@ def plots(result: dict[str, Any], folder: Path) -> None:
             f"{r['variant']}, {r['width']}x{r['height']}, {who}",
             "seconds a pair (bar: median, ticks: rounds)",
         )
+    if "threads" in result:
+        r = result["threads"]
+        title = f"{r['variant']}, {r['width']}x{r['height']}, {result['machine']['cpu']}"
+        _threads_plot(r["counts"], folder / "threads.png", title)
     if "matching" in result:
         r = result["matching"]
         title = f"reciprocal matching, {r['width']}x{r['height']}x{r['dim']}, {who}"
@@ -288,6 +292,37 @@ def _bars(rows: list[dict[str, Any]], path: Path, title: str, label: str, log: b
     ax.set_xlabel(label)
     ax.set_title(title, fontsize=9)
     ax.spines[["top", "right"]].set_visible(False)
+    fig.savefig(path, dpi=130)
+    plt.close(fig)
+
+
+def _threads_plot(counts: dict[str, Any], path: Path, title: str) -> None:
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(row["name"] for part in counts.values() for row in part["rows"]))
+    fig, axes = plt.subplots(
+        1,
+        len(counts),
+        figsize=(2 + 3.2 * len(counts), 1 + 0.42 * len(names)),
+        layout="constrained",
+        sharey=True,
+    )
+    for ax, (n, part) in zip(axes if len(counts) > 1 else [axes], counts.items(), strict=True):
+        times = {row["name"]: row["total"]["median_s"] for row in part["rows"]}
+        have = [i for i, name in enumerate(names) if name in times]
+        ax.barh(
+            have,
+            [times[names[i]] for i in have],
+            color=[OURS if "mast3r" in names[i] else THEIRS for i in have],
+        )
+        for i in have:
+            ax.text(times[names[i]], i, f" {num(times[names[i]])}", va="center", fontsize=8)
+        ax.set(title=f"{n} thread{'s' * (n != '1')}", xlabel="seconds a pair")
+        ax.set_xlim(0, 1.2 * max(times.values()))
+        ax.set_yticks(range(len(names)), names)
+        ax.spines[["top", "right"]].set_visible(False)
+    ax.invert_yaxis()
+    fig.suptitle(title, fontsize=9)
     fig.savefig(path, dpi=130)
     plt.close(fig)
 
