@@ -349,9 +349,10 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t half;             /* weights as float16 */
+  int32_t half;             /* 1: weights as float16; 2: the factors of products too */
   int32_t height1, width1;  /* network size of the first picture; 0, 0: the model's own at 4:3 */
   int32_t height2, width2;  /* 0, 0: as the first */
+  int32_t opset;            /* 0 or 20, or 23, which has an operator for attention */
 } mast3r_export_options;
 
 /* The memory of an engine or of tensors: what is kept for reuse, and what is in use.

@@ -242,8 +242,10 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         height2: int = 0,
         width2: int = 0,
         half: bool = False,
+        half_compute: bool = False,
+        opset: int = 20,
     ) -> list[Path]:
-        """Write the loaded network, for one pair of pictures, as an ONNX model (opset 20).
+        """Write the loaded network, for one pair of pictures, as an ONNX model.
 
         Inputs ``image1`` and ``image2``: ``uint8 [1, H, W, 3]``, RGB, at network size. Outputs:
         ``points1``, ``conf1``, ``desc1``, ``desc_conf1`` and the same of view 2, each with a
@@ -260,6 +262,11 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
             The second picture's; 0: the same.
         half : bool
             Store the weights as float16; the arithmetic stays float32.
+        half_compute : bool
+            Round the factors of products to float16 too, for a GPU; norms, softmax and the last
+            layers of the heads stay float32.
+        opset : {20, 23}
+            23 writes attention as ONNX's own operator, for which runtimes have fused kernels.
 
         Returns
         -------
@@ -268,7 +275,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         """
         options = S.struct(
             S.ExportOptions,
-            half=int(bool(half)),
+            half=2 if half_compute else int(bool(half)),
+            opset=calls.int32("opset", opset),
             height1=calls.int32("height", height),
             width1=calls.int32("width", width),
             height2=calls.int32("height2", height2),
