@@ -12,7 +12,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/onnx"
 )
 
-// ExportOptions steer ExportONNX.
+// ExportOptions are the options of ExportONNX.
 type ExportOptions struct {
 	// Height1, Width1 are the network size of the first picture, multiples of the
 	// patch size; 0 means the native size at 4:3. Height2, Width2 likewise, 0
