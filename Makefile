@@ -30,7 +30,10 @@ go-test:
 c-test: $(LIBRARY)
 	sh tests/c/run.sh $(LIBRARY)
 	sh tests/c/install.sh
-	$(MAKE) -C tests/metalsim test
+	$(if $(filter Darwin,$(shell uname -s)),,$(MAKE) -C tests/metalsim test) # the simulator is for Linux
+
+workflows: ## the files in .github/workflows, by actionlint
+	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 py-test: $(VENV)/.test
 	$(PY) -m mypy
@@ -38,7 +41,7 @@ py-test: $(VENV)/.test
 
 xla-test: .venv-xla/.ready ## graphs through XLA on the CPU, by the same plugin interface as on an NVIDIA GPU
 	.venv-xla/bin/python internal/backend/xla/pjrt/testdata/make.py | diff internal/backend/xla/pjrt/testdata/layout.txt -
-	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') $(GO) test -count=1 -timeout 20m ./internal/backend/xla/...
+	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') sh -c '$(GO) test -count=1 -timeout 20m ./internal/backend/xla/... && $(GO) test -count=1 ./gomps -run CUDA'
 
 cuda-test: ## the suites on an NVIDIA GPU; MAST3R_PJRT_CUDA names the plugin where pip has not installed it
 	MAST3R_CUDA=1 $(GO) test -count=1 -v ./tests/go/cudatest
@@ -92,7 +95,7 @@ viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and n
 	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
-	$(PY) docs/reference.py >docs/api.md
+	$(PY) tools/reference.py >docs/api.md
 
 gopy: $(VENV)/.test ## the library as a Python extension module, and the Python tests against it
 	$(VENV)/bin/pip install --quiet pybindgen
@@ -100,10 +103,10 @@ gopy: $(VENV)/.test ## the library as a Python extension module, and the Python 
 	sh capi/pyext/build.sh $(PY) python/mast3r_runtime/_gopy
 	MAST3R_NATIVE=gopy $(PY) -m pytest
 
-lint: $(VENV)/.test
-	@out=$$(gofmt -l $(filter %.go,$(GO_SOURCES)) capi/pyext/*.go tests); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
+lint: $(VENV)/.test ## gofmt, go vet, ruff, mypy
+	@out=$$(gofmt -l $(filter %.go,$(GO_SOURCES)) capi/pyext/*.go tests tools benchmarks); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
-	$(VENV)/bin/ruff check python tests docs setup.py
+	$(VENV)/bin/ruff check python tests tools docs benchmarks packaging training setup.py
 	$(PY) -m mypy
 
 golden: ## every comparison with the reference's numbers, the published sizes too, where ../shared is there

@@ -24,7 +24,10 @@ GOOS = os.environ.get("GOOS") or {"win32": "windows"}.get(sys.platform, sys.plat
 # On a Mac the library is for the processor that this Python runs on: a universal Python runs
 # on one of two, and one under Rosetta on x86_64 whatever the Mac is.
 GOARCH = os.environ.get("GOARCH") or {"arm64": "arm64", "x86_64": "amd64"}.get(platform.machine(), "")
-TARGET = os.environ.get("MACOSX_DEPLOYMENT_TARGET") or (ROOT / "packaging/darwin/deployment_target").read_text().strip()
+TARGET = (
+    os.environ.get("MACOSX_DEPLOYMENT_TARGET")
+    or (ROOT / "packaging/darwin/deployment_target").read_text().strip()
+)
 LIBRARY = "libmast3r_runtime." + SUFFIXES.get(GOOS, "so")
 
 
@@ -34,7 +37,9 @@ def unsupported() -> str:
         return f"no build for {GOOS}; Linux, macOS and Windows are supported"
     if os.environ.get("GOARCH"):  # a cross build: the machine at hand is not the one that matters
         return ""
-    if "musl" in (sysconfig.get_config_var("SOABI") or "") or "musl" in (sysconfig.get_config_var("HOST_GNU_TYPE") or ""):
+    if "musl" in (sysconfig.get_config_var("SOABI") or "") or "musl" in (
+        sysconfig.get_config_var("HOST_GNU_TYPE") or ""
+    ):
         return (
             "Alpine and other systems with musl cannot load Go shared libraries (golang/go issue 54805). "
             "Use a system with glibc, for example the image python:3-slim."
@@ -72,7 +77,9 @@ class build_go(Command):
             )
         target = self._target().resolve()
         if not shutil.which("sh"):
-            raise SystemExit("mast3r-runtime: building from source needs sh on PATH (Git for Windows and MSYS2 have one)")
+            raise SystemExit(
+                "mast3r-runtime: building from source needs sh on PATH (Git for Windows and MSYS2 have one)"
+            )
         environment = dict(os.environ)
         if GOOS == "darwin":
             environment |= {"GOARCH": GOARCH, "MACOSX_DEPLOYMENT_TARGET": TARGET}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import shutil
 import sys
 import time
@@ -22,7 +23,7 @@ from PIL import Image
 
 import mast3r_runtime as m3r
 from mast3r_runtime import scene as scenes
-from mast3r_runtime._scene import solver
+from mast3r_runtime._scene import budget, solver
 from mast3r_runtime._scene.model import Lens, Model
 from mast3r_runtime._scene.tracks import KeyPoints
 
@@ -342,6 +343,34 @@ def real(engine: Any, out: Path, threads: int) -> list[dict[str, Any]]:
     return rows
 
 
+def large(engine: Any, room: Truth, out: Path, count: int, threads: int) -> list[dict[str, Any]]:
+    """Many pictures: windows of the rendered views with their exact cameras; time and memory."""
+    made, folder = np.random.default_rng(0), out / "windows"
+    folder.mkdir(exist_ok=True)
+    width, height, cut = 512, 384, (400, 300)
+    poses, lenses, paths = {}, {}, []
+    for k in range(count):
+        name = sorted(room.poses)[k * 16 // count]
+        left, top = (int(made.integers(0, n - c + 1)) for n, c in zip((width, height), cut))
+        path = folder / f"{k:04d}.png"
+        Image.open(room.folder / name).crop((left, top, left + cut[0], top + cut[1])).save(path)
+        poses[path.name] = room.poses[name]
+        middle = ((width - 1) / 2 - left, (height - 1) / 2 - top)
+        lenses[path.name] = Lens("PINHOLE", *cut, (FOCAL, FOCAL, *middle))
+        paths.append(path)
+    pairs = len(m3r.scene_pairs(count, "logwin-5"))
+    said = budget.estimate(engine, count, pairs, 8).bytes
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    store = out / "store" / "large"
+    scene, seconds = ours(engine, paths, store, graph="logwin-5", intrinsics=lenses, threads=threads)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    used, steps = peak - before, scene.report["seconds"] if scene else {}
+    need(f"{count} pictures: placed", scene is not None and len(scene.placed) >= 0.98 * count, steps)
+    need("memory within the estimate", used <= said, f"{used / 2**20:.0f} of {said / 2**20:.0f} MiB")
+    row = rate(*placed(scene), Truth(poses, FOCAL, folder))
+    return [{"set": f"{count} windows", "graph": "logwin-5", "by": "ours", **row, "seconds": seconds}]
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     head = "pictures | graph | by | placed | position error | focal error | pair AUC@1/5/10 | "
     lines = [f"| {head}dense error (kept) | time |", "|---|---|---|---|---|---|---|---|---|"]
@@ -362,6 +391,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/scene-bench"))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--large", type=int, default=0, metavar="N", help="N pictures as well, as 200")
+    parser.add_argument("--only-large", action="store_true", help="and nothing else")
     parser.add_argument("--quick", action="store_true", help="small sets and few seeds: that it works")
     arguments = parser.parse_args()
     out, threads = arguments.out, arguments.threads
@@ -369,11 +400,15 @@ def main() -> int:
     room, second = rendered(out / "views")
     with m3r.Engine("auto", resolution=256, precision="fp32", num_threads=threads) as engine:
         engine.load()
-        rows = the_room(engine, room, out, threads, arguments.quick)
-        rows += strangers(engine, room, second, out, threads)
-        mappers(engine, room, out, threads, 3 if arguments.quick else arguments.seeds)
-        repeated(engine, room, out)
-        rows += real(engine, out, threads)
+        rows: list[dict[str, Any]] = []
+        if arguments.large:
+            rows += large(engine, room, out, arguments.large, threads)
+        if not arguments.only_large:
+            rows += the_room(engine, room, out, threads, arguments.quick)
+            rows += strangers(engine, room, second, out, threads)
+            mappers(engine, room, out, threads, 3 if arguments.quick else arguments.seeds)
+            repeated(engine, room, out)
+            rows += real(engine, out, threads)
     text = table(rows)
     print(text)
     (out / "scene.json").write_text(json.dumps({"rows": rows, "failures": failures}, indent=1) + "\n")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "py"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import render_scene as room
 
 F64 = npt.NDArray[np.float64]

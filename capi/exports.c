@@ -126,6 +126,9 @@ CALL(tensor_describe, (mast3r_tensor tensor, mast3r_tensor_desc *out), (tensor, 
 CALL(tensor_data, (mast3r_tensor tensor, void **out), (tensor, out))
 CALL(tensors_data, (const mast3r_tensor *tensors, size_t count, void **out), ((mast3r_tensor *)tensors, count, out))
 CALL(tensor_copy, (mast3r_tensor tensor, void *destination, size_t nbytes), (tensor, destination, nbytes))
+CALL(tensor_device,
+     (mast3r_tensor tensor, int32_t *kind, int32_t *device, void **address),
+     (tensor, kind, device, address))
 CALL(tensor_release, (mast3r_tensor tensor), (tensor))
 CALL(tensor_open,
      (const mast3r_tensor_config *config, mast3r_tensor_context *out),

@@ -546,6 +546,10 @@ mast3r_status mast3r_tensor_data(mast3r_tensor tensor, void **out);
 mast3r_status mast3r_tensors_data(const mast3r_tensor *tensors, size_t count, void **out);
 /* nbytes must be the tensor's own. */
 mast3r_status mast3r_tensor_copy(mast3r_tensor tensor, void *destination, size_t nbytes);
+/* The memory that a result was computed in, without bringing it to the host: kind is DLPack's
+ * number, 1 for the host and 2 for CUDA, device the number of the GPU, address there. It holds
+ * until the tensor is released. NULL for an empty tensor. */
+mast3r_status mast3r_tensor_device(mast3r_tensor tensor, int32_t *kind, int32_t *device, void **address);
 mast3r_status mast3r_tensor_release(mast3r_tensor tensor);
 
 /* ---- eager tensors ----------------------------------------------------- */

@@ -174,7 +174,36 @@ func hostMemory(call string, h C.mast3r_tensor) (unsafe.Pointer, error) {
 	if t.eager != nil {
 		return nil, fail(C.MAST3R_E_ARGUMENT, "%s: the tensor lives on a device, read it with mast3r_tensor_copy", call)
 	}
+	if t.mem != nil {
+		if err := t.mem.Fetch(); err != nil {
+			return nil, err
+		}
+	}
 	return t.pointer(), nil
+}
+
+//export m3r_tensor_device
+func m3r_tensor_device(h C.mast3r_tensor, kind, device *C.int32_t, address *unsafe.Pointer) status {
+	return done(func() error {
+		const call = "mast3r_tensor_device"
+		if kind == nil || device == nil || address == nil {
+			return null(call, "kind, device or address")
+		}
+		t, err := lookup[*tensor](call, h, kindTensor)
+		if err != nil {
+			return err
+		}
+		const host, cuda = 1, 2 // DLDeviceType
+		if t.mem != nil {
+			if at, id, ok := t.mem.Device(); ok {
+				*kind, *device, *(*uintptr)(unsafe.Pointer(address)) = cuda, C.int32_t(id), at
+				return nil
+			}
+		}
+		*kind, *device = host, 0
+		*address, err = hostMemory(call, h)
+		return err
+	})
 }
 
 //export m3r_tensor_copy
@@ -198,7 +227,11 @@ func m3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.siz
 		if t.eager != nil {
 			return named(call, t.eager.CopyBytes(unsafe.Slice((*byte)(destination), want)))
 		}
-		copy(unsafe.Slice((*byte)(destination), want), unsafe.Slice((*byte)(t.pointer()), want))
+		source, err := hostMemory(call, h)
+		if err != nil {
+			return err
+		}
+		copy(unsafe.Slice((*byte)(destination), want), unsafe.Slice((*byte)(source), want))
 		runtime.KeepAlive(t)
 		return nil
 	})

@@ -206,6 +206,9 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 		return nil, err
 	}
 	n := pics[0].grid(l.model).Tokens()
+	if err := pics[0].feat.Fetch(); err != nil {
+		return nil, deviceError("read the features", err)
+	}
 	x := float32s(pics[0].feat.Bytes(), n*l.model.EncDim)
 	var f *retrieval.Features
 	err = e.pool.With(ctx, func(pool *par.Pool) (err error) {
@@ -425,6 +428,9 @@ func (w *words) rows(features []float32, rows int) (top []int32, stride int, err
 		_, err = done.Wait(ctx)
 	}
 	if err != nil {
+		return nil, 0, deviceError("codebook", err)
+	}
+	if err := bufs[1].Fetch(); err != nil {
 		return nil, 0, deviceError("codebook", err)
 	}
 	top = append(top, unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(bufs[1].Bytes()))), o.Numel())...)

@@ -52,15 +52,49 @@ func (t *Tensor) NBytes() int { return t.shape.Numel() * tensor.F32.Size() }
 // Valid reports whether the tensor still has its memory.
 func (t *Tensor) Valid() bool { return t != nil && t.mem.buf.Load() != nil }
 
-// Float32s is the tensor's own memory as a slice, row-major; nil after Release.
-// The slice is valid as long as t is referenced and not released.
+// Fetch brings the elements to the host, where they are not there already, and
+// says what went wrong. Float32s does the same and cannot say.
+func (t *Tensor) Fetch() error {
+	b := t.mem.buf.Load()
+	if b == nil || t.shape.Numel() == 0 {
+		return nil
+	}
+	if err := (*b).Fetch(); err != nil {
+		return deviceError("read a result", err)
+	}
+	return nil
+}
+
+// Device is the address of the elements in memory that the host cannot read, and
+// the number of the GPU; ok is false for a tensor in the host's own memory, and
+// after Release. The address holds until Release.
+func (t *Tensor) Device() (address uintptr, id int, ok bool) {
+	b := t.mem.buf.Load()
+	if b == nil {
+		return 0, 0, false
+	}
+	d, ok := (*b).(backend.DeviceMemory)
+	if !ok {
+		return 0, 0, false
+	}
+	address, id, err := d.Device()
+	return address, id, err == nil
+}
+
+// Float32s is the tensor's own memory as a slice, row-major; nil after Release,
+// and when it cannot be fetched. The slice is valid as long as t is referenced and
+// not released.
 func (t *Tensor) Float32s() []float32 {
 	b := t.mem.buf.Load()
 	n := t.shape.Numel()
 	if b == nil || n == 0 {
 		return nil
 	}
-	return float32s((*b).Bytes(), n)
+	bytes := (*b).Bytes()
+	if bytes == nil {
+		return nil
+	}
+	return float32s(bytes, n)
 }
 
 // CopyTo copies the elements into dst, which must have exactly Numel elements.
@@ -70,6 +104,9 @@ func (t *Tensor) CopyTo(dst []float32) error {
 	}
 	if len(dst) != t.Numel() {
 		return &ShapeError{"CopyTo", fmt.Sprintf("room for %d elements", len(dst)), fmt.Sprintf("%d for %v", t.Numel(), t.shape)}
+	}
+	if err := t.Fetch(); err != nil {
+		return err
 	}
 	copy(dst, t.Float32s())
 	runtime.KeepAlive(t)

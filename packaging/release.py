@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a release needs to know: release.py check TAG | notes TAG | recipes DIST
 
-``check`` compares the tag with the version in the sources and wants a section of CHANGELOG.md for it; ``notes`` prints
-that section. ``recipes`` writes the recipes for conda-forge and Homebrew beside the sdist in DIST, with its checksum.
+``check`` compares the tag with the version in the sources and wants a section of CHANGELOG.md for
+it; ``notes`` prints that section. ``recipes`` writes the recipes for conda-forge and Homebrew
+beside the sdist in DIST, with its checksum.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bill of materials of the shared library, from what Go's linker wrote into it: sbom.py LIBRARY VERSION
 
-``setup.py`` puts it into each wheel (PEP 770). Every module in it has its licence text in ``packaging/licenses``;
-a test compares the two.
+``setup.py`` puts it into each wheel (PEP 770). Every module in it has its licence text in
+``packaging/licenses``; a test compares the two.
 """
 
 import json
@@ -35,7 +35,9 @@ def bill(library: Path, version: str) -> str:
     components = []
     for name, got in modules(library):
         if name not in LICENSES:
-            raise SystemExit(f"sbom.py: module {name} {got} has no licence in packaging/licenses; add it there and here")
+            raise SystemExit(
+                f"sbom.py: module {name} {got} has no licence in packaging/licenses; add it there and here"
+            )
         components.append(
             {
                 "type": "library",

@@ -28,6 +28,10 @@ type Config struct {
 	// BatchSize is how many operations are collected before they are handed to
 	// the device; 0 means 100.
 	BatchSize int
+	// PoolPerSize is how many free buffers of one size are kept for reuse; 0 means as
+	// many as the batches in flight can give back, so that a loop over one size makes
+	// no new ones. The pool's limit in bytes holds all the same.
+	PoolPerSize int
 	// CacheSize bounds the compiled operations that are kept; 0 means 512.
 	CacheSize int
 	// SkipSelfCheck takes the GPU without comparing it with the CPU first, which
@@ -81,8 +85,8 @@ const (
 
 // Open starts a context.
 func Open(cfg Config) (*Context, error) {
-	if cfg.BatchSize < 0 || cfg.CacheSize < 0 {
-		return nil, refuse(ErrOption, "batch size %d, cache size %d, want at least 0", cfg.BatchSize, cfg.CacheSize)
+	if cfg.BatchSize < 0 || cfg.CacheSize < 0 || cfg.PoolPerSize < 0 {
+		return nil, refuse(ErrOption, "batch size %d, cache size %d, %d buffers a size, want at least 0", cfg.BatchSize, cfg.CacheSize, cfg.PoolPerSize)
 	}
 	c := &Context{batch: cfg.BatchSize}
 	if c.batch == 0 {
@@ -101,6 +105,11 @@ func Open(cfg Config) (*Context, error) {
 	if err != nil {
 		return nil, refuse(ErrDevice, "%w", err)
 	}
+	pool, perSize := c.dev.Pool(), cfg.PoolPerSize
+	if perSize == 0 {
+		perSize = max(pool.PerClass(), (maxFlying+1)*c.batch)
+	}
+	pool.SetPerClass(perSize)
 	return c, nil
 }
 

@@ -275,6 +275,9 @@ func (t *Tensor) read(f func(src []byte)) error {
 		return err
 	}
 	if t.Numel() > 0 {
+		if err := (*b).Fetch(); err != nil {
+			return err
+		}
 		f((*b).Bytes())
 	}
 	return nil

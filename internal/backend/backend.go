@@ -149,6 +149,14 @@ type Buffer interface {
 	Release()
 }
 
+// DeviceMemory is a Buffer whose elements are in memory that the host cannot read.
+type DeviceMemory interface {
+	Buffer
+	// Device is the address there, which holds until the buffer is released, and the
+	// number of the device.
+	Device() (address uintptr, id int, err error)
+}
+
 // Program is a compiled graph.
 type Program interface {
 	Graph() *graph.Graph

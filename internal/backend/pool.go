@@ -15,6 +15,9 @@ type Pool interface {
 	// Limit bounds the bytes in use and kept together; 0 is no limit.
 	Limit() uint64
 	SetLimit(bytes uint64)
+	// PerClass is how many free buffers of one size are kept.
+	PerClass() int
+	SetPerClass(n int)
 	// Warmup makes a free buffer for each of the sizes.
 	Warmup(sizes ...int) error
 	// The others give free buffers back to the system and return their number: all,

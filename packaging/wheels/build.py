@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheels of all systems on one machine, and the sdist: build.py [NAME ...] --out DIR
 
-Run with a Python that has ``pip``, ``setuptools``, ``wheel`` and ``ziglang``; ``make wheels`` makes one. The macOS
-wheel needs clang 19 and lld 19 (packaging/darwin); it is skipped, loudly, without them.
+Run with a Python that has ``pip``, ``setuptools``, ``wheel`` and ``ziglang``; ``make wheels`` makes
+one. The macOS wheel needs clang 19 and lld 19 (packaging/darwin); it is skipped, loudly, without
+them.
 """
 
 import argparse
@@ -37,7 +38,9 @@ TARGETS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"sdist, {', '.join(TARGETS)}; default: all")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     arguments = parser.parse_args()
@@ -47,7 +50,10 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in names:
         if name == "sdist":
-            run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", arguments.out, ROOT], {})
+            run(
+                [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", arguments.out, ROOT],
+                {},
+            )
         elif name == "macos-arm64" and not (shutil.which("clang-19") and shutil.which("ld64.lld-19")):
             print("SKIPPED: macos-arm64: clang 19 and lld 19 are not here", file=sys.stderr)
         else:
@@ -73,7 +79,7 @@ def wheel(target: Target, out: Path) -> None:
 
 
 def run(command: list[str | Path], environment: dict[str, str]) -> None:
-    """Run a command with more environment. The times inside archives are the commit's, so that builds repeat."""
+    """Run a command with more environment; times inside archives are the commit's, so that builds repeat."""
     stamp = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True)
     if "SOURCE_DATE_EPOCH" not in os.environ and stamp.returncode == 0:
         environment = {"SOURCE_DATE_EPOCH": stamp.stdout.strip(), **environment}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks wheels and sdist without installing them: check.py DIST [NAME ...]
 
-Of every wheel: the tag, one library for that system and processor and no more, data, licences, bill of materials, no
-path of the machine that built it, size. Then ``auditwheel show``, ``twine check`` and ``check-wheel-contents``, whichever is
-installed beside this Python.
+Of every wheel: the tag, one library for that system and processor and no more, data, licences, bill
+of materials, no path of the machine that built it, size. Then ``auditwheel show``, ``twine check``
+and ``check-wheel-contents``, whichever is installed beside this Python.
 """
 
 import importlib.util
@@ -55,17 +55,26 @@ def check(wheel: Path) -> list[str]:
             copy.unlink()
             if str(ROOT).encode() in code:
                 problems.append(f"{library} holds the path of the folder that it was built in")
-        for need in ("py.typed", "models/mast3r_tiny/unified.safetensors", "pictures/room_1.png", "selfcheck/landscape.npz"):
+        for need in (
+            "py.typed",
+            "models/mast3r_tiny/unified.safetensors",
+            "pictures/room_1.png",
+            "selfcheck/landscape.npz",
+        ):
             if f"mast3r_runtime/{need}" not in names:
                 problems.append(f"mast3r_runtime/{need} is missing")
-        texts = [("LICENSE", ""), ("ATTRIBUTION.md", "")] + [("packaging/licenses/" + t, m) for m, (_, t) in LICENSES.items()]
+        texts = [("LICENSE", ""), ("ATTRIBUTION.md", "")] + [
+            ("packaging/licenses/" + t, m) for m, (_, t) in LICENSES.items()
+        ]
         problems += [f"{info}licenses/{t} is missing" for t, _ in texts if f"{info}licenses/{t}" not in names]
         if f"{info}sboms/mast3r-runtime.cdx.json" not in names:
             problems.append("no bill of materials")
         else:
             components = json.loads(z.read(f"{info}sboms/mast3r-runtime.cdx.json"))["components"]
             if (linked := {c["name"] for c in components}) != set(LICENSES):
-                problems.append(f"the bill of materials names {sorted(linked)}, the licences {sorted(LICENSES)}")
+                problems.append(
+                    f"the bill of materials names {sorted(linked)}, the licences {sorted(LICENSES)}"
+                )
     if wheel.stat().st_size > LIMIT:
         problems.append(f"{wheel.stat().st_size} bytes, want at most {LIMIT}")
     return problems
@@ -76,7 +85,9 @@ def tools(files: list[Path]) -> list[str]:
     problems = []
     for file in files:
         if "linux" in file.name and file.suffix == ".whl" and have("auditwheel"):
-            said = subprocess.run([sys.executable, "-m", "auditwheel", "show", file], capture_output=True, text=True).stdout
+            said = subprocess.run(
+                [sys.executable, "-m", "auditwheel", "show", file], capture_output=True, text=True
+            ).stdout
             tag = file.stem.split("-none-")[-1]
             # auditwheel names the oldest system that the file runs on: not newer than the tag claims.
             found = re.search(r"manylinux_2_(\d+)_", said.replace("\n", " "))
@@ -87,7 +98,12 @@ def tools(files: list[Path]) -> list[str]:
     for command in (["twine", "check", "--strict"], ["check_wheel_contents"]):
         some = [f for f in files if f.suffix == ".whl"] if command[0] == "check_wheel_contents" else files
         if have(command[0]) and some:
-            done = subprocess.run([sys.executable, "-m", *command, *some], capture_output=True, text=True, cwd=ROOT / "packaging" / "wheels")
+            done = subprocess.run(
+                [sys.executable, "-m", *command, *some],
+                capture_output=True,
+                text=True,
+                cwd=ROOT / "packaging" / "wheels",
+            )
             print(done.stdout.strip())
             if done.returncode:
                 problems.append(f"{command[0]}: {done.stdout}{done.stderr}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries the installed wheel: the README's ten lines on the rendered room of the wheel, with known numbers.
 
-try.py [REFERENCE.npz]: compares the fields with those that another machine wrote (``--write FILE``), each relative to
-its largest value, and prints the largest difference.
+try.py [REFERENCE.npz]: compares the fields with those that another machine wrote (``--write
+FILE``), each relative to its largest value, and prints the largest difference.
 """
 
 import argparse
@@ -23,7 +23,9 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1e-5, help="largest relative difference that passes")
     arguments = parser.parse_args()
     pictures = files("mast3r_runtime") / "pictures"
-    with m3r.Engine("auto", resolution=arguments.resolution, precision="fp32", num_threads=0, backend="cpu") as engine:
+    with m3r.Engine(
+        "auto", resolution=arguments.resolution, precision="fp32", num_threads=0, backend="cpu"
+    ) as engine:
         engine.load()
         name = engine.name()
         result = engine.infer_gpu(str(pictures / "room_1.png"), str(pictures / "room_2.png"))
@@ -34,7 +36,8 @@ def main() -> None:
             "descriptors": result.desc_1.numpy(),
             "matches": np.concatenate([np.asarray(matches.pts2d_1), np.asarray(matches.pts2d_2)], axis=1),
         }
-    print(f"{platform.platform()} {platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
+    system = f"{platform.platform()} {platform.machine()}"
+    print(f"{system}, Python {platform.python_version()}, numpy {np.__version__}")
     print(f"{name}: {len(fields['matches'])} matches")
     if not np.isfinite(fields["points"]).all():
         sys.exit("try.py: points that are not finite")
@@ -58,7 +61,8 @@ def compare(fields: dict[str, np.ndarray], reference: dict[str, np.ndarray], lim
                 sys.exit("try.py: more than one match in a thousand differs")
             continue
         difference = float(np.abs(got - want).max() / np.abs(want).max())
-        print(f"{name}: largest difference {difference:.2g} of the largest value, {'the same bits' if np.array_equal(got, want) else 'other bits'}")
+        bits = "the same bits" if np.array_equal(got, want) else "other bits"
+        print(f"{name}: largest difference {difference:.2g} of the largest value, {bits}")
         worst = max(worst, difference)
     if worst > limit:
         sys.exit(f"try.py: difference {worst:.2g}, want at most {limit:g}")

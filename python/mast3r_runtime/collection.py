@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from . import drawing, export
+from . import export
 from ._checkpoints import places
 from ._checkpoints.specs import MODEL_SPECS
 from ._engine.engine import Engine
 from ._engine.features import Features
-from ._files import replacing
 from ._library.options import Only
+from ._output import drawing
+from ._output.files import replacing
 from .errors import ArgumentError, FileError, ImageError, ImageNotFoundError, ModelNotFoundError
 from .images import ImageLike, read_image, suffixes
 from .results import GPUInferenceResult

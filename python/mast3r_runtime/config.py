@@ -71,6 +71,7 @@ class BackendType(_Text):
 
     AUTO = "auto"
     METAL = "metal"
+    CUDA = "cuda"
     CPU = "cpu"
 
 
@@ -78,6 +79,7 @@ class Precision(_Text):
     """Of weights and activations; sums are always float32."""
 
     FP32 = "fp32"
+    TF32 = "tf32"
     FP16 = "fp16"
     BF16 = "bf16"
 
@@ -151,7 +153,7 @@ class RuntimeConfig:
     Attributes
     ----------
     backend : BackendType
-        ``metal`` is an error where there is none; ``auto`` then takes the CPU.
+        ``metal`` and ``cuda`` are errors where there is none; ``auto`` then takes the CPU.
     num_threads : int
         1 to 1024; 0 is every core.
     use_dual_resolution : bool

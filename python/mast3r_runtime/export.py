@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from . import drawing
-from ._files import check_target, replacing
+from ._output import drawing
+from ._output.files import check_target, replacing
 from .errors import ArgumentError, ShapeError
 from .results import InferenceResult, MatchResult
 

@@ -9,21 +9,23 @@ and pycolmap do where they are installed.
 
 from __future__ import annotations
 
-import ctypes as C
 import importlib.util
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ._library import calls
 from ._library import structs as S
+from ._library.cameras import c_matrix, check_intrinsics, focal_of_map
 from ._library.memory import FLOAT64, INT64, GPUTensor
 from ._library.options import places_struct
 from .errors import ArgumentError, DependencyError, ShapeError
-from .results import GPUInferenceResult, InferenceResult, MatchResult, check_intrinsics
+
+if TYPE_CHECKING:
+    from .results import GPUInferenceResult, InferenceResult, MatchResult
 
 __all__ = ["PairPose", "exif_focal", "pair_cameras", "relative_pose"]
 
@@ -148,13 +150,15 @@ def relative_pose(
         else this project's own; with uncertain focal lengths always its own. What is found is
         polished by all matches that agree, and given its uncertainty, in one and the same way.
     """
+    if not (np.isfinite(tolerance) and tolerance > 0):
+        raise ShapeError(f"tolerance {tolerance}, want a number above 0")
     k1, k2 = check_intrinsics(intrinsics_1), check_intrinsics(intrinsics_2)
     places, keep = places_struct(xy_1, xy_2, covariance)
     options = S.struct(
         S.PoseOptions,
         shared_focal=int(shared_focal),
-        intrinsics1=(C.c_double * 9)(*k1.ravel()),
-        intrinsics2=(C.c_double * 9)(*k2.ravel()),
+        intrinsics1=c_matrix(k1),
+        intrinsics2=c_matrix(k2),
         focal_sigma1=float(focal_sigma[0]),
         focal_sigma2=float(focal_sigma[1]),
         tolerance=float(tolerance),
@@ -247,7 +251,7 @@ def _size(k: F64) -> dict[str, int]:
 
 
 def _poselib(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple[F64, F64] | None:
-    import poselib  # type: ignore[import-untyped,unused-ignore]
+    import poselib
 
     cameras = [
         {
@@ -267,7 +271,7 @@ def _poselib(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple[
 
 
 def _pycolmap(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple[F64, F64] | None:
-    import pycolmap  # type: ignore[import-not-found,unused-ignore]
+    import pycolmap
 
     cameras = [pycolmap.Camera(model="PINHOLE", **_size(k), params=_camera(k)) for k in (k1, k2)]
     options = pycolmap.TwoViewGeometryOptions()
@@ -392,12 +396,9 @@ def _network_focal(result: GPUInferenceResult | InferenceResult) -> float:
     way = result.transform_1
     if not result.has("pts3d"):  # a view of about 55 degrees, as phones have
         return 1.0 * max(way.original_height, way.original_width)
-    points = np.ascontiguousarray(np.asarray(result.pts3d_1), np.float32)
     cx, cy = way.to_network([(way.original_width - 1) / 2, (way.original_height - 1) / 2])
-    out = C.c_double()
-    data = points.ctypes.data_as(C.POINTER(C.c_float))
-    calls.call("mast3r_focal", data, way.height, way.width, cx, cy, out)
-    return float(out.value) * max(way.scale)
+    focal = focal_of_map(np.asarray(result.pts3d_1), way.height, way.width, cx, cy)
+    return focal * max(way.scale)
 
 
 def exif_focal(path: str | os.PathLike[str]) -> float | None:

@@ -7,7 +7,7 @@ outlives ``close()``. All of them pickle and deep-copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._library import structs as S
+from ._library.cameras import check_intrinsics
 from ._library.memory import INT32, INT64, Array, GPUTensor
 from .errors import ArgumentError, ShapeError
 from .images import U8
@@ -124,20 +125,6 @@ def _points(xy: npt.ArrayLike) -> F64:
     return points
 
 
-def check_intrinsics(k: npt.ArrayLike) -> F64:
-    """``k`` as a camera matrix ``float64 [3, 3]``; ShapeError (a ValueError) where it is none."""
-    matrix = np.asarray(k, np.float64)
-    if matrix.shape != (3, 3):
-        raise ShapeError(f"intrinsics of shape {matrix.shape}, want (3, 3)")
-    if not np.isfinite(matrix).all():
-        raise ShapeError("intrinsics with numbers that are not finite")
-    if not (matrix[0, 0] > 0 and matrix[1, 1] > 0):
-        raise ShapeError(f"focal lengths {matrix[0, 0]} and {matrix[1, 1]}, want above 0")
-    if not np.array_equal(matrix[2], (0, 0, 1)):
-        raise ShapeError(f"last row of the intrinsics {matrix[2].tolist()}, want [0, 0, 1]")
-    return matrix
-
-
 def confidence_mask(
     conf: npt.ArrayLike, *, threshold: float | None = None, percentile: float | None = None
 ) -> npt.NDArray[np.bool_]:
@@ -213,8 +200,12 @@ def _timing(timing: S.Timing) -> dict[str, float]:
     }
 
 
+# How a result is matched. The engine puts it here, so that this module need not import the engine.
+_matchers: list[Callable[[GPUInferenceResult | InferenceResult], MatchResult]] = []
+
+
 class _Pair:
-    """What both kinds of a pair's result can be asked."""
+    """The methods that both kinds of a pair's result have."""
 
     __slots__ = ()
 
@@ -232,13 +223,11 @@ class _Pair:
 
         Without ``matches`` the result is matched first, on the CPU; no model is needed for it.
         """
-        from ._engine.engine import Engine
         from .geometry import pair_cameras
 
         assert isinstance(self, (GPUInferenceResult, InferenceResult))
         if matches is None:
-            with Engine("auto", num_threads=0, backend="cpu") as engine:
-                matches = engine.match(self, top_k=None)
+            matches = _matchers[0](self)
         return pair_cameras(
             self,
             matches,
@@ -279,7 +268,7 @@ class _Pair:
         depth = None
         if kind in ("pts3d", "depth"):
             depth = np.asarray(getattr(self, f"pts3d_{view}"), np.float32)[:, :, 2]
-        from ._engine.maps import resampled
+        from ._output.maps import resampled
 
         return resampled(values, getattr(self, f"transform_{view}"), depth)
 

@@ -13,9 +13,9 @@ import pytest
 import trimesh
 from PIL import Image
 
-from mast3r_runtime import cli, demo, export
+from mast3r_runtime import cli, export
 from mast3r_runtime._checkpoints import places
-from mast3r_runtime._commands import selfcheck
+from mast3r_runtime._commands import demo, selfcheck
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.results import InferenceResult
 
@@ -87,7 +87,7 @@ def test_match(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_pose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pictures = Path(demo.__file__).parent / "pictures"
+    pictures = Path(cli.__file__).parent / "pictures"
     room = [str(pictures / f"room_{i}.png") for i in (1, 2)]
     drawing = tmp_path / "pose.png"
     small = ["--resolution", "256", "--json"]

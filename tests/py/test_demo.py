@@ -8,7 +8,7 @@ import pytest
 import render_scene
 from conftest import ROOT
 
-from mast3r_runtime import demo
+from mast3r_runtime._commands import demo
 from mast3r_runtime.results import InferenceResult, MatchResult, Transform
 
 
@@ -40,7 +40,7 @@ def test_truth_shows_the_same_colours(make, share: float, difference: float) -> 
 
 
 def test_room_is_what_the_script_renders() -> None:
-    """Truth and pictures come from tests/py/render_scene.py as it stands."""
+    """Truth and pictures come from tools/render_scene.py."""
     truth = render_scene.truth()
     with np.load(demo._PICTURES / "room_truth.npz") as stored:
         assert set(stored.files) == set(truth)
@@ -49,7 +49,7 @@ def test_room_is_what_the_script_renders() -> None:
                 assert (stored[name] != value).mean() < 1e-4, name  # an edge may fall either way
             else:
                 np.testing.assert_allclose(stored[name], value, atol=1e-12)
-    assert (ROOT / "tests" / "py" / "render_scene.py").exists()
+    assert (ROOT / "tools" / "render_scene.py").exists()
 
 
 def test_room_depth_is_the_geometry() -> None:

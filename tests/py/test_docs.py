@@ -53,8 +53,8 @@ def test_examples_are_typed() -> None:
 
 
 def test_reference_is_generated() -> None:
-    """docs/api.md is what docs/reference.py makes of the docstrings."""
-    done = run(ROOT / "docs" / "reference.py")
+    """docs/api.md is what tools/reference.py makes of the docstrings."""
+    done = run(ROOT / "tools" / "reference.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout == (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), "run: make reference"
 

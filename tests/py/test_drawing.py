@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import trimesh
 
-from mast3r_runtime import drawing, errors, export
+from mast3r_runtime import errors, export
+from mast3r_runtime._output import drawing
 from mast3r_runtime.errors import ShapeError
 
 

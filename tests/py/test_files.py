@@ -23,7 +23,7 @@ from conftest import child_environment, noise
 from PIL import Image
 
 from mast3r_runtime import cli, collection, errors, export
-from mast3r_runtime._files import check_target, replacing, short_name
+from mast3r_runtime._output.files import check_target, replacing, short_name
 from mast3r_runtime.images import formats, read_image
 
 QUIET = ["--resolution", "64", "--precision", "fp32", "--threads", "2"]

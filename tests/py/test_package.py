@@ -16,7 +16,7 @@ import pytest
 from conftest import ROOT
 
 import mast3r_runtime
-from mast3r_runtime import demo
+from mast3r_runtime._commands import demo
 from mast3r_runtime._library import calls, structs
 from mast3r_runtime.backends._cpu import CPUEngine
 
@@ -60,6 +60,9 @@ def test_wheel_holds_what_it_needs(wheel: Path) -> None:
         "py.typed",
         "models/mast3r_tiny/unified.safetensors",
         "pictures/coffee.png",
+        "pictures/scene/truth.npz",
+        "_viewer/web/three.js",
+        "_viewer/web/page.html",
         "selfcheck/landscape.npz",
     }
     assert want <= inside
@@ -108,7 +111,7 @@ def test_readme_names_what_exists() -> None:
     """Every make target, verb and linked file of the README is there."""
     text = (ROOT / "README.md").read_text()
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"\bmake ([a-z]+)\b", text):
+    for target in re.findall(r"\bmake ([a-z-]+)\b", text):
         assert re.search(rf"^{target}:", makefile, re.M), target
     usage = subprocess.run(
         [sys.executable, "-m", "mast3r_runtime", "-h"], capture_output=True, text=True

@@ -50,7 +50,10 @@ def elf(machine: int) -> bytes:
         (elf(183), "aarch64"),
         (b"\xcf\xfa\xed\xfe" + struct.pack("<I", 0x0100000C) + bytes(24), "aarch64"),
         (b"\xcf\xfa\xed\xfe" + struct.pack("<I", 0x01000007) + bytes(24), "x86_64"),
-        (b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0" + struct.pack("<H", 0x8664) + bytes(18), "x86_64"),
+        (
+            b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0" + struct.pack("<H", 0x8664) + bytes(18),
+            "x86_64",
+        ),
         (b"MZ" + bytes(58) + struct.pack("<I", 4000) + b"PE", ""),
         (b"\x7fELF", ""),
         (b"", ""),
@@ -71,7 +74,9 @@ def test_reason_of_another_processor(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_reason_on_musl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "library").write_bytes(elf(62))
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: "cpython-312-x86_64-linux-musl" if name == "SOABI" else "")
+    monkeypatch.setattr(
+        sysconfig, "get_config_var", lambda name: "cpython-312-x86_64-linux-musl" if name == "SOABI" else ""
+    )
     text = reasons.why_not_loaded(tmp_path / "library", OSError("Error relocating"))
     assert "musl" in text and "python:3-slim" in text
 
@@ -87,7 +92,9 @@ def test_reason_under_rosetta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "library").write_bytes(elf(183))
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(platform, "version", lambda: "Darwin Kernel Version 24.5.0: root:xnu/RELEASE_ARM64_T6041")
+    monkeypatch.setattr(
+        platform, "version", lambda: "Darwin Kernel Version 24.5.0: root:xnu/RELEASE_ARM64_T6041"
+    )
     assert "Rosetta" in reasons.why_not_loaded(tmp_path / "library", OSError("incompatible architecture"))
 
 
@@ -95,7 +102,11 @@ def test_the_error_says_it(tmp_path: Path) -> None:
     (tmp_path / "library.so").write_bytes(elf(183 if platform.machine() == "x86_64" else 62))
     done = subprocess.run(
         [sys.executable, "-c", "import mast3r_runtime as m; m.Engine('auto')"],
-        env={"MAST3R_LIBRARY": str(tmp_path / "library.so"), "PYTHONPATH": ":".join(p for p in sys.path if p), "PATH": ""},
+        env={
+            "MAST3R_LIBRARY": str(tmp_path / "library.so"),
+            "PYTHONPATH": ":".join(p for p in sys.path if p),
+            "PATH": "",
+        },
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 1
@@ -130,7 +141,9 @@ def test_a_module_without_a_licence_is_an_error(monkeypatch: pytest.MonkeyPatch)
 def test_release_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = script("packaging/release.py")
     monkeypatch.setattr(release, "ROOT", tmp_path)
-    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n\n- no\n\n## 1.2.0 - 2026-01-01\n\n- yes\n\n## 1.1.0\n\n- no\n")
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## Unreleased\n\n- no\n\n## 1.2.0 - 2026-01-01\n\n- yes\n\n## 1.1.0\n\n- no\n"
+    )
     assert release.notes("1.2.0") == "- yes"
     assert release.notes("1.3.0") == ""
 
@@ -155,7 +168,9 @@ def test_recipes_have_version_and_checksum(tmp_path: Path) -> None:
     recipe = yaml.safe_load(written["recipe.yaml"])
     assert recipe["source"]["sha256"] == digest
     if shutil.which("ruby"):
-        subprocess.run(["ruby", "-c", tmp_path / "recipes" / "mast3r-runtime.rb"], check=True, capture_output=True)
+        subprocess.run(
+            ["ruby", "-c", tmp_path / "recipes" / "mast3r-runtime.rb"], check=True, capture_output=True
+        )
 
 
 def test_conda_recipe_needs_what_the_package_needs() -> None:

@@ -161,7 +161,7 @@ def test_unrelated_pictures(tiny: CPUEngine) -> None:
 
 def test_a_pair(tiny: CPUEngine) -> None:
     """The room that ships with the package: its exact cameras, K given and not."""
-    from mast3r_runtime import demo
+    from mast3r_runtime._commands import demo
 
     pair = next(p for p in demo.pairs() if p.name == "room")
     result = tiny.infer_gpu(pair.image_1, pair.image_2)

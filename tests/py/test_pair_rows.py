@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mast3r_runtime import demo, geometry
+import mast3r_runtime as m3r
+from mast3r_runtime import geometry
+from mast3r_runtime._commands import demo
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.results import Transform
 
@@ -42,7 +44,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_known_transform(tiny: CPUEngine, case: str) -> None:
     """T25: nearly all refined matches map back within half a pixel of the known transform."""
-    one = np.asarray(Image.open(f"{demo.__file__[:-7]}pictures/coffee.png").convert("RGB"))
+    one = np.asarray(Image.open(m3r.__path__[0] + "/pictures/coffee.png").convert("RGB"))
     h, width, height = CASES[case]
     two = warped(one, h, width, height)
     result = tiny.infer_gpu(two, one)  # h takes pixels of the first to the second

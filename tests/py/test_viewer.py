@@ -19,7 +19,7 @@ from browser import chromium, open_page
 from conftest import ROOT
 from PIL import Image
 
-from mast3r_runtime import demo
+from mast3r_runtime._commands import demo
 from mast3r_runtime._viewer import page as pages
 from mast3r_runtime.errors import ArgumentError, ShapeError
 from mast3r_runtime.viewer import Camera, Cloud, Matches, Page, points_page, write_html

@@ -16,6 +16,10 @@ from mast3r_runtime import cli
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
+# The first major version of each action that runs on Node 24: runners have no Node 20 any more.
+NODE_24 = {"checkout": 5, "setup-go": 6, "setup-python": 6, "upload-artifact": 6, "download-artifact": 7}
+
+
 def test_there_are_workflows() -> None:
     assert {path.stem for path in WORKFLOWS} >= {"linux", "macos"}
 
@@ -24,12 +28,16 @@ def test_there_are_workflows() -> None:
 def test_workflow(path: Path) -> None:
     workflow: dict[Any, Any] = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {"contents": "read"}
+    # GitHub's own choice of shell has no pipefail: the status of "x | tee" would be tee's.
+    assert workflow["defaults"]["run"]["shell"] == "bash"
     makefile = (ROOT / "Makefile").read_text()
     for name, job in workflow["jobs"].items():
         assert job["timeout-minutes"] <= 60, name
-        assert set([job.get("needs", name)]) <= set(workflow["jobs"])
+        assert {job.get("needs", name)} <= set(workflow["jobs"])
         for step in job["steps"]:
-            assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/x@v1")), step
+            if "uses" in step:
+                action = re.fullmatch(r"actions/([a-z-]+)@v(\d+)", step["uses"])
+                assert action and int(action[2]) >= NODE_24[action[1]], step
             script = step.get("run", "")
             for package in re.findall(r"(?<=\s)\./[\w./-]+", script):
                 assert package.endswith("...") or (ROOT / package).exists(), package
@@ -41,3 +49,19 @@ def test_workflow(path: Path) -> None:
                 assert stop.value.code == 0, verb
             if script.startswith("."):
                 assert (ROOT / script.split()[0]).stat().st_mode & 0o111, script
+
+
+def test_macos_tries_what_is_shipped() -> None:
+    """The cross-built wheel is what the Macs verify, load and test, and a crash is no "no GPU"."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "macos.yml").read_text())["jobs"]
+    for name in ("try", "other-pythons", "native", "gpu"):
+        assert jobs[name]["needs"] == "cross", name
+    scripts = {name: "\n".join(step.get("run", "") for step in job["steps"]) for name, job in jobs.items()}
+    assert "make darwin" in scripts["cross"]
+    for word in ("verify.sh", "CDLL", "selfcheck", "pytest"):
+        assert word in scripts["try"], word
+    assert jobs["try"]["strategy"]["matrix"]["python"] == ["3.10", "3.11", "3.12", "3.13", "3.14"]
+    assert scripts["gpu"].index("found=crashed") < scripts["gpu"].index("is_available")
+    steps = [step.get("uses", step.get("run", "")) for step in jobs["native"]["steps"]]
+    uploads = [i for i, step in enumerate(steps) if "upload-artifact" in step]
+    assert uploads and uploads[0] < steps.index("make c-test")

@@ -55,6 +55,29 @@ func (p *Pool[M]) SetLimit(bytes uint64) {
 	})
 }
 
+// PerClass is how many free buffers of one size are kept.
+func (p *Pool[M]) PerClass() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.each
+}
+
+// SetPerClass changes that number and enforces it at once. Whoever has many
+// buffers of one size in flight wants as many kept: a pool that keeps fewer frees
+// and makes buffers all the time.
+func (p *Pool[M]) SetPerClass(n int) {
+	p.evicting(func() []slot[M] {
+		p.each = max(n, 0)
+		var victims []slot[M]
+		for size := range p.free {
+			for len(p.free[size]) > p.each {
+				victims = p.evict(victims, size, 0)
+			}
+		}
+		return victims
+	})
+}
+
 // Warmup makes a free buffer for each of the sizes, so that the first requests
 // need not allocate; a size given twice gives two. On an error what was made
 // stays pooled.

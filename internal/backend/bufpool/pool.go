@@ -15,7 +15,8 @@ const (
 	// MinClass and MaxClass are the smallest and the largest size class.
 	MinClass = 64
 	MaxClass = 512 << 20
-	// PerClass is how many free buffers of one size are kept.
+	// PerClass is how many free buffers of one size are kept unless a pool is told
+	// otherwise.
 	PerClass = 50
 )
 
@@ -51,6 +52,7 @@ type Pool[M any] struct {
 
 	mu     sync.Mutex
 	limit  uint64
+	each   int // free buffers kept of one size
 	closed bool
 	// free maps a capacity to its free slots, oldest first.
 	free  map[int][]slot[M]
@@ -71,7 +73,7 @@ func New[M any](a Allocator[M], o Options) *Pool[M] {
 	if now == nil {
 		now = time.Now
 	}
-	return &Pool[M]{alloc: a, now: now, limit: o.Limit, free: map[int][]slot[M]{}}
+	return &Pool[M]{alloc: a, now: now, limit: o.Limit, each: PerClass, free: map[int][]slot[M]{}}
 }
 
 // ClassSize is the capacity of the buffer that serves a request of n bytes.
@@ -171,7 +173,7 @@ func (p *Pool[M]) put(mem M, size int) []slot[M] {
 		return []slot[M]{s}
 	}
 	var victims []slot[M]
-	if len(p.free[size]) >= PerClass {
+	if len(p.free[size]) >= p.each {
 		victims = p.evict(victims, size, 0)
 	}
 	p.free[size] = append(p.free[size], s)

@@ -25,6 +25,8 @@ type buffer struct {
 	err      error // of the last fetch
 }
 
+var _ backend.DeviceMemory = (*buffer)(nil)
+
 // Alloc gives a place of n bytes; memory comes when it is needed.
 func (b *Backend) Alloc(n int) (backend.Buffer, error) {
 	b.mu.Lock()
@@ -136,8 +138,8 @@ func (x *buffer) Device() (address uintptr, id int, err error) {
 	if x.released {
 		return 0, 0, bufpool.ErrReleased
 	}
-	if x.dev == nil {
-		return 0, 0, fmt.Errorf("xla: the buffer holds nothing on the device")
+	if x.dev == nil || x.b.dev.Platform() != "cuda" {
+		return 0, 0, fmt.Errorf("xla: the buffer holds nothing on a GPU")
 	}
 	address, err = x.dev.Pointer()
 	return address, x.b.dev.HardwareID, err

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._library.device import BACKENDS
+from .._library.device import BACKENDS, known
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
@@ -18,10 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["backend_option", "engine_options", "note", "open_engine", "say"]
 
 
+def _backend(text: str) -> str:
+    if not known(text):
+        raise argparse.ArgumentTypeError(f"{text!r}, want one of {', '.join(BACKENDS)}, cuda:N")
+    return text
+
+
 def backend_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--backend``, which :class:`mast3r_runtime.Engine` explains."""
     parser.add_argument(
-        "--backend", choices=BACKENDS, default="auto", help="where to compute (default: auto)"
+        "--backend",
+        type=_backend,
+        default="auto",
+        metavar="{" + ",".join(BACKENDS) + ",cuda:N}",
+        help="where to compute (default: auto)",
     )
 
 
@@ -33,7 +43,7 @@ def engine_options(parser: argparse.ArgumentParser, model: bool = True) -> None:
     parser.add_argument(
         "--resolution", type=int, default=0, help="long side in pixels (default: the model's own)"
     )
-    parser.add_argument("--precision", choices=("auto", "fp32", "fp16", "bf16"), default="auto")
+    parser.add_argument("--precision", choices=("auto", "fp32", "tf32", "fp16", "bf16"), default="auto")
     backend_option(parser)
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: every core)")
 

@@ -26,6 +26,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     backend_option(check)
     check.add_argument("--json", action="store_true", help="print JSON")
     check.add_argument("--only-metal", action="store_true", help=argparse.SUPPRESS)
+    check.add_argument("--only-cuda", action="store_true", help=argparse.SUPPRESS)
 
     report = verb("doctor", _doctor, "Write a report about this machine to attach to an issue.")
     report.add_argument("-o", "--out", type=Path, default=Path("report.zip"), help="the zip file")
@@ -62,9 +63,13 @@ def _info(arguments: argparse.Namespace) -> int:
 def _selfcheck(arguments: argparse.Namespace) -> int:
     from . import selfcheck
 
-    if arguments.only_metal:  # the process that may end: each check is told at once
+    if arguments.only_metal or arguments.only_cuda:  # the process that may end: each check is told at once
         bad = 0
-        for check in selfcheck.run_metal(arguments.backend == "metal"):
+        if arguments.only_metal:
+            checks_of_gpu = selfcheck.run_metal(arguments.backend == "metal")
+        else:
+            checks_of_gpu = selfcheck.run_cuda(arguments.backend)
+        for check in checks_of_gpu:
             print(json.dumps(vars(check)), flush=True)
             bad += not check.ok
         return 1 if bad else 0

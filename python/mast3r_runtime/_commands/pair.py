@@ -58,7 +58,9 @@ def _pair_options(parser: argparse.ArgumentParser) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     from tqdm.auto import tqdm
 
-    from .. import demo, drawing, export
+    from .. import export
+    from .._output import drawing
+    from . import demo
 
     scores: dict[str, Any] = {}
     with open_engine(arguments) as engine:
@@ -116,7 +118,7 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 def _match(arguments: argparse.Namespace) -> int:
     from .. import export
-    from .._files import check_target
+    from .._output.files import check_target
 
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     check_target(arguments.out, (".png",))  # before the work
@@ -143,7 +145,7 @@ def _drawn(image_1: Any, image_2: Any, matches: Any, epipolar: bool, caption: st
     """The matches, sure ones bright: a standard deviation of a tenth of a network pixel is sure."""
     import numpy as np
 
-    from .. import drawing
+    from .._output import drawing
 
     pixel = max(matches.transform_2.scale)
     off = np.sqrt(np.maximum(matches.covariance[:, 0, 0], matches.covariance[:, 1, 1])) / pixel
@@ -160,7 +162,7 @@ def _drawn(image_1: Any, image_2: Any, matches: Any, epipolar: bool, caption: st
 
 def _pose(arguments: argparse.Namespace) -> int:
     from .. import export
-    from .._files import check_target
+    from .._output.files import check_target
     from ..geometry import exif_focal
 
     given = [_matrix(text) for text in (arguments.intrinsics, arguments.intrinsics_2)]

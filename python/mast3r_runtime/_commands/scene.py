@@ -55,8 +55,8 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     engine_options(find)
     find.add_argument("--json", action="store_true", help="print JSON")
 
-    show = verb("view", _view, "Write a scene, a pair's result or a file of points as one HTML page.")
-    show.add_argument("source", type=Path, help="folder of reconstruct or infer, .ply or .glb")
+    show = verb("view", _view, "Write a scene or a file of points as one HTML page.")
+    show.add_argument("source", type=Path, help="folder of reconstruct, .ply or .glb")
     show.add_argument("-o", "--out", type=Path, help="page to write (default: beside the source)")
     show.add_argument("--open", action="store_true", help="open it in the browser")
     show.add_argument("--max-points", type=float, default=1e6, help="points to keep (default: 1e6)")

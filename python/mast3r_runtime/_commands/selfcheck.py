@@ -24,12 +24,13 @@ import numpy as np
 from .._checkpoints import places
 from .._engine import reports
 from .._engine.engine import Engine
+from .._library.device import available
 from ..errors import Mast3rError
 from ..images import U8, read_image
 from ..results import InferenceResult
 from . import synthetic
 
-__all__ = ["Check", "metal_possible", "run", "run_metal"]
+__all__ = ["Check", "metal_possible", "run", "run_cuda", "run_metal"]
 
 _DATA = Path(__file__).parents[1] / "selfcheck"
 # Relative L2 error. float32: twenty times what the reference itself is away from float64, at
@@ -37,6 +38,8 @@ _DATA = Path(__file__).parents[1] / "selfcheck"
 _LIMITS = {"fp32": 2.5e-5, "fp16": 3e-2, "bf16": 1e-1}
 # On a GPU: the limits of the comparison that every engine makes before it uses one.
 _METAL_LIMITS = {"fp32": 2e-3, "fp16": 3e-2, "bf16": 4e-2}
+# On an NVIDIA GPU every precision is looked at.
+_CUDA_LIMITS = {"fp32": 2.5e-5, "tf32": 2e-3, "fp16": 3e-2, "bf16": 4e-2}
 _UNKNOWN = {"build": "", "sdk": "unknown", "family": 0}
 _FIELDS = tuple(f"{name}_{view}" for view in (1, 2) for name in ("pts3d", "conf", "desc", "desc_conf"))
 
@@ -56,7 +59,10 @@ def run(backend: str = "auto") -> Iterator[Check]:
     What needs no GPU runs here, on the CPU. What uses the GPU runs in a process of its own:
     Apple's frameworks end a process when they dislike something, and that is worth telling.
     """
-    if backend != "cpu":
+    if backend.startswith("cuda") or (backend == "auto" and not available("cuda")):
+        name = "cuda" if backend == "auto" else backend
+        yield from _process("cuda", ["--only-cuda", "--backend", name])
+    elif backend != "cpu":
         yield from _child(backend == "metal")
     yield from _steps("cpu", "", _LIMITS)
 
@@ -75,6 +81,22 @@ def run_metal(required: bool) -> Iterator[Check]:
         yield Check("metal", False, report["reason"])
 
 
+def run_cuda(backend: str) -> Iterator[Check]:
+    """What uses an NVIDIA GPU: every precision against the reference, then what every backend must do."""
+    pair = [read_image(_DATA / f"view_{i}.png") for i in (1, 2)]
+    try:
+        with tempfile.TemporaryDirectory(prefix="mast3r-selfcheck-") as folder:
+            model = Path(folder) / "unified.safetensors"
+            synthetic.write(model)
+            for precision in _CUDA_LIMITS:
+                for check in _reference(backend, model, pair, _CUDA_LIMITS, precision):
+                    yield replace(check, name=f"cuda {precision} {check.name}")
+    except Mast3rError as error:
+        yield Check("cuda", False, str(error))
+        return
+    yield from _steps(backend, "cuda ", _CUDA_LIMITS)
+
+
 def metal_possible() -> bool:
     """Whether this system has Metal, or stands in for one that has."""
     return sys.platform == "darwin" or bool(os.environ.get("MAST3R_OBJC_SIM"))
@@ -85,19 +107,22 @@ def _child(required: bool) -> Iterator[Check]:
         if required:
             yield Check("metal", False, f"there is no Metal on {sys.platform}")
         return
-    command = [sys.executable, "-m", "mast3r_runtime", "selfcheck", "--only-metal"]
-    done = subprocess.run(
-        [*command, "--backend", "metal" if required else "auto"], capture_output=True, text=True, check=False
-    )
+    yield from _process("metal", ["--only-metal", "--backend", "metal" if required else "auto"])
+
+
+def _process(name: str, arguments: list[str]) -> Iterator[Check]:
+    """The checks of a process of its own, which the GPU's software may end."""
+    command = [sys.executable, "-m", "mast3r_runtime", "selfcheck", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     sys.stderr.write(done.stderr)
     for line in done.stdout.splitlines():
         try:
             yield Check(**json.loads(line))
         except (ValueError, TypeError):
-            continue  # a line of Apple's own
+            continue  # a line of the GPU's software
     if done.returncode not in (0, 1):
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
-        yield Check("metal process", False, f"ended by {_how(done.returncode)}: {last}")
+        yield Check(f"{name} process", False, f"ended by {_how(done.returncode)}: {last}")
 
 
 def _how(status: int) -> str:
@@ -147,8 +172,10 @@ def _metal(report: dict[str, Any]) -> Iterator[Check]:
             yield Check("metal is used", not reason, reason or where)
 
 
-def _open(backend: str, model: Path | None, resolution: int = 96, threads: int = 0) -> Engine:
-    engine = Engine("auto", resolution, "auto", threads, backend)
+def _open(
+    backend: str, model: Path | None, resolution: int = 96, threads: int = 0, precision: str = "auto"
+) -> Engine:
+    engine = Engine("auto", resolution, precision, threads, backend)
     try:
         engine.load(model)
     except BaseException:
@@ -161,9 +188,11 @@ def _infer(engine: Engine, pair: list[U8], preprocess: bool = False) -> Inferenc
     return engine.infer_gpu(pair[0], pair[1], preprocess=preprocess).numpy()
 
 
-def _reference(backend: str, model: Path, pair: list[U8], limits: dict[str, float]) -> Iterator[Check]:
+def _reference(
+    backend: str, model: Path, pair: list[U8], limits: dict[str, float], precision: str = "auto"
+) -> Iterator[Check]:
     """Every output against the reference's, at every third pixel."""
-    with _open(backend, model) as engine, np.load(_DATA / "landscape.npz") as golden:
+    with _open(backend, model, precision=precision) as engine, np.load(_DATA / "landscape.npz") as golden:
         limit = limits[engine.info()["precision"]]
         result = _infer(engine, pair)
         for field in _FIELDS:

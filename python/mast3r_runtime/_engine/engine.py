@@ -18,7 +18,7 @@ from .._library.device import backend_wanted, create, info_of
 from .._library.options import Only, image_array, infer_options
 from ..errors import ClosedError, ShapeError
 from ..images import U8, ImageLike
-from ..results import GPUInferenceResult, SymmetricResult
+from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
 from ..retrieval import RetrievalMethods
 from .features import FeatureMethods
 from .matching import MatchingMethods
@@ -47,13 +47,14 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         The model that :meth:`load` expects; ``auto``: whatever the file holds.
     resolution : int
         Long side of the pictures at the network, in pixels; 0: the model's own.
-    precision : {"auto", "fp32", "fp16", "bf16"}
+    precision : {"auto", "fp32", "tf32", "fp16", "bf16"}
         Of the arithmetic; a backend that cannot do it says so in ``info()``.
     num_threads : int
         Threads of the CPU backend; 0: every core.
-    backend : {"auto", "metal", "cpu"}
+    backend : {"auto", "metal", "cuda", "cuda:N", "cpu"}
         Where to compute. ``auto`` is what MAST3R_BACKEND says, else Metal where it can run the
-        model, else the CPU. The other names are insisted on: DeviceError where there is none.
+        model, else an NVIDIA GPU, else the CPU. The other names are insisted on: DeviceError
+        where there is none. ``cuda:1`` is the second GPU.
     """
 
     _broken: Exception | None = None  # why it could not be made again in this process
@@ -300,6 +301,14 @@ def _rebuild(
         engine._where = path or ""
         engine._broken = error
         return engine
+
+
+def _match(result: GPUInferenceResult | InferenceResult) -> MatchResult:
+    with Engine("auto", num_threads=0, backend="cpu") as engine:
+        return engine.match(result, top_k=None)
+
+
+_matchers.append(_match)
 
 
 def open_engines() -> list[Engine]:

@@ -34,7 +34,7 @@ class DeviceFacts:
             calls.release("mast3r_engine_close", handle)
 
     def get_name(self) -> str:
-        """The backend that an engine would run on: ``metal`` or ``cpu``."""
+        """The backend that an engine would run on: ``metal``, ``cuda`` or ``cpu``."""
         return str(self._info()["backend"])
 
     def get_device_name(self) -> str:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files import replacing
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
+from .._output.files import replacing
 from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError
 from ..images import ImageLike
 from ..results import GPUInferenceResult, Transform

@@ -4,29 +4,36 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from ..errors import Mast3rError
 from . import calls
 from . import structs as S
 
-__all__ = ["BACKENDS", "available", "backend_wanted", "create", "info_of"]
+__all__ = ["BACKENDS", "available", "backend_wanted", "create", "info_of", "known"]
 
-BACKENDS = ("auto", "metal", "cpu")
+BACKENDS = ("auto", "metal", "cuda", "cpu")
+"""What may be asked for, best first; ``cuda:1`` and so on name one GPU of several."""
 
 
 def backend_wanted(preferred: str) -> str:
     """Return the backend to ask the library for.
 
     A backend asked for by name is insisted on. ``auto`` is what MAST3R_BACKEND says, else Metal
-    where it can run the model, else the CPU, with the reason in ``fallback_reason``.
+    where it can run the model, else CUDA, else the CPU, with the reason in ``fallback_reason``.
     """
     if preferred != "auto":
         return preferred
     wanted = os.environ.get("MAST3R_BACKEND", "").strip().lower() or "auto"
-    if wanted not in BACKENDS:
-        raise ValueError(f"MAST3R_BACKEND={wanted!r}, want one of {', '.join(BACKENDS)}")
+    if not known(wanted):
+        raise ValueError(f"MAST3R_BACKEND={wanted!r}, want one of {', '.join(BACKENDS)}, cuda:N")
     return wanted
+
+
+def known(backend: str) -> bool:
+    """Whether a name is that of a backend: one of BACKENDS, or ``cuda:`` and a number."""
+    return backend in BACKENDS or re.fullmatch(r"cuda:\d{1,2}", backend) is not None
 
 
 def create(

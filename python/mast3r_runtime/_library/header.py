@@ -159,6 +159,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_tensor_data": [S.Handle, C.POINTER(C.c_void_p)],
     "mast3r_tensors_data": [C.POINTER(S.Handle), C.c_size_t, C.POINTER(C.c_void_p)],
     "mast3r_tensor_copy": [S.Handle, C.c_void_p, C.c_size_t],
+    "mast3r_tensor_device": [S.Handle, C.POINTER(C.c_int32), C.POINTER(C.c_int32), C.POINTER(C.c_void_p)],
     "mast3r_tensor_release": [S.Handle],
     "mast3r_tensor_open": [C.POINTER(S.TensorConfig), C.POINTER(S.Handle)],
     "mast3r_tensor_close": [S.Handle],

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import ctypes as C
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentError, ShapeError
-from . import calls, header
+from . import calls, dlpack, header
 from . import structs as S
 
 __all__ = ["Array", "GPUTensor"]
@@ -196,11 +197,34 @@ class GPUTensor:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def _where(self) -> tuple[int, int, int | None]:
+        """Return DLPack's kind of device, its number, and the address there."""
+        kind, device, address = C.c_int32(), C.c_int32(), S.Pointer()
+        calls.call("mast3r_tensor_device", self._held().handle, kind, device, address)
+        return kind.value, device.value, address.value
+
     def __dlpack__(self, **kwargs: Any) -> Any:
+        """Hand the values to torch, CuPy or JAX without a copy, in the memory where they are.
+
+        The work that made them is done; a ``stream`` need not be waited for. ``dl_device=(1, 0)``
+        asks for the host, ``copy=True`` for values of the consumer's own, which come through the host.
+        """
+        here = kwargs.get("dl_device") in (None, self.__dlpack_device__()) and not kwargs.get("copy")
+        if here and self._memory is not None:
+            kind, device, address = self._where()
+            if kind != dlpack.HOST and address:
+                return dlpack.capsule(self._memory, address, (kind, device), self._shape)
+        kwargs.pop("stream", None)
+        if kwargs.get("dl_device") is None:
+            kwargs.pop("dl_device", None)
         return self.numpy().__dlpack__(**kwargs)
 
-    def __dlpack_device__(self) -> tuple[int, Literal[0]]:
-        return (1, 0)  # kDLCPU: the values are handed over on the host
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """``(2, n)`` for values on GPU n of NVIDIA's, ``(1, 0)`` for the host."""
+        if self._memory is None:
+            return (dlpack.HOST, 0)
+        kind, device, _ = self._where()
+        return (kind, device)
 
     def __len__(self) -> int:
         if not self._shape:

@@ -7,7 +7,10 @@ import sys
 import sysconfig
 from pathlib import Path
 
-_BUILD = "or build it for this system with Go 1.26 and a C compiler: pip install --no-binary mast3r-runtime mast3r-runtime"
+_BUILD = (
+    "or build it for this system with Go 1.26 and a C compiler: "
+    "pip install --no-binary mast3r-runtime mast3r-runtime"
+)
 
 
 def why_not_loaded(path: Path, error: OSError) -> str:
@@ -22,12 +25,15 @@ def why_not_loaded(path: Path, error: OSError) -> str:
     if sys.platform == "linux":
         if is_musl():
             return (
-                "this system has musl (Alpine?), which cannot load Go shared libraries (golang/go issue 54805); "
-                "use a system with glibc, for example the image python:3-slim"
+                "this system has musl (Alpine?), which cannot load Go shared libraries "
+                "(golang/go issue 54805); use a system with glibc, for example the image python:3-slim"
             )
         if "GLIBC_" in str(error):
             have = platform.libc_ver()[1] or "an older one"
-            return f"the library needs a newer glibc than this system's {have}: {error}; update the system, {_BUILD}"
+            return (
+                f"the library needs a newer glibc than this system's {have}: {error}; "
+                f"update the system, {_BUILD}"
+            )
     if sys.platform == "darwin" and rosetta():
         return (
             "this Python runs as an Intel program under Rosetta on Apple silicon; install an arm64 Python "
@@ -35,7 +41,10 @@ def why_not_loaded(path: Path, error: OSError) -> str:
         )
     made_for, machine = machine_of(path), platform.machine().lower()
     if made_for and machine and made_for != {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine):
-        return f"the library is made for {made_for}, and this Python runs on {machine}; install the wheel for it, {_BUILD}"
+        return (
+            f"the library is made for {made_for}, and this Python runs on {machine}; "
+            f"install the wheel for it, {_BUILD}"
+        )
     return f"{error}; install the wheel for this system, {_BUILD}"
 
 
@@ -51,7 +60,7 @@ def rosetta() -> bool:
 
 
 def machine_of(path: Path) -> str:
-    """The processor that a shared library is made for (x86_64, aarch64), or "" where the file does not tell."""
+    """The processor a shared library is made for (x86_64, aarch64), or "" if the file does not say."""
     try:
         with path.open("rb") as file:
             head = file.read(4096)
@@ -64,5 +73,7 @@ def machine_of(path: Path) -> str:
     if head[:2] == b"MZ" and len(head) >= 64:
         start = int.from_bytes(head[60:64], "little")
         if head[start : start + 4] == b"PE\0\0":
-            return {0x8664: "x86_64", 0xAA64: "aarch64"}.get(int.from_bytes(head[start + 4 : start + 6], "little"), "")
+            return {0x8664: "x86_64", 0xAA64: "aarch64"}.get(
+                int.from_bytes(head[start + 4 : start + 6], "little"), ""
+            )
     return ""

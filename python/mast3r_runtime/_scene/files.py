@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files import replacing, short_name
+from .._output.files import replacing, short_name
 from .._viewer.page import write as write_page
 from ..errors import ArgumentError, FileError
 from ..export import write_points

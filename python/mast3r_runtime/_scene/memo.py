@@ -19,7 +19,7 @@ from .solver import Problem, Solved, Verified
 
 __all__ = ["Answer", "solve"]
 
-SOLVING = 1  # the way of solving; another number where a change gives other answers
+SOLVING = 2  # the way of solving; another number where a change gives other answers
 KIND = "solved"
 
 

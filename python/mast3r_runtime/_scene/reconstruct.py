@@ -418,6 +418,8 @@ def _reasons(problem: solver.Problem, verified: solver.Verified, solved: solver.
         with_whom = f"; best {best[0]} with {problem.names[best[1]]}" if best else ""
         if i in solved.reasons:
             out[i] = solved.reasons[i]
+        elif best is None:
+            out[i] = "nothing in it matches another picture"
         elif i not in passed:
             out[i] = f"no pair with {problem.least} inliers{with_whom}"
         else:

@@ -326,6 +326,8 @@ def adjuster(colmap: Any, problem: Problem, raw: Any) -> Any:
     for camera_id in raw.cameras:
         if camera_id - 1 in problem.fixed:
             _give(colmap, problem, raw, camera_id)
+        # Two pictures do not tell a focal length: of a stereo pair with parallel axes any fits.
+        if camera_id - 1 in problem.fixed or raw.num_reg_images() == 2:
             config.set_constant_cam_intrinsics(camera_id)
     config.fix_gauge(colmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     return colmap.create_default_ceres_bundle_adjuster(options, config, raw)

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .. import drawing
-from .._files import replacing
+from .._output import drawing
+from .._output.files import replacing
 from .._version import __version__
 from ..errors import ArgumentError, ShapeError
 from ..images import U8

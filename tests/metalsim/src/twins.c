@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// C twins of the kernels in internal/backend/metal/device/kernels.metal, written from what the kernels are
-// documented to compute. They run a whole grid at once.
+// C twins of kernels: what a kernel of that name computes. The product has none of its own; those
+// here are for the simulator's tests, and tests may register more. They run a whole grid at once.
 #include "gpu.h"
 #include <math.h>
 #include <stdio.h>
@@ -34,56 +34,8 @@ static void normalize_u8(const ms_kernel_args *a)
 	}
 }
 
-// nearest_partial: per chunk of targets, the largest dot product of each query; first wins.
-static void nearest_partial(const ms_kernel_args *a)
-{
-	const float *query = a->buf[0], *target = a->buf[1];
-	float *score = a->buf[2];
-	uint32_t *index = a->buf[3];
-	const uint32_t *p = a->buf[4]; // queries, targets, dim, chunk, chunks
-	const char *k = "nearest_partial";
-	if (!room(a, k, 4, 20) || !room(a, k, 0, 4ull * p[0] * p[2]) || !room(a, k, 1, 4ull * p[1] * p[2]) ||
-	    !room(a, k, 2, 4ull * p[0] * a->grid[1]) || !room(a, k, 3, 4ull * p[0] * a->grid[1]))
-		return;
-	for (uint64_t g = 0; g < a->grid[1]; g++)
-		for (uint64_t q = 0; q < p[0] && q < a->grid[0]; q++) {
-			float best = -INFINITY;
-			uint32_t at = UINT32_MAX;
-			uint64_t end = (g + 1) * p[3] < p[1] ? (g + 1) * p[3] : p[1];
-			for (uint64_t t = g * p[3]; t < end; t++) {
-				float s = 0;
-				for (uint64_t d = 0; d < p[2]; d++)
-					s = fmaf(query[q * p[2] + d], target[t * p[2] + d], s);
-				if (s > best) {
-					best = s;
-					at = (uint32_t)t;
-				}
-			}
-			score[g * p[0] + q] = best;
-			index[g * p[0] + q] = at;
-		}
-}
-
-// nearest_reduce: the best chunk of each query, -1 when no chunk has a candidate.
-static void nearest_reduce(const ms_kernel_args *a)
-{
-	const float *score = a->buf[0];
-	const uint32_t *index = a->buf[1], *p = a->buf[3];
-	int32_t *out = a->buf[2];
-	const char *k = "nearest_reduce";
-	if (!room(a, k, 3, 20) || !room(a, k, 0, 4ull * p[0] * p[4]) || !room(a, k, 1, 4ull * p[0] * p[4]) || !room(a, k, 2, 4ull * p[0]))
-		return;
-	for (uint64_t q = 0; q < p[0] && q < a->grid[0]; q++) {
-		int64_t best = -1;
-		for (uint64_t g = 0; g < p[4]; g++)
-			if (index[g * p[0] + q] != UINT32_MAX && (best < 0 || score[g * p[0] + q] > score[(uint64_t)best * p[0] + q]))
-				best = (int64_t)g;
-		out[q] = best < 0 ? -1 : (int32_t)index[(uint64_t)best * p[0] + q];
-	}
-}
-
 static struct { char name[64]; ms_kernel run; } twins[64] = {
-	{"normalize_u8", normalize_u8}, {"nearest_partial", nearest_partial}, {"nearest_reduce", nearest_reduce},
+	{"normalize_u8", normalize_u8},
 };
 
 // metalsim_register_kernel adds a twin: f gets the arguments of ms_kernel_args.

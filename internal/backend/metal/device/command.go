@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
 )
@@ -115,41 +114,6 @@ func (c *CommandBuffer) WaitFor(e *Event, value uint64) error {
 		return err
 	}
 	encodeWaitForEvent.Send(c.id, e.id, value)
-	return nil
-}
-
-// Arg is one argument of a kernel: a buffer at an offset, or a few bytes.
-type Arg struct {
-	Buffer *Buffer
-	Offset int
-	Bytes  []byte // at most 4 KiB
-}
-
-// maxInlineBytes is Metal's limit for setBytes.
-const maxInlineBytes = 4096
-
-// Dispatch encodes groups x threads of kernel p with its arguments in order.
-func (c *CommandBuffer) Dispatch(p *Pipeline, groups, threads Size, args ...Arg) error {
-	if err := c.encodable(); err != nil {
-		return err
-	}
-	if err := p.check(groups, threads, args); err != nil {
-		return err
-	}
-	enc := computeCommandEncoder.Send(c.id)
-	if enc == 0 {
-		return fmt.Errorf("metal: command buffer %q gives no encoder", c.label)
-	}
-	setComputePipelineState.Send(enc, p.id)
-	for i, a := range args {
-		if a.Buffer != nil {
-			setBuffer.Send(enc, a.Buffer.id, uint64(a.Offset), uint64(i))
-		} else {
-			setBytes.Send(enc, unsafe.Pointer(&a.Bytes[0]), uint64(len(a.Bytes)), uint64(i))
-		}
-	}
-	dispatchThreadgroups.Send(enc, groups, threads)
-	endEncoding.Send(enc)
 	return nil
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package device is the part of Apple's Metal that the engine needs: a device,
-// queues, shared buffers, command buffers, events, and compute kernels compiled
-// from source.
+// queues, shared buffers, command buffers and events.
 //
 // # Threads
 //

@@ -91,16 +91,3 @@ func (e *AllocError) Error() string {
 
 // Is makes every refused allocation an ErrOutOfMemory.
 func (e *AllocError) Is(target error) bool { return target == ErrOutOfMemory }
-
-// CompileError is kernel source that the Metal compiler refused.
-type CompileError struct {
-	What  string // "library", or the name of a kernel
-	Cause *objc.Error
-}
-
-func (e *CompileError) Error() string {
-	if e.Cause == nil {
-		return fmt.Sprintf("metal: compiling %s failed", e.What)
-	}
-	return fmt.Sprintf("metal: compiling %s: %v", e.What, e.Cause)
-}

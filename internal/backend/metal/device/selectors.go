@@ -8,39 +8,21 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
 )
 
-// Size is MTLSize. It may only be an argument while integer registers are
-// left; see objc.CheckABI.
-type Size struct{ Width, Height, Depth uint64 }
-
-var (
-	mpsCommandBuffer = objc.DeclareClass("MPSCommandBuffer", objc.V(10, 15))
-	compileOptions   = objc.DeclareClass("MTLCompileOptions", objc.V(10, 11))
-)
+var mpsCommandBuffer = objc.DeclareClass("MPSCommandBuffer", objc.V(10, 15))
 
 // MTLDevice.
 var (
-	deviceName              = objc.Instance[func(o objc.ID) objc.ID]("MTLDevice", "name", objc.V(10, 11))
-	registryID              = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "registryID", objc.V(10, 13))
-	maxBufferLength         = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "maxBufferLength", objc.V(10, 14))
-	recommendedWorkingSet   = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "recommendedMaxWorkingSetSize", objc.V(10, 12))
-	currentAllocatedSize    = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "currentAllocatedSize", objc.V(10, 13))
-	hasUnifiedMemory        = objc.Instance[func(o objc.ID) bool]("MTLDevice", "hasUnifiedMemory", objc.V(10, 15))
-	supportsFamily          = objc.Instance[func(o objc.ID, family int64) bool]("MTLDevice", "supportsFamily:", objc.V(10, 15))
-	newCommandQueue         = objc.Instance[func(o objc.ID) objc.ID]("MTLDevice", "newCommandQueue", objc.V(10, 11))
-	newBufferWithLength     = objc.Instance[func(o objc.ID, length, options uint64) objc.ID]("MTLDevice", "newBufferWithLength:options:", objc.V(10, 11))
-	newBufferNoCopy         = objc.Instance[func(o objc.ID, pointer unsafe.Pointer, length, options uint64, deallocator objc.Block) objc.ID]("MTLDevice", "newBufferWithBytesNoCopy:length:options:deallocator:", objc.V(10, 11))
-	newSharedEvent          = objc.Instance[func(o objc.ID) objc.ID]("MTLDevice", "newSharedEvent", objc.V(10, 14))
-	newLibraryWithSource    = objc.Instance[func(o, source, options objc.ID, err *objc.ID) objc.ID]("MTLDevice", "newLibraryWithSource:options:error:", objc.V(10, 11))
-	newComputePipelineState = objc.Instance[func(o, function objc.ID, err *objc.ID) objc.ID]("MTLDevice", "newComputePipelineStateWithFunction:error:", objc.V(10, 11))
-)
-
-// MTLLibrary, MTLCompileOptions, MTLComputePipelineState.
-var (
-	newFunctionWithName        = objc.Instance[func(o, name objc.ID) objc.ID]("MTLLibrary", "newFunctionWithName:", objc.V(10, 11))
-	setMathMode                = objc.Instance[func(o objc.ID, mode int64)]("MTLCompileOptions", "setMathMode:", objc.V(15, 0))
-	maxThreadsPerGroup         = objc.Instance[func(o objc.ID) uint64]("MTLComputePipelineState", "maxTotalThreadsPerThreadgroup", objc.V(10, 11))
-	threadExecutionWidth       = objc.Instance[func(o objc.ID) uint64]("MTLComputePipelineState", "threadExecutionWidth", objc.V(10, 11))
-	mathModeSafe         int64 = 0 // MTLMathModeSafe: IEEE arithmetic, NaN and infinity kept
+	deviceName            = objc.Instance[func(o objc.ID) objc.ID]("MTLDevice", "name", objc.V(10, 11))
+	registryID            = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "registryID", objc.V(10, 13))
+	maxBufferLength       = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "maxBufferLength", objc.V(10, 14))
+	recommendedWorkingSet = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "recommendedMaxWorkingSetSize", objc.V(10, 12))
+	currentAllocatedSize  = objc.Instance[func(o objc.ID) uint64]("MTLDevice", "currentAllocatedSize", objc.V(10, 13))
+	hasUnifiedMemory      = objc.Instance[func(o objc.ID) bool]("MTLDevice", "hasUnifiedMemory", objc.V(10, 15))
+	supportsFamily        = objc.Instance[func(o objc.ID, family int64) bool]("MTLDevice", "supportsFamily:", objc.V(10, 15))
+	newCommandQueue       = objc.Instance[func(o objc.ID) objc.ID]("MTLDevice", "newCommandQueue", objc.V(10, 11))
+	newBufferWithLength   = objc.Instance[func(o objc.ID, length, options uint64) objc.ID]("MTLDevice", "newBufferWithLength:options:", objc.V(10, 11))
+	newBufferNoCopy       = objc.Instance[func(o objc.ID, pointer unsafe.Pointer, length, options uint64, deallocator objc.Block) objc.ID]("MTLDevice", "newBufferWithBytesNoCopy:length:options:deallocator:", objc.V(10, 11))
+	newSharedEvent        = objc.Instance[func(o objc.ID) objc.ID]("MTLDevice", "newSharedEvent", objc.V(10, 14))
 )
 
 // MTLBuffer.
@@ -57,18 +39,8 @@ var (
 	gpuStartTime           = objc.Instance[func(o objc.ID) float64]("MTLCommandBuffer", "GPUStartTime", objc.V(10, 15))
 	gpuEndTime             = objc.Instance[func(o objc.ID) float64]("MTLCommandBuffer", "GPUEndTime", objc.V(10, 15))
 	setLabel               = objc.Instance[func(o, label objc.ID)]("MTLCommandBuffer", "setLabel:", objc.V(10, 11))
-	computeCommandEncoder  = objc.Instance[func(o objc.ID) objc.ID]("MTLCommandBuffer", "computeCommandEncoder", objc.V(10, 11))
 	encodeSignalEvent      = objc.Instance[func(o, event objc.ID, value uint64)]("MTLCommandBuffer", "encodeSignalEvent:value:", objc.V(10, 14))
 	encodeWaitForEvent     = objc.Instance[func(o, event objc.ID, value uint64)]("MTLCommandBuffer", "encodeWaitForEvent:value:", objc.V(10, 14))
-)
-
-// MTLComputeCommandEncoder.
-var (
-	setComputePipelineState = objc.Instance[func(o, state objc.ID)]("MTLComputeCommandEncoder", "setComputePipelineState:", objc.V(10, 11))
-	setBuffer               = objc.Instance[func(o, buffer objc.ID, offset, index uint64)]("MTLComputeCommandEncoder", "setBuffer:offset:atIndex:", objc.V(10, 11))
-	setBytes                = objc.Instance[func(o objc.ID, bytes unsafe.Pointer, length, index uint64)]("MTLComputeCommandEncoder", "setBytes:length:atIndex:", objc.V(10, 11))
-	dispatchThreadgroups    = objc.Instance[func(o objc.ID, groups, threads Size)]("MTLComputeCommandEncoder", "dispatchThreadgroups:threadsPerThreadgroup:", objc.V(10, 11))
-	endEncoding             = objc.Instance[func(o objc.ID)]("MTLCommandEncoder", "endEncoding", objc.V(10, 11))
 )
 
 // MTLSharedEvent.

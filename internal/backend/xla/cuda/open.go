@@ -18,6 +18,10 @@ import (
 // attention, the default, or "unfused" for products and a softmax.
 const EnvAttention = "MAST3R_CUDA_ATTENTION"
 
+// EnvStandIn names the environment variable with a plugin that stands in for the
+// GPU's, in tests: XLA on the CPU.
+const EnvStandIn = "MAST3R_PJRT_CPU"
+
 // Settings of a device.
 type Settings struct {
 	// Index is the number of the GPU.
@@ -40,6 +44,9 @@ var preloaded sync.Once
 
 // Open opens a GPU.
 func Open(s Settings) (*xla.Backend, error) {
+	if file := os.Getenv(EnvStandIn); file != "" {
+		return xla.New(xla.Config{Name: "cuda", Plugin: file, Cache: s.cacheFolder(), Flags: s.Flags, Logger: s.Logger})
+	}
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("%w: XLA's CUDA plugin is for Linux; on Windows use WSL 2", ErrNoDriver)
 	}

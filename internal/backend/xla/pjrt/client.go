@@ -141,6 +141,9 @@ func (d *Device) describe() error {
 	return nil
 }
 
+// Platform is the device's kind of hardware, "cuda" or "cpu".
+func (d *Device) Platform() string { return d.c.Platform }
+
 // Plugin is the client's plugin.
 func (c *Client) Plugin() *Plugin { return c.p }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the README's picture from a demo's output: python docs/images/make.py out docs/images"""
+"""Makes the README's picture from a demo's output: python tools/readme_picture.py out docs/images"""
 
 import json
 import sys
@@ -7,7 +7,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from mast3r_runtime import demo, drawing
+from mast3r_runtime._commands import demo
+from mast3r_runtime._output import drawing
 
 
 def main(out: Path, target: Path) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders the demo's scene: two pictures of a room whose geometry is known exactly.
 
-    python tests/py/render_scene.py [DIRECTORY]
+    python tools/render_scene.py [DIRECTORY]
 
 Every surface is a flat parallelogram, so the truth needs no depth map: it is the number of
 the surface seen by the ray through each pixel centre, and the surfaces' plane equations in
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-PICTURES = Path(__file__).resolve().parents[2] / "python" / "mast3r_runtime" / "pictures"
+PICTURES = Path(__file__).resolve().parents[1] / "python" / "mast3r_runtime" / "pictures"
 WIDTH, HEIGHT, SAMPLES = 512, 384, 3
 FOCAL = 430.0
 LIGHT = np.array([-0.7, -1.45, 1.0])

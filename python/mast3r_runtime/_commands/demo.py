@@ -3,7 +3,7 @@
 
 Three pairs. The motorcycle is a real stereo pair with measured disparity, read from an
 installed scikit-image (extra ``demo``) because it is not ours to ship. The room is rendered
-(see ``tests/py/render_scene.py`` in the repository) and its truth is exact. The coffee cup is
+(see ``tools/render_scene.py`` in the repository) and its truth is exact. The coffee cup is
 a photograph beside a homography of itself.
 """
 
@@ -20,16 +20,17 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from . import drawing, export
-from ._engine.engine import Engine
-from .export import Picture, write_result
-from .images import U8, read_image
-from .results import InferenceResult, MatchResult
+from .. import export
+from .._engine.engine import Engine
+from .._output import drawing
+from ..export import Picture, write_result
+from ..images import U8, read_image
+from ..results import InferenceResult, MatchResult
 
 __all__ = ["Pair", "Score", "pairs", "run_pair", "score"]
 
 F64 = npt.NDArray[np.float64]
-_PICTURES = Path(__file__).with_name("pictures")
+_PICTURES = Path(__file__).parents[1] / "pictures"
 NEAR_PX = 3.0  # a match this near to the truth, in network pixels, counts as right
 
 

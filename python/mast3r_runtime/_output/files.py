@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .errors import FileError, Mast3rError
+from ..errors import FileError, Mast3rError
 
 try:
     import fcntl

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from .errors import ShapeError
+from ..errors import ShapeError
 
 __all__ = ["colourise", "confidence_map", "contact_sheet", "depth_map", "matches", "point_cloud"]
 

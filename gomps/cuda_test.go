@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gomps_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+)
+
+// TestCUDA runs every call of the engine on the backend cuda, with XLA's plugin
+// for the CPU standing in for a GPU's, and compares with the CPU backend.
+func TestCUDA(t *testing.T) {
+	if os.Getenv("MAST3R_PJRT_CPU") == "" {
+		t.Skip("MAST3R_PJRT_CPU is not set: the backend cuda is not run (make xla-test)")
+	}
+	ctx := context.Background()
+	path := microModel(t, "mast3r_micro")
+	open := func(backend string) *gomps.Engine {
+		e, err := gomps.Open(gomps.Config{Backend: backend, Precision: "fp32", ExecutableCache: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := e.Load(ctx, path); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	gpu, cpu := open("cuda"), open("cpu")
+	if i := gpu.Info(); i.Backend != "cuda" || i.Precision != "fp32" {
+		t.Errorf("backend %s, precision %s", i.Backend, i.Precision)
+	}
+	pictures := []gomps.Image{picture(64, 96, 1), picture(64, 96, 2), picture(64, 96, 3)}
+	raw := gomps.InferOptions{Raw: true}
+	one := func(what string, run func(e *gomps.Engine) ([]*gomps.Tensor, error)) {
+		t.Helper()
+		got, err := run(gpu)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		want, err := run(cpu)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for i := range want {
+			if e := distance(got[i].Float32s(), want[i].Float32s()); !(e <= 2e-5) {
+				t.Errorf("%s: tensor %d: relative L2 %.2g", what, i, e)
+			}
+			got[i].Release()
+			want[i].Release()
+		}
+	}
+	view := func(views ...gomps.View) (list []*gomps.Tensor) {
+		for _, v := range views {
+			for _, x := range []*gomps.Tensor{v.Points, v.Conf, v.Desc, v.DescConf} {
+				if x != nil {
+					list = append(list, x)
+				}
+			}
+		}
+		return list
+	}
+	one("pair", func(e *gomps.Engine) ([]*gomps.Tensor, error) {
+		r, err := e.Infer(ctx, pictures[0], pictures[1], raw)
+		if err != nil {
+			return nil, err
+		}
+		return view(r.View[:]...), nil
+	})
+	one("only descriptors, symmetric", func(e *gomps.Engine) ([]*gomps.Tensor, error) {
+		r, err := e.InferSymmetric(ctx, pictures[0], pictures[1], gomps.InferOptions{Raw: true, Only: gomps.OutputDesc})
+		if err != nil {
+			return nil, err
+		}
+		return view(r.View[:]...), nil
+	})
+	one("sequence", func(e *gomps.Engine) (list []*gomps.Tensor, err error) {
+		results, err := e.InferSequence(ctx, pictures, raw)
+		for _, r := range results {
+			list = append(list, view(r.View[:]...)...)
+		}
+		return list, err
+	})
+	one("features, kept and decoded", func(e *gomps.Engine) ([]*gomps.Tensor, error) {
+		a, err := e.Encode(ctx, pictures[0], raw)
+		if err != nil {
+			return nil, err
+		}
+		defer a.Release()
+		b, err := e.NewFeatures(a.Tokens.Float32s(), a.Transform)
+		if err != nil {
+			return nil, err
+		}
+		defer b.Release()
+		r, err := e.Decode(ctx, a, b, raw)
+		if err != nil {
+			return nil, err
+		}
+		return view(r.View[:]...), nil
+	})
+	if n := gpu.Info().LiveBuffers; n != 0 {
+		t.Errorf("%d buffers are left", n)
+	}
+}
+
+// TestNoCUDA: without a driver the answer is an error that says so, at once.
+func TestNoCUDA(t *testing.T) {
+	if _, err := os.Stat("/dev/nvidiactl"); err == nil {
+		t.Skip("there is a GPU here")
+	}
+	t.Setenv("MAST3R_PJRT_CPU", "")
+	start := time.Now()
+	_, err := gomps.Open(gomps.Config{Backend: "cuda"})
+	var device *gomps.DeviceError
+	if !errors.As(err, &device) || !strings.Contains(err.Error(), "driver") {
+		t.Errorf("error %v, want a DeviceError about the driver", err)
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("it took %v", d)
+	}
+	for _, name := range []string{"cuda:", "cuda:x", "cuda:-1", "CUDA"} {
+		var setting *gomps.ConfigError
+		if _, err := gomps.Open(gomps.Config{Backend: name}); !errors.As(err, &setting) {
+			t.Errorf("backend %q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"cpu", "metal"} {
+		var setting *gomps.ConfigError
+		if _, err := gomps.Open(gomps.Config{Backend: name, Precision: "tf32"}); !errors.As(err, &setting) {
+			t.Errorf("tf32 on %s: %v", name, err)
+		}
+	}
+}
+
+func distance(got, want []float32) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	var d, n float64
+	for i, w := range want {
+		d += math.Pow(float64(got[i])-float64(w), 2)
+		n += math.Pow(float64(w), 2)
+	}
+	return math.Sqrt(d / n)
+}
