@@ -21,6 +21,7 @@ import growth
 import matching
 import peers
 import report
+import scaling
 import small
 import stages
 from common import ROOT, TINY, VARIANTS, Peak, machine, make_weights
@@ -85,7 +86,12 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     steps = {
         "network": lambda: stages.measure(names, args.variant, path, size, threads, args.rounds, peak),
         "memory": lambda: stages.memory(plain, path, size, threads),
-        "threads": lambda: stages.threads(args.variant, path, size, threads, args.rounds),
+        "threads": lambda: {
+            "variant": args.variant,
+            "width": args.width,
+            "height": args.height,
+            "counts": scaling.measure(plain, path, size, scaling.counts(threads), args.rounds // 2),
+        },
         "matching": lambda: matching.measure((128, 96) if quick else (512, 384), threads, 2 if quick else 3),
         "small": lambda: {
             "pair": small.tiny(plain, threads, 5 if quick else 20, peak),

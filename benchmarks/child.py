@@ -90,7 +90,16 @@ def first_result(path: str, size: list[int], threads: int) -> dict[str, float]:
     }
 
 
-TASKS = {f.__name__: f for f in (pair, sequence, imports, first_result)}
+def scaling(names: list[str], path: str, size: list[int], threads: int, rounds: int) -> dict[str, object]:
+    """Contenders with some number of threads."""
+    from pathlib import Path
+
+    import scaling as module
+
+    return module.at(names, Path(path), size, threads, rounds)
+
+
+TASKS = {f.__name__: f for f in (pair, sequence, imports, first_result, scaling)}
 
 if __name__ == "__main__":
     print(json.dumps(TASKS[sys.argv[1]](**json.loads(sys.argv[2]))))

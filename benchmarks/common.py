@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,21 @@ def take_turns(
     return peaks
 
 
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    """Lines of a Markdown table."""
+    head = list(head)
+    return [
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+        *("| " + " | ".join(map(str, r)) + " |" for r in rows),
+    ]
+
+
+def num(v: float) -> str:
+    """Three significant digits."""
+    return f"{v:.0f}" if v >= 100 else f"{v:.3g}"
+
+
 def p95(values: Sequence[float]) -> float:
     return sorted(values)[min(len(values) - 1, round(0.95 * (len(values) - 1)))]
 
@@ -214,17 +230,36 @@ def in_child(task: str, env: dict[str, str] | None = None, **arguments: Any) -> 
     return json.loads(out.strip().splitlines()[-1])
 
 
-def machine() -> dict[str, str]:
-    cpu = platform.processor()
+def _hypervisor() -> str:
+    """Its maker, as lscpu says."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
-        cpu = next(
-            line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
+        out = subprocess.run(["lscpu", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        rows = json.loads(out)["lscpu"]
+    except (OSError, subprocess.CalledProcessError, ValueError, KeyError):
+        return "unknown"
+    flat = [*rows, *(c for r in rows for c in r.get("children", ()))]
+    return next((r["data"] for r in flat if r["field"].startswith("Hypervisor")), "unknown")
+
+
+# What of a processor's flags says how fast products can be.
+_SETS = re.compile(r"(?i)avx2|fma|avx512(f|_bf16|_fp16|_vnni)|avx_vnni|amx_\w+|asimd\w*|bf16|i8mm|sve2?")
+
+
+def machine() -> dict[str, str]:
+    """The processor, what it can do and what it runs on."""
+    facts = {"model name": platform.processor(), "flags": "", "Features": ""}
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in facts and value:
+                facts[key.strip()] = value.strip()
+    except OSError:
         pass
+    sets = {f for f in f"{facts['flags']} {facts['Features']}".split() if _SETS.fullmatch(f)}
     return {
-        "cpu": cpu,
+        "cpu": facts["model name"],
+        "instruction_sets": " ".join(sorted(sets)),
+        "hypervisor": _hypervisor() if "hypervisor" in facts["flags"].split() else "",
         "cores": str(os.cpu_count()),
         "system": platform.platform(),
         "python": platform.python_version(),

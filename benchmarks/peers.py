@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ class Ours:
             "auto", resolution=max(images[0].shape[:2]), precision=precision, num_threads=threads
         )
         self.engine.load(path)
+        self.products = self.engine.info()["products"]
 
     def pair(self) -> dict[str, float]:
         t = self.engine.infer_gpu(*self.images[:2], preprocess=False).timing
@@ -71,6 +74,8 @@ class Torch:
             torch.from_numpy(i).permute(2, 0, 1)[None].float().div(255).sub(0.5).div(0.5) for i in images
         ]
         self.grid = self.net.grid(self.x[0])
+        with torch.inference_mode(), self.cast:
+            self.products = onednn(lambda: self.net.encode(torch.zeros(1, 3, 64, 64)))
         self.whitening = None
 
     def _heads(self, tokens1: Any, tokens2: Any, h: int, w: int) -> Any:
@@ -125,6 +130,36 @@ class Torch:
 
     def close(self) -> None:
         self._nets.clear()
+
+
+def onednn(run: Callable[[], object]) -> str:
+    """What oneDNN's verbose mode names for the products of run: its kernels, and so the instructions."""
+    import torch
+
+    with tempfile.TemporaryFile() as out:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(out.fileno(), 1)  # the library writes to the descriptor
+        try:
+            with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+                run()
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+        out.seek(0)
+        return kernels(out.read().decode(errors="replace"))
+
+
+def kernels(verbose: str) -> str:
+    """The kernels of products in what oneDNN printed."""
+    found = set()
+    for line in verbose.splitlines():
+        fields = line.split(",")
+        if "exec" in fields[:4]:
+            kind, name = fields[fields.index("exec") + 2 :][:2]
+            if kind in ("matmul", "inner_product", "convolution"):
+                found.add(f"{kind} {name}")
+    return ", ".join(sorted(found)) or "no product of oneDNN's"
 
 
 class Onnx:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import scaling
+from common import num, table
 
 OURS, THEIRS = "#3b7dd8", "#b0b0b0"
 
@@ -14,7 +16,8 @@ def text(result: dict[str, Any]) -> str:
     m = result["machine"]
     load, after = result["load_average"][0], result["load_average_after"][0]
     lines = [
-        f"{m['cpu']}, {m['cores']} processors, {result['thread_count']} threads, "
+        f"{m['cpu']} ({m['instruction_sets']}), {m['cores']} processors"
+        f"{', virtual: ' + m['hypervisor'] if m['hypervisor'] else ''}, {result['thread_count']} threads, "
         f"{m['system']}, Python {m['python']}; "
         f"load average {load:.1f} before and {after:.1f} after."
     ]
@@ -24,20 +27,6 @@ def text(result: dict[str, Any]) -> str:
         if name in result:
             lines += ["", *section(result[name])]
     return "\n".join(lines) + "\n"
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
-    head = list(head)
-    return [
-        "| " + " | ".join(head) + " |",
-        "|" + "---|" * len(head),
-        *("| " + " | ".join(map(str, r)) + " |" for r in rows),
-    ]
-
-
-def num(v: float) -> str:
-    """Three significant digits."""
-    return f"{v:.0f}" if v >= 100 else f"{v:.3g}"
 
 
 def _stage(row: dict[str, Any], stage: str) -> str:
@@ -130,18 +119,20 @@ def _memory(r: dict[str, Any]) -> list[str]:
     return [
         "Each in a process of its own, one pair:",
         "",
-        *table(("", "peak resident MB", "MB before the model", "load s", "first pair s"), rows),
+        *table(("", "peak resident MiB", "MiB before the model", "load s", "first pair s"), rows),
     ]
 
 
 def _threads(r: dict[str, Any]) -> list[str]:
-    rows = ((c["name"], _stage(c, "total"), _stage(c, "processor")) for c in r["rows"])
-    return [
-        f"Threads, {r['variant']} {r['width']}x{r['height']}: "
-        f"{r['speedup']:.2f} times as fast with all of them.",
+    lines = [
+        f"Threads, {r['variant']} {r['width']}x{r['height']}; a process is bound to as many processors:",
         "",
-        *table(("", "pair s", "processor s"), rows),
+        *scaling.lines(r["counts"]),
     ]
+    used = {name: text for part in r["counts"].values() for name, text in part["products"].items() if text}
+    if used:
+        lines += ["", "What multiplied:", "", *table(("", ""), used.items())]
+    return lines
 
 
 def _matching(r: dict[str, Any]) -> list[str]:
@@ -197,7 +188,7 @@ def _start(r: list[dict[str, Any]]) -> list[str]:
             "first call",
             "second call",
             "to the first result",
-            "peak MB",
+            "peak MiB",
         ),
         rows,
     )
@@ -226,7 +217,7 @@ def _growth(r: dict[str, Any]) -> list[str]:
                     "",
                     "seconds",
                     "processor s",
-                    "MB above the empty process",
+                    "MiB above the empty process",
                 ),
                 rows,
             ),
@@ -262,6 +253,10 @@ def plots(result: dict[str, Any], folder: Path) -> None:
             f"{r['variant']}, {r['width']}x{r['height']}, {who}",
             "seconds a pair (bar: median, ticks: rounds)",
         )
+    if "threads" in result:
+        r = result["threads"]
+        title = f"{r['variant']}, {r['width']}x{r['height']}, {result['machine']['cpu']}"
+        _threads_plot(r["counts"], folder / "threads.png", title)
     if "matching" in result:
         r = result["matching"]
         title = f"reciprocal matching, {r['width']}x{r['height']}x{r['dim']}, {who}"
@@ -301,6 +296,37 @@ def _bars(rows: list[dict[str, Any]], path: Path, title: str, label: str, log: b
     plt.close(fig)
 
 
+def _threads_plot(counts: dict[str, Any], path: Path, title: str) -> None:
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(row["name"] for part in counts.values() for row in part["rows"]))
+    fig, axes = plt.subplots(
+        1,
+        len(counts),
+        figsize=(2 + 3.2 * len(counts), 1 + 0.42 * len(names)),
+        layout="constrained",
+        sharey=True,
+    )
+    for ax, (n, part) in zip(axes if len(counts) > 1 else [axes], counts.items(), strict=True):
+        times = {row["name"]: row["total"]["median_s"] for row in part["rows"]}
+        have = [i for i, name in enumerate(names) if name in times]
+        ax.barh(
+            have,
+            [times[names[i]] for i in have],
+            color=[OURS if "mast3r" in names[i] else THEIRS for i in have],
+        )
+        for i in have:
+            ax.text(times[names[i]], i, f" {num(times[names[i]])}", va="center", fontsize=8)
+        ax.set(title=f"{n} thread{'s' * (n != '1')}", xlabel="seconds a pair")
+        ax.set_xlim(0, 1.2 * max(times.values()))
+        ax.set_yticks(range(len(names)), names)
+        ax.spines[["top", "right"]].set_visible(False)
+    ax.invert_yaxis()
+    fig.suptitle(title, fontsize=9)
+    fig.savefig(path, dpi=130)
+    plt.close(fig)
+
+
 def _curves(r: dict[str, Any], path: Path, title: str) -> None:
     import matplotlib.pyplot as plt
 
@@ -311,7 +337,7 @@ def _curves(r: dict[str, Any], path: Path, title: str) -> None:
     )
     values = (
         (lambda p: p["best_s"], "seconds"),
-        (lambda p: p["peak_mb"] - p["before_mb"], "peak MB above the empty process"),
+        (lambda p: p["peak_mb"] - p["before_mb"], "peak MiB above the empty process"),
     )
     for column, (kind, x, xlabel) in enumerate(kinds):
         for line, (y, ylabel) in enumerate(values):

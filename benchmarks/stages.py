@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network: a pair and its stages, a sequence of eight, retrieval, threads, peak memory."""
+"""The network: a pair and its stages, a sequence of eight, retrieval, peak memory."""
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -90,33 +88,6 @@ def rows(turn: list[Contender], gflop: float, peaks: list[dict[str, Any]]) -> li
             gflop / t / p[f"{kind}_cpu"] for t, p in zip(c.times["processor"], peaks, strict=True)
         )
         out.append(row)
-    return out
-
-
-def threads(variant: str, path: Path, size: tuple[int, int], most: int, rounds: int) -> dict[str, Any]:
-    """The same pair with one thread and with all; both engines share their packed weights."""
-    images = pictures(size[1], size[0])
-    counts = sorted({1, most})
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["MAST3R_PACK_CACHE"] = cache
-        try:
-            engines = [peers.Ours(path, images, n) for n in counts]
-            turn = [
-                Contender(f"{n} thread{'s' * (n > 1)}", e.pair) for n, e in zip(counts, engines, strict=True)
-            ]
-            take_turns("threads", turn, rounds)
-        finally:
-            del os.environ["MAST3R_PACK_CACHE"]
-        for e in engines:
-            e.close()
-    out: dict[str, Any] = {
-        "variant": variant,
-        "width": size[0],
-        "height": size[1],
-        "rows": [c.row(turn[-1]) for c in turn],
-    }
-    one, all_ = turn[0].times["total"], turn[-1].times["total"]
-    out["speedup"] = statistics.median(a / b for a, b in zip(one, all_, strict=True))
     return out
 
 

@@ -191,6 +191,7 @@ func m3r_engine_info(h C.mast3r_engine, out *C.mast3r_info) status {
 		putText(out.backend[:], in.Backend)
 		putText(out.device[:], in.Device)
 		putText(out.isa[:], in.ISA)
+		putText(out.products[:], in.Products)
 		putText(out.os[:], in.OS)
 		putText(out.fallback_reason[:], in.FallbackReason)
 		putText(out.variant[:], in.Variant)

@@ -111,6 +111,7 @@ typedef struct {
   int32_t ready;                    /* a model is loaded */
   char name[128];                   /* "mast3r_tiny on cpu (avx512)" */
   char backend[32], device[128], isa[32], os[64];
+  char products[128];               /* which instructions multiply in which precision, and why; "" on a GPU */
   char fallback_reason[256];        /* why "auto" is not on the faster backend; "" when it is */
   int32_t threads, unified_memory;
   uint64_t working_set, max_buffer; /* bytes */
@@ -377,6 +378,8 @@ typedef struct {
   int32_t batch_size; /* operations collected before the device gets them; 0: 100 */
   int32_t cache_size; /* compiled operations kept; 0: 512 */
   const char *backend; /* NULL or "auto", "cpu", "metal" */
+  int32_t pool_per_size; /* free buffers of one size kept; 0: what the batches in flight give back */
+  int32_t reserved;
 } mast3r_tensor_config;
 
 typedef struct {

@@ -220,7 +220,7 @@ func (e *Engine) Name() string {
 func (e *Engine) Info() Info {
 	d := e.dev.Device()
 	i := Info{
-		Backend: d.Backend, Device: d.Name, ISA: d.ISA, Threads: d.Threads,
+		Backend: d.Backend, Device: d.Name, ISA: d.ISA, Products: d.Products, Threads: d.Threads,
 		WorkingSet: d.WorkingSet, MaxBuffer: d.MaxBuffer, UnifiedMemory: d.UnifiedMemory, OS: d.OS,
 		PoolBuffers: d.PoolBuffers, PoolBytes: d.PoolBytes, LiveBuffers: d.LiveBuffers,
 		FallbackReason: e.fallback,

@@ -5,6 +5,8 @@ package gomps
 import (
 	"errors"
 	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 )
 
 // What errors of this package are about, for errors.Is. Those of a kind with details
@@ -60,7 +62,9 @@ type WeightsError struct {
 	Err  error
 }
 
-func (e *WeightsError) Error() string { return fmt.Sprintf("gomps: load %q: %v", e.Path, e.Err) }
+func (e *WeightsError) Error() string {
+	return fmt.Sprintf("gomps: load %s: %v", weights.Quoted(e.Path), e.Err)
+}
 func (e *WeightsError) Unwrap() error { return e.Err }
 
 // FileError is the system's refusal to read or write a file. Err has the path.

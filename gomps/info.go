@@ -4,7 +4,10 @@ package gomps
 
 // Info are facts about an engine: its device, and its model once one is loaded.
 type Info struct {
-	Backend, Device, ISA  string
+	Backend, Device, ISA string
+	// Products says which instructions the CPU multiplies with in which precision, and
+	// why; "" on a GPU.
+	Products              string
 	Threads               int
 	WorkingSet, MaxBuffer uint64
 	UnifiedMemory         bool

@@ -56,6 +56,9 @@ type Device struct {
 	// set of the kernels.
 	Backend, Name, ISA string
 	Threads            int
+	// Products says which instructions multiply in which precision, and why; "" where
+	// there is no choice.
+	Products string
 	// WorkingSet and MaxBuffer are in bytes; 0 means no limit is known.
 	WorkingSet, MaxBuffer uint64
 	UnifiedMemory         bool

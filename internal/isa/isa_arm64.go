@@ -15,8 +15,11 @@ func ByteProducts() bool { return cpu.ARM64.HasASIMDDP }
 // Tiles reports whether the system lets this process use matrix tiles.
 func Tiles() bool { return false }
 
+// TilesRefused is about those that have tiles.
+func TilesRefused() bool { return false }
+
 // ModelTiles is for processors that have AVX512AMX.
-func ModelTiles() {}
+func ModelTiles() (restore func()) { return func() {} }
 
 // VectorBF16Pays is about AVX512BF16.
 func VectorBF16Pays() bool { return false }

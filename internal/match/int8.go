@@ -164,11 +164,11 @@ func (m *Matcher) roundSide(s *side) {
 	r.maxNorm, r.maxErr = bounds(norm, err)
 }
 
-// copyRow copies the rounded values of a row, stride words apart, with the
-// kernel's offset added: adding 128 to a signed byte flips its highest bit.
-func (m *Matcher) copyRow(out []uint32, stride int, s *side, row int) {
+// copyRow copies the rounded values of a row, stride words apart, with an offset
+// added that is 128 or 0: adding 128 to a signed byte flips its highest bit.
+func (m *Matcher) copyRow(out []uint32, stride, offset int, s *side, row int) {
 	nr := m.kern.NR
-	flip := uint32(m.kern.Int8.Offset) * 0x01010101
+	flip := uint32(offset) * 0x01010101
 	in := s.words[row/nr*nr*s.quads+row%nr:]
 	for k := range s.quads {
 		out[k*stride] = in[k*nr] ^ flip
@@ -224,12 +224,17 @@ func (t *int8Worker) list(first, n int) []int32 {
 // not nil, the maxima of the columns there.
 func (m *Matcher) int8Rows(w *worker, x *side, queries []int32, y *side, lo, hi int, table []uint16, stride int, cols []uint16) {
 	t, shift := &w.int8, m.int8.shift
-	mr, nr, sp, quads := m.kern.MR, m.kern.NR, m.stripPanels(y.dim), y.quads
+	mr, nr, sp, quads := m.kern.Int8.MR, m.kern.NR, m.stripPanels(y.dim), y.quads
 	n, total := len(queries), y.panelCount(m.kern.NR)
 	rows := ceilDiv(n, mr) * mr
 	t.rows, t.colMax = grow(t.rows, rows*quads), grow(t.colMax, sp*nr)
 	for i := range rows {
-		m.copyRow(t.rows[i/mr*mr*quads+i%mr:], mr, x, int(queries[min(i, n-1)]))
+		row := int(queries[min(i, n-1)])
+		if m.kern.Int8.Tiles {
+			m.copyRow(t.rows[i*quads:], 1, 0, x, row)
+		} else {
+			m.copyRow(t.rows[i/mr*mr*quads+i%mr:], mr, m.kern.Int8.Offset, x, row)
+		}
 	}
 	p := &t.args
 	*p = kernel.Int8Args{ColMax: &t.colMax[0], Tmp: &t.tmp[0], RowMax: &t.rowMax[0], Quads: quads}
@@ -367,7 +372,7 @@ func (m *Matcher) search(w *worker, x *side, row int32, y *side, block, blockPan
 	t, nr := &w.int8, m.kern.NR
 	first := block * blockPanels
 	t.row = grow(t.row, x.quads)
-	m.copyRow(t.row, 1, x, int(row))
+	m.copyRow(t.row, 1, m.kern.Int8.Offset, x, int(row))
 	p := &t.search
 	p.Row8, p.Cols8, p.Start = &t.row[0], &y.words[first*nr*y.quads], &y.start[first*nr]
 	p.Row, p.Cols = &x.row(int(row))[0], &y.panels[first*nr*y.dim]

@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/match/kernel"
 )
 
 // int8Matcher returns a Matcher that always uses the prefilter.
@@ -23,6 +26,16 @@ func int8Matcher(t testing.TB, threads int) *Matcher {
 // kinds being where most strips survive.
 func TestPrefilter(t *testing.T) {
 	ms := []*Matcher{int8Matcher(t, 1), int8Matcher(t, 2)}
+	if !isa.AVX512AMX.Usable() {
+		defer isa.ModelTiles()() // then the strips run their model
+	}
+	for _, k := range kernel.All() {
+		if k.Int8 != nil && k.Int8.Tiles {
+			m := newWith(ms[1].pool, k)
+			m.prefilter = prefilterAlways
+			ms = append(ms, m)
+		}
+	}
 	for kind := range kinds {
 		for _, dim := range []int{24, 1, 3, 30, 64} {
 			r := rand.New(rand.NewPCG(uint64(kind), uint64(dim)))

@@ -65,7 +65,9 @@ func newWith(pool *par.Pool, k *kernel.Kernel) *Matcher {
 		w.tmp = aligned(kernel.TmpFloats)
 		w.rowMax = make([]float32, k.MR)
 		w.int8.tmp = unsafe.Slice((*int32)(unsafe.Pointer(&aligned(kernel.TmpFloats)[0])), kernel.TmpFloats)
-		w.int8.rowMax = make([]int32, k.MR)
+		if k.Int8 != nil {
+			w.int8.rowMax = make([]int32, k.Int8.MR)
+		}
 	}
 	return m
 }

@@ -12,10 +12,11 @@ import (
 
 // A network is some hundred regions in a row, and putting a thread to sleep and
 // waking it takes 20 to 100 us, which is as long as a small one of them. So whoever
-// has nothing to do looks again and again for this long before going to sleep: long
-// enough for the gap between two regions, too short to matter when nothing follows
-// or when another process wants the core.
-const lingerFor = 20 * time.Microsecond
+// has nothing to do looks again and again before going to sleep: long enough for the
+// gap between two regions and for the last tiles of one, too short to matter when nothing
+// follows or when another process wants the core. Threads are woken one after the other,
+// so the more there are, the longer.
+const lingerFor = 20 * time.Microsecond // for each thread
 
 // Pool is a fixed set of workers: threads-1 goroutines and the caller of Run.
 // Its methods may be called from several goroutines.
@@ -196,7 +197,7 @@ func (p *crew) work(w int) {
 // linger waits for another region, not for long, and reports whether there is one.
 func (p *crew) linger() bool {
 	if p.lingering.Add(1) <= p.seats.Load() {
-		spin(func() bool { return p.left.Load() > 0 })
+		p.spin(func() bool { return p.left.Load() > 0 })
 	}
 	p.lingering.Add(-1)
 	return p.left.Load() > 0
@@ -211,7 +212,7 @@ func (p *crew) drain(w int) {
 		}
 	}
 	ended := func() bool { return p.end.Load() == regionEnded }
-	if p.seats.Load() > 0 && spin(ended) {
+	if p.seats.Load() > 0 && p.spin(ended) {
 		return
 	}
 	if p.end.CompareAndSwap(regionRuns, regionAwaited) {
@@ -220,8 +221,9 @@ func (p *crew) drain(w int) {
 }
 
 // spin calls f until it is true or the time is up, and reports whether it was.
-func spin(f func() bool) bool {
-	for start := time.Now(); time.Since(start) < lingerFor; {
+func (p *crew) spin(f func() bool) bool {
+	long := time.Duration(p.threads) * lingerFor
+	for start := time.Now(); time.Since(start) < long; {
 		for range 32 {
 			if f() {
 				return true

@@ -27,7 +27,7 @@ from .errors import ArgumentError, DependencyError, ShapeError
 if TYPE_CHECKING:
     from .results import GPUInferenceResult, InferenceResult, MatchResult
 
-__all__ = ["PairPose", "exif_focal", "pair_cameras", "relative_pose"]
+__all__ = ["PairPose", "exif_focal", "network_focal", "pair_cameras", "relative_pose"]
 
 F64 = npt.NDArray[np.float64]
 
@@ -377,7 +377,7 @@ def _intrinsics(
             scale = max(way.original_height, way.original_width) / max(
                 one.original_height, one.original_width
             )
-            focal = _network_focal(result) * (1 if number == 0 or same else scale)
+            focal = network_focal(result) * (1 if number == 0 or same else scale)
         matrices[number] = np.array(
             [
                 [focal, 0, (way.original_width - 1) / 2],
@@ -391,7 +391,7 @@ def _intrinsics(
     return k1, k2, (sigmas[0], sigmas[1]), source
 
 
-def _network_focal(result: GPUInferenceResult | InferenceResult) -> float:
+def network_focal(result: GPUInferenceResult | InferenceResult) -> float:
     """The focal length of picture 1 by its points, in original pixels."""
     way = result.transform_1
     if not result.has("pts3d"):  # a view of about 55 degrees, as phones have

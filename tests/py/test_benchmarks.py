@@ -17,7 +17,7 @@ from conftest import ROOT
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    names = ("common", "matching", "report", "growth")
+    names = ("common", "matching", "peers", "report", "scaling", "growth")
     yield {n: importlib.import_module(n) for n in names}
     for n in names:
         sys.modules.pop(n, None)
@@ -50,6 +50,27 @@ def test_turns_alternate(bench: dict[str, ModuleType]) -> None:
     row = b.row(a)
     assert row["ours_over_this"] == 0.5  # the median of 0.5, 2 and 0.5, and not of the medians
     assert row["total"]["median_s"] == 2 and row["total"]["p95_s"] == 6
+
+
+def test_counts_of_threads(bench: dict[str, ModuleType]) -> None:
+    counts = bench["scaling"].counts
+    assert [counts(n) for n in (1, 2, 3, 6, 16)] == [
+        [1],
+        [1, 2],
+        [1, 2, 3],
+        [1, 2, 4, 6],
+        [1, 2, 4, 8, 16],
+    ]
+
+
+def test_kernels_of_onednn(bench: dict[str, ModuleType]) -> None:
+    """Products that ran are named, what was created or only moves data is not."""
+    verbose = """onednn_verbose,v1,info,cpu,isa:Intel AVX-512 with AMX
+onednn_verbose,v1,primitive,exec,cpu,matmul,brg_matmul:avx10_1_512_amx,undef,src:bf16::blocked:ab::f0,,,64x1024:1024x1024,0.1
+onednn_verbose,v1,primitive,create:cache_miss,cpu,convolution,jit:avx2,forward_inference,0.1
+onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,0.1"""
+    assert bench["peers"].kernels(verbose) == "matmul brg_matmul:avx10_1_512_amx"
+    assert bench["peers"].kernels("") == "no product of oneDNN's"
 
 
 def test_descriptors_correspond(bench: dict[str, ModuleType]) -> None:
@@ -100,7 +121,14 @@ def test_tables(bench: dict[str, ModuleType]) -> None:
     )
     size = {"width": 512, "height": 384}
     result = {
-        "machine": {"cpu": "a processor", "cores": "2", "system": "a system", "python": "3"},
+        "machine": {
+            "cpu": "a processor",
+            "instruction_sets": "avx2",
+            "hypervisor": "",
+            "cores": "2",
+            "system": "a system",
+            "python": "3",
+        },
         "thread_count": 2,
         "quick": True,
         "load_average": [0.5, 0, 0],
@@ -117,7 +145,11 @@ def test_tables(bench: dict[str, ModuleType]) -> None:
             "isa": "avx512",
         },
         "memory": {"ours": point},
-        "threads": size | {"variant": "v", "rows": [row], "speedup": 1.9},
+        "threads": size
+        | {
+            "variant": "v",
+            "counts": {n: {"rows": [row, peer], "products": {"PyTorch": "tiles"}} for n in ("1", "2")},
+        },
         "matching": size | {"dim": 24, "full": [row, peer], "fast": [row]},
         "small": {
             "pair": size | {"rows": [row]},
@@ -142,7 +174,8 @@ def test_tables(bench: dict[str, ModuleType]) -> None:
         "no figures to quote",
         "| PyTorch | 2 |",
         "80% of f32",
-        "1.90 times",
+        "| PyTorch | 2 | 2 |",
+        "| PyTorch | tiles |",
         "| 0.25 |",
         "| 512x384 | ours | 1 | 2 | 200 |",
     ):

@@ -26,10 +26,10 @@ ARROWS = {
     "scene": {"_scene"},
     "viewer": {"_viewer"},
     "_scene": {
-        "_engine", "_library", "_output", "_version", "_viewer", "collection", "errors", "export", "images",
-        "results", "retrieval", "store",
+        "_engine", "_library", "_output", "_version", "_viewer", "collection", "errors", "export",
+        "geometry", "images", "results", "retrieval", "store",
     },
-    "_viewer": {"_output", "_version", "errors", "export", "images", "results"},
+    "_viewer": {"_output", "_version", "errors", "export", "geometry", "images", "results"},
     "store": {"_version", "errors"},
     "__init__": {
         "_checkpoints", "_engine", "_library", "_version", "config", "errors", "images", "results",

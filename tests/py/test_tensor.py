@@ -181,7 +181,7 @@ def test_memory() -> None:
 def test_contexts(rng: np.random.Generator) -> None:
     with mt.Context("cpu") as outer:
         x = mt.tensor([1.0])
-        with mt.Context("cpu", batch_size=3, cache_size=2) as inner:
+        with mt.Context("cpu", batch_size=3, cache_size=2, pool_per_size=4) as inner:
             y = mt.tensor([1.0])
             assert y.context is inner and x.context is outer
             assert (x + np.array([1.0], np.float32)).context is outer
@@ -193,7 +193,7 @@ def test_contexts(rng: np.random.Generator) -> None:
         assert mt.tensor([1.0]).context is outer
     assert mt.tensor([2.0]).item() == 2  # the context of all who opened none
     assert mt.tensor([2.0]).context is mt.tensor([3.0]).context
-    for bad in ({"backend": "tpu"}, {"batch_size": -1}, {"threads": 2**40}):
+    for bad in ({"backend": "tpu"}, {"batch_size": -1}, {"pool_per_size": -1}, {"threads": 2**40}):
         with pytest.raises(errors.ArgumentError):
             mt.Context(**bad)
 

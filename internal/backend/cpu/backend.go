@@ -75,7 +75,7 @@ func New(cfg Config) (*Backend, error) {
 func (b *Backend) Device() backend.Device {
 	s := b.buffers.Stats()
 	return backend.Device{
-		Backend: "cpu", Name: processorName(), ISA: gemm.Active().String(), Threads: b.pool.Threads(),
+		Backend: "cpu", Name: processorName(), ISA: gemm.Active().String(), Products: gemm.Products(), Threads: b.pool.Threads(),
 		UnifiedMemory: true, OS: runtime.GOOS + "/" + runtime.GOARCH,
 		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
 	}

@@ -7,11 +7,16 @@ import (
 	"unsafe"
 )
 
-// Int8 is the quantised companion of a Kernel, with the same MR and NR.
+// Int8 is the quantised companion of a Kernel, with the same NR.
 type Int8 struct {
+	// MR is the number of rows of a strip.
+	MR int
 	// Offset is added to the bytes of rows: 128 where the instruction
 	// multiplies unsigned by signed bytes, else 0.
 	Offset int
+	// Tiles says that strips run on matrix tiles. Their rows lie one after the other,
+	// without an offset, and Quads is at most 16.
+	Tiles bool
 
 	strip, stripUnrolled       func(*Int8Args)
 	stripRow, stripRowUnrolled func(*Int8Args)
@@ -22,7 +27,7 @@ type Int8 struct {
 // Int8Args is one strip of quantised work, in the layout of Args. Values are
 // packed four to a word along the depth.
 type Int8Args struct {
-	Rows   *uint32 // [Quads][MR], Offset added
+	Rows   *uint32 // [Quads][MR], Offset added; on tiles [MR][Quads], signed
 	Cols   *uint32 // [Panels][Quads][NR], signed
 	Panels int
 	ColMax *int32 // updated; never below 0
@@ -30,10 +35,17 @@ type Int8Args struct {
 	RowMax *int32 // written; never below 0
 	Quads  int    // depth / 4, rounded up, padded with zero products
 	Start  *int32 // -Offset * (sum of the column's values), [Panels*NR]
+
+	config *[64]byte // of tiles
 }
 
 // Strip is Kernel.Strip for quantised descriptors. Its integer sums are exact.
 func (k *Int8) Strip(p *Int8Args) {
+	if k.Tiles {
+		p.config = &tileConfigs[p.Quads]
+		k.strip(p)
+		return
+	}
 	if p.Quads == UnrolledDim/4 {
 		k.stripUnrolled(p)
 		return
@@ -43,6 +55,11 @@ func (k *Int8) Strip(p *Int8Args) {
 
 // StripRow is Strip without the column maxima.
 func (k *Int8) StripRow(p *Int8Args) {
+	if k.Tiles {
+		p.config = &tileConfigs[p.Quads]
+		k.stripRow(p)
+		return
+	}
 	if p.Quads == UnrolledDim/4 {
 		k.stripRowUnrolled(p)
 		return

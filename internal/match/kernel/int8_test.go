@@ -7,10 +7,17 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 )
 
 // forEachInt8 runs f for the kernels with byte products.
+//
+// Where there are no matrix tiles, it runs their model.
 func forEachInt8(t *testing.T, f func(t *testing.T, k *Kernel)) {
+	if !isa.AVX512AMX.Usable() {
+		defer isa.ModelTiles()()
+	}
 	tested := false
 	for _, k := range All() {
 		if k.Int8 != nil {
@@ -28,6 +35,7 @@ func TestInt8(t *testing.T) { forEachInt8(t, testInt8) }
 
 func testInt8(t *testing.T, k *Kernel) {
 	const panels = 3
+	mr := k.Int8.MR
 	r := rand.New(rand.NewPCG(3, 4))
 	n := panels * k.NR
 	bytes := func(n int) []int8 {
@@ -38,12 +46,16 @@ func testInt8(t *testing.T, k *Kernel) {
 		return x
 	}
 	for _, quads := range []int{1, 6, 7, 16} {
-		rows, cols := make([]uint32, quads*k.MR), make([]uint32, quads*n)
+		rows, cols := make([]uint32, quads*mr), make([]uint32, quads*n)
 		start := make([]int32, n)
-		a, b := bytes(k.MR*quads*4), bytes(n*quads*4)
-		for i := range k.MR {
+		a, b := bytes(mr*quads*4), bytes(n*quads*4)
+		for i := range mr {
 			for d := range quads * 4 {
-				rows[d/4*k.MR+i] |= uint32(uint8(int(a[i*quads*4+d])+k.Int8.Offset)) << (8 * (d % 4))
+				if k.Int8.Tiles {
+					rows[i*quads+d/4] |= uint32(uint8(a[i*quads*4+d])) << (8 * (d % 4))
+					continue
+				}
+				rows[d/4*mr+i] |= uint32(uint8(int(a[i*quads*4+d])+k.Int8.Offset)) << (8 * (d % 4))
 			}
 		}
 		for j := range n {
@@ -53,12 +65,12 @@ func testInt8(t *testing.T, k *Kernel) {
 				start[j] -= int32(k.Int8.Offset) * int32(v)
 			}
 		}
-		rowMax, colMax, tmp := make([]int32, k.MR), make([]int32, n), make([]int32, TmpFloats)
+		rowMax, colMax, tmp := make([]int32, mr), make([]int32, n), make([]int32, TmpFloats)
 		p := Int8Args{Rows: &rows[0], Cols: &cols[0], Panels: panels, ColMax: &colMax[0],
 			Tmp: &tmp[0], RowMax: &rowMax[0], Quads: quads, Start: &start[0]}
 		k.Int8.Strip(&p)
-		wantRow, wantCol := make([]int32, k.MR), make([]int32, n)
-		for i := range k.MR {
+		wantRow, wantCol := make([]int32, mr), make([]int32, n)
+		for i := range mr {
 			for j := range n {
 				var s int32
 				for d := range quads * 4 {
@@ -212,8 +224,8 @@ func BenchmarkStripInt8(b *testing.B) {
 			continue
 		}
 		panels := cols / k.NR
-		p := Int8Args{Rows: &make([]uint32, quads*k.MR)[0], Cols: &make([]uint32, quads*cols)[0], Panels: panels,
-			ColMax: &make([]int32, cols)[0], Tmp: &make([]int32, 4*TmpFloats)[0], RowMax: &make([]int32, k.MR)[0],
+		p := Int8Args{Rows: &make([]uint32, quads*k.Int8.MR)[0], Cols: &make([]uint32, quads*cols)[0], Panels: panels,
+			ColMax: &make([]int32, cols)[0], Tmp: &make([]int32, 4*TmpFloats)[0], RowMax: &make([]int32, k.Int8.MR)[0],
 			Quads: quads, Start: &make([]int32, cols)[0]}
 		for _, m := range []struct {
 			name string
@@ -223,7 +235,7 @@ func BenchmarkStripInt8(b *testing.B) {
 				for b.Loop() {
 					m.f(&p)
 				}
-				op := 2 * float64(4*quads*k.MR*panels*k.NR) * float64(b.N)
+				op := 2 * float64(4*quads*k.Int8.MR*panels*k.NR) * float64(b.N)
 				b.ReportMetric(op/b.Elapsed().Seconds()/1e9, "GOP/s")
 			})
 		}

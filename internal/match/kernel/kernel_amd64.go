@@ -19,12 +19,15 @@ func native() []*Kernel {
 		}
 		if isa.ByteProducts() {
 			k.Int8 = &Int8{
-				Offset: 128,
-				strip:  stripInt8AVX512, stripUnrolled: stripInt8UnrolledAVX512,
+				MR: 12, Offset: 128,
+				strip: stripInt8AVX512, stripUnrolled: stripInt8UnrolledAVX512,
 				stripRow: stripRowInt8AVX512, stripRowUnrolled: stripRowInt8UnrolledAVX512,
 				best: bestInt8AVX512, bestUnrolled: bestInt8UnrolledAVX512,
 				pack: packInt8AVX512,
 			}
+		}
+		if t := tiles(k); t != nil {
+			ks = append(ks, t)
 		}
 		ks = append(ks, k)
 	}
@@ -39,6 +42,27 @@ func native() []*Kernel {
 	}
 	return ks
 }
+
+// tiles is k with strips of bytes on matrix tiles; nil where there are none, or the
+// system does not let the process use them.
+func tiles(k *Kernel) *Kernel {
+	if k.Int8 == nil || !isa.AVX512AMX.Usable() || !isa.ByteTiles() || !isa.Tiles() {
+		return nil
+	}
+	t, i := *k, *k.Int8
+	t.ISA, t.Int8 = isa.AVX512AMX, &i
+	i.MR, i.Tiles, i.strip, i.stripRow = tileMR, true, stripAMX, stripRowAMX
+	if isa.TilesModelled() {
+		i.strip, i.stripRow = stripAMXGo, stripRowAMXGo
+	}
+	return &t
+}
+
+//go:noescape
+func stripAMX(p *Int8Args)
+
+//go:noescape
+func stripRowAMX(p *Int8Args)
 
 //go:noescape
 func stripAVX512(p *Args)

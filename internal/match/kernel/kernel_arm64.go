@@ -19,6 +19,7 @@ func native() []*Kernel {
 	}
 	if isa.ByteProducts() {
 		k.Int8 = &Int8{
+			MR:    8,
 			strip: stripInt8NEON, stripUnrolled: stripInt8UnrolledNEON,
 			stripRow: stripRowInt8NEON, stripRowUnrolled: stripRowInt8UnrolledNEON,
 			best: bestInt8NEON, bestUnrolled: bestInt8NEON,

@@ -4,7 +4,7 @@ package weights
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -111,7 +111,7 @@ func (e *FormatError) Error() string {
 	b.WriteString(e.sentinel().Error())
 	sep := ": "
 	for _, p := range []struct{ label, text string }{
-		{"file ", quoted(e.Path)}, {"tensor ", quoted(e.Tensor)}, {"got ", e.Got}, {"want ", e.Want},
+		{"file ", Quoted(e.Path)}, {"tensor ", Quoted(e.Tensor)}, {"got ", e.Got}, {"want ", e.Want},
 	} {
 		if p.text != "" {
 			b.WriteString(sep + p.label + p.text)
@@ -133,15 +133,17 @@ func (e *FormatError) sentinel() error {
 	return ErrFormat
 }
 
-// quoted keeps hostile names on one line, and short: a tensor name may have as
-// many bytes as the header.
-func quoted(s string) string {
+// Quoted puts a name or a path of a stranger into an error text: on one line, and
+// short, since a tensor name may have as many bytes as the header. A backslash stays
+// one, for Windows paths are full of them.
+func Quoted(s string) string {
 	const most = 200
-	switch {
-	case s == "":
-		return ""
-	case len(s) > most:
-		return fmt.Sprintf("%q...", s[:most])
+	tail := ""
+	if len(s) > most {
+		s, tail = s[:most], "..."
 	}
-	return fmt.Sprintf("%q", s)
+	if s == "" {
+		return ""
+	}
+	return strings.ReplaceAll(strconv.Quote(s), `\\`, `\`) + tail
 }

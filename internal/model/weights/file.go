@@ -108,7 +108,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weights: %s: %w", path, err)
 	}
-	forget := fault.Watch(image, fmt.Sprintf("%q", path))
+	forget := fault.Watch(image, Quoted(path))
 	unmapAll := func() error {
 		forget()
 		return unmap()

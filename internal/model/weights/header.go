@@ -88,7 +88,7 @@ func parse(image []byte) ([]entry, map[string]string, int, error) {
 func foreign(image []byte) error {
 	if bytes.HasPrefix(image, []byte("version https://git-lfs.github.com/spec/")) {
 		line, _, _ := bytes.Cut(image[:min(len(image), 120)], []byte("\n"))
-		return &FormatError{Kind: KindLFSPointer, Got: quoted(string(line)),
+		return &FormatError{Kind: KindLFSPointer, Got: Quoted(string(line)),
 			Want: "the file itself (git lfs pull fetches it)"}
 	}
 	// A safetensors file has a brace behind its first eight bytes.
@@ -200,7 +200,7 @@ func (h header) object(name string, each func(key string) error) error {
 			return headerError(name, fmt.Sprint(tok), "a key")
 		}
 		if seen[key] {
-			e := &FormatError{Kind: KindDuplicate, Tensor: name, Got: quoted(key) + " twice", Want: "each key once"}
+			e := &FormatError{Kind: KindDuplicate, Tensor: name, Got: Quoted(key) + " twice", Want: "each key once"}
 			if name == "" {
 				e.Tensor = key
 			}
@@ -220,7 +220,7 @@ func (h header) delim(name string, want json.Delim) error {
 		return headerError(name, err.Error(), fmt.Sprintf("%q", want.String()))
 	}
 	if tok != want {
-		return headerError(name, quoted(fmt.Sprint(tok)), fmt.Sprintf("%q", want.String()))
+		return headerError(name, Quoted(fmt.Sprint(tok)), fmt.Sprintf("%q", want.String()))
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (h header) metadata() (map[string]string, error) {
 		}
 		s, ok := tok.(string)
 		if !ok {
-			return headerError(metadataKey, fmt.Sprintf("key %s: %v", quoted(key), tok), "a string")
+			return headerError(metadataKey, fmt.Sprintf("key %s: %v", Quoted(key), tok), "a string")
 		}
 		meta[key] = s
 		return nil
@@ -259,7 +259,7 @@ func (h header) entry(name string) (entry, error) {
 		case "data_offsets":
 			offsets, err = h.integers(name, KindOffsets, 2)
 		default:
-			return headerError(name, "field "+quoted(key), "dtype, shape, data_offsets")
+			return headerError(name, "field "+Quoted(key), "dtype, shape, data_offsets")
 		}
 		return err
 	})
@@ -298,7 +298,7 @@ func (h header) dtype(name string) (tensor.DType, error) {
 	}
 	d, ok := dtypeNames[s]
 	if !ok {
-		return tensor.Invalid, &FormatError{Kind: KindDType, Tensor: name, Got: quoted(s),
+		return tensor.Invalid, &FormatError{Kind: KindDType, Tensor: name, Got: Quoted(s),
 			Want: "F64, F32, F16, BF16, I8 to I64, U8 to U64 or BOOL"}
 	}
 	return d, nil
@@ -351,7 +351,7 @@ func checkLayout(entries []entry, size int) error {
 		switch {
 		case e.begin < at:
 			return &FormatError{Kind: KindOverlap, Tensor: e.name, Got: where,
-				Want: fmt.Sprintf("a start at %d, the end of %s", at, quoted(entries[i-1].name))}
+				Want: fmt.Sprintf("a start at %d, the end of %s", at, Quoted(entries[i-1].name))}
 		case e.begin > at && e.end > size:
 			return &FormatError{Kind: KindOffsets, Tensor: e.name, Got: where,
 				Want: fmt.Sprintf("an end within the %d bytes of data", size)}

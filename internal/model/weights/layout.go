@@ -153,7 +153,7 @@ func shards(index string) ([]string, error) {
 	var names []string
 	for tensor, name := range content.WeightMap {
 		if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '\\') {
-			return nil, bad(fmt.Sprintf("tensor %s in %s", quoted(tensor), quoted(name)), "the name of a file beside the index")
+			return nil, bad(fmt.Sprintf("tensor %s in %s", Quoted(tensor), Quoted(name)), "the name of a file beside the index")
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)
@@ -204,7 +204,7 @@ func snapshot(dir string) (string, error) {
 	}
 	name := strings.TrimSpace(string(ref))
 	if name == "" || strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") {
-		return "", fmt.Errorf("weights: %s: refs/main is %s, want the name of a snapshot", dir, quoted(name))
+		return "", fmt.Errorf("weights: %s: refs/main is %s, want the name of a snapshot", dir, Quoted(name))
 	}
 	return filepath.Join(dir, "snapshots", name), nil
 }

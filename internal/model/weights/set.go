@@ -142,7 +142,7 @@ func (s *Set) need(name string, shape tensor.Shape) (Tensor, error) {
 	for _, o := range list[1:] {
 		if o.DType != t.DType || !o.Shape.Equal(t.Shape) || !bytes.Equal(o.Data, t.Data) {
 			return Tensor{}, &FormatError{Kind: KindConflict, Path: s.paths(), Tensor: name,
-				Got:  fmt.Sprintf("%s %v %v and %s %v %v", quoted(t.Name), t.DType, t.Shape, quoted(o.Name), o.DType, o.Shape),
+				Got:  fmt.Sprintf("%s %v %v and %s %v %v", Quoted(t.Name), t.DType, t.Shape, Quoted(o.Name), o.DType, o.Shape),
 				Want: "the same contents"}
 		}
 	}

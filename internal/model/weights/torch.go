@@ -132,7 +132,7 @@ func stateDict(top *pickle.Dict) (*pickle.Dict, error) {
 				break
 			}
 			if found == "" {
-				found = fmt.Sprintf("%s, a %s", quoted(key), pickle.TypeName(v))
+				found = fmt.Sprintf("%s, a %s", Quoted(key), pickle.TypeName(v))
 			}
 		}
 		if inner == d {
@@ -149,7 +149,7 @@ func stateDict(top *pickle.Dict) (*pickle.Dict, error) {
 	var keys []string
 	for key, v := range d.All {
 		if len(keys) < 8 {
-			keys = append(keys, fmt.Sprintf("%s, a %s", quoted(key), pickle.TypeName(v)))
+			keys = append(keys, fmt.Sprintf("%s, a %s", Quoted(key), pickle.TypeName(v)))
 		}
 	}
 	return nil, &FormatError{Kind: KindNoModel, Got: fmt.Sprintf("%d keys: %v", d.Len(), keys),
@@ -179,7 +179,7 @@ func (a *archive) tensor(name string, t *pickle.Tensor, budget *int) (Tensor, er
 	}
 	at, ok := a.storages[s.Key]
 	if !ok {
-		return bad(KindStorage, "no entry data/"+quoted(s.Key), "the tensor's storage")
+		return bad(KindStorage, "no entry data/"+Quoted(s.Key), "the tensor's storage")
 	}
 	data := a.image[at.begin:at.end]
 	if len(data)%size != 0 || len(data)/size != s.Numel {
@@ -195,7 +195,7 @@ func (a *archive) tensor(name string, t *pickle.Tensor, budget *int) (Tensor, er
 	}
 	if !inside(t, s.Numel) {
 		return bad(KindOffsets, fmt.Sprintf("offset %d, shape %v, strides %v", t.Offset, t.Shape, t.Stride),
-			fmt.Sprintf("a view within the %d elements of storage %s", s.Numel, quoted(s.Key)))
+			fmt.Sprintf("a view within the %d elements of storage %s", s.Numel, Quoted(s.Key)))
 	}
 	if contiguous(t.Shape, t.Stride) {
 		out.offset = at.begin + t.Offset*size

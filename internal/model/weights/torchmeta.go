@@ -96,7 +96,7 @@ func retrieval(args *pickle.Dict, meta map[string]string) error {
 }
 
 func unsupported(key, got, want string) error {
-	return &FormatError{Kind: KindUnsupported, Got: key + "=" + quoted(got), Want: want}
+	return &FormatError{Kind: KindUnsupported, Got: key + "=" + Quoted(got), Want: want}
 }
 
 // constructor reads the keyword arguments of a model's constructor. Names that
@@ -104,7 +104,7 @@ func unsupported(key, got, want string) error {
 func constructor(source string, meta map[string]string) error {
 	args, err := keywords(source)
 	if err != nil {
-		return &FormatError{Kind: KindUnsupported, Got: "constructor " + quoted(source) + ": " + err.Error(), Want: "Class(name=value, ...)"}
+		return &FormatError{Kind: KindUnsupported, Got: "constructor " + Quoted(source) + ": " + err.Error(), Want: "Class(name=value, ...)"}
 	}
 	if v, ok := args["head_type"]; ok && v != "catmlp+dpt" {
 		return unsupported("head_type", v, "catmlp+dpt")
@@ -172,7 +172,7 @@ func keywords(source string) (map[string]string, error) {
 		}
 		name = strings.TrimSpace(name)
 		if _, twice := args[name]; twice {
-			return nil, fmt.Errorf("%s twice", quoted(name))
+			return nil, fmt.Errorf("%s twice", Quoted(name))
 		}
 		args[name] = unquote(value)
 	}

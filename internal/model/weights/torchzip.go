@@ -47,13 +47,13 @@ func openArchive(image []byte) (*archive, error) {
 		switch {
 		case isStorage:
 			if _, twice := a.storages[key]; twice {
-				return nil, &FormatError{Kind: KindDuplicate, Got: "entry " + quoted(f.Name) + " twice", Want: "each entry once"}
+				return nil, &FormatError{Kind: KindDuplicate, Got: "entry " + Quoted(f.Name) + " twice", Want: "each entry once"}
 			}
 			a.storages[key] = s
 		case name == "data.pkl":
 			a.pickle = image[s.begin:s.end]
 		case string(image[s.begin:s.end]) != "little":
-			return nil, archiveError(f.Name, quoted(string(image[s.begin:s.end])), `"little"`)
+			return nil, archiveError(f.Name, Quoted(string(image[s.begin:s.end])), `"little"`)
 		}
 	}
 	return a, nil
@@ -94,7 +94,7 @@ func (a *archive) span(f *zip.File) (span, error) {
 
 func archiveError(entry, got, want string) error {
 	if entry != "" {
-		got = "entry " + quoted(entry) + ": " + got
+		got = "entry " + Quoted(entry) + ": " + got
 	}
 	return &FormatError{Kind: KindArchive, Got: got, Want: want}
 }

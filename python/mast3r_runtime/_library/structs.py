@@ -74,6 +74,7 @@ class Info(_Sized):
         ("device", C.c_char * 128),
         ("isa", C.c_char * 32),
         ("os", C.c_char * 64),
+        ("products", C.c_char * 128),
         ("fallback_reason", C.c_char * 256),
         ("threads", C.c_int32),
         ("unified_memory", C.c_int32),
@@ -416,6 +417,8 @@ class TensorConfig(_Sized):
         ("batch_size", C.c_int32),
         ("cache_size", C.c_int32),
         ("backend", C.c_char_p),
+        ("pool_per_size", C.c_int32),
+        ("reserved", C.c_int32),
     ]
 
 

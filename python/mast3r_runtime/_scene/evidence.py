@@ -22,7 +22,8 @@ from .._engine.engine import Engine
 from .._engine.features import Features
 from .._library.memory import GPUTensor
 from .._version import __version__
-from .._viewer.focal import focal_of_points
+from ..errors import Mast3rError
+from ..geometry import network_focal
 from ..images import U8, read_image
 from ..results import InferenceResult, Transform
 from ..store import Arrays, Store, file_hash, key_of
@@ -34,7 +35,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 DEPTHS = 8  # of so many pairs a picture's own depth is the median
-MATCHING = 2  # the way of matching; another number where a change gives other matches
+MATCHING = 3  # the way of matching; another number where a change gives other matches
 PICTURES = 12  # whose pixels are kept in memory
 CACHE_BYTES = 512 << 20  # of encoder features kept in memory
 
@@ -87,7 +88,7 @@ def gather(
             evidence.transforms[picture] = t
             focal = float(found[f"focal_{which}"])
             if np.isfinite(focal):
-                evidence.focals.setdefault(picture, []).append(focal * t.scale[0])
+                evidence.focals.setdefault(picture, []).append(focal)
             if f"depth_{which}" in found:
                 maps.setdefault(picture, []).append((found[f"depth_{which}"], found[f"conf_{which}"]))
         tick()
@@ -180,7 +181,7 @@ class _Worker:
         arrays: dict[str, Any] = {"xy_1": xy_1[first], "xy_2": xy_2[first]}
         for which, features in (("1", one), ("2", two)):
             arrays[f"transform_{which}"] = _numbers(features.transform)
-            arrays[f"focal_{which}"] = focal_of_points(results[which].pts3d_1) or np.nan
+            arrays[f"focal_{which}"] = _focal(results[which])
         self.store.write_arrays("pairs", keys["pairs"], arrays)
         for kind, which in wanted:
             own = {"depth": results[which].pts3d_1[:, :, 2], "conf": results[which].conf_1}
@@ -206,6 +207,14 @@ def model_hash(path: str | None) -> str:
     place = Path(path)
     files = sorted(p for p in place.iterdir() if p.is_file()) if place.is_dir() else [place]
     return key_of([file_hash(file) for file in files])
+
+
+def _focal(result: InferenceResult) -> float:
+    """The focal length of the first picture by its points, in original pixels; NaN where they say none."""
+    try:
+        return network_focal(result)
+    except Mast3rError:
+        return float("nan")
 
 
 def own_named(arrays: Arrays, which: str) -> Arrays:

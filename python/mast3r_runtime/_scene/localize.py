@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._engine.engine import Engine
-from .._viewer.focal import focal_of_points
-from ..errors import ArgumentError, SceneError
+from ..errors import ArgumentError, Mast3rError, SceneError
+from ..geometry import network_focal
 from ..images import ImageLike, read_image
 from ..results import InferenceResult
 from . import photos
@@ -74,9 +75,8 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     found: dict[str, tuple[F64, F64]] = {}
     for p in candidates if len(candidates) <= 40 else _spread(candidates, 40):
         result = engine.decode(encoded, engine.encode(str(_present(p)))).numpy()
-        focal = focal_of_points(result.pts3d_1)
-        if focal is not None:
-            focals.append(focal * encoded.transform.scale[0])
+        with suppress(Mast3rError):  # points that say no focal length
+            focals.append(network_focal(result))
         found[p.name] = _lifted(engine, result, p)
     names = sorted(found, key=lambda n: -len(found[n][0]))[:NEAREST]
     height, width = query.shape[:2]

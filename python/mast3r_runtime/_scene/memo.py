@@ -94,8 +94,14 @@ def _unpacked(arrays: Arrays) -> Answer:
         lenses = tuple(Lens(name, w, h, tuple(params)) for name, w, h, params in row["lenses"])
         models.append(
             Model(
-                arrays[f"pictures_{k}"], arrays[f"poses_{k}"], lenses, arrays[f"points_{k}"],
-                arrays[f"colours_{k}"], arrays[f"seen_{k}"], arrays[f"seen_by_{k}"], arrays[f"seen_at_{k}"],
+                arrays[f"pictures_{k}"],
+                arrays[f"poses_{k}"],
+                lenses,
+                arrays[f"points_{k}"],
+                arrays[f"colours_{k}"],
+                arrays[f"seen_{k}"],
+                arrays[f"seen_by_{k}"],
+                arrays[f"seen_at_{k}"],
                 row["mapper"],
             )  # fmt: skip
         )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import export
-from ..errors import ArgumentError
+from ..errors import ArgumentError, Mast3rError
+from ..geometry import network_focal, pair_cameras
 from ..images import U8
 from ..results import InferenceResult, MatchResult
-from .focal import focal_of_points
 from .page import Camera, Cloud, Matches, Page
 
 __all__ = ["pair_page", "points_page"]
@@ -22,7 +23,11 @@ __all__ = ["pair_page", "points_page"]
 def pair_page(
     result: InferenceResult, image_1: U8, image_2: U8, matches: MatchResult | None = None, title: str = "pair"
 ) -> Page:
-    """Both views' points in camera 1's frame, and the first camera."""
+    """Both views' points in camera 1's frame, and the cameras.
+
+    The second camera stands where the matches say, its distance as the network guesses it; without
+    matches, or where they give no pose, it is in the list alone, with the reason.
+    """
     points, colours, confidence, number = [], [], [], []
     for view, image in ((1, image_1), (2, image_2)):
         xyz = getattr(result, f"pts3d_{view}").reshape(-1, 3)
@@ -35,23 +40,32 @@ def pair_page(
         np.concatenate(number),
     )  # fmt: skip
     sizes = [(image.shape[1], image.shape[0]) for image in (image_1, image_2)]
-    cameras = [
-        Camera("picture 1", sizes[0], np.eye(4), _intrinsics(result), image=image_1),
-        Camera("picture 2", sizes[1], status="no pose", image=image_2),
-    ]
-    lines = []
+    intrinsics: list[npt.NDArray[np.float64] | None] = [None, None]
+    pose, reason, lines = None, "no matches were given", []
     if matches is not None:
+        try:
+            found = pair_cameras(result, matches)
+            intrinsics = [found.intrinsics_1, found.intrinsics_2]
+            pose, reason = found.metric_pose, found.reason or "the length of the baseline is not known"
+        except Mast3rError as error:
+            reason = str(error)
         lines.append(Matches(0, 1, np.hstack([matches.original_1, matches.original_2])))
-    return Page(title, [cloud], cameras, lines, "m", "Lengths are the network's guess.")
+    else:
+        with suppress(Mast3rError):
+            intrinsics[0] = _middle(network_focal(result), *sizes[0])
+    cameras = [
+        Camera("picture 1", sizes[0], np.eye(4), intrinsics[0], image=image_1),
+        Camera(
+            "picture 2", sizes[1], pose, intrinsics[1], "placed" if pose is not None else "no pose",
+            "" if pose is not None else reason, image=image_2,
+        ),
+    ]  # fmt: skip
+    return Page(title, [cloud], cameras, lines, "m", "Lengths are the network's guess, not verified.")
 
 
-def _intrinsics(result: InferenceResult) -> npt.NDArray[np.float64] | None:
-    t = result.transform_1
-    focal = focal_of_points(result.pts3d_1)
-    if focal is None:
-        return None
-    middle = np.array([[focal, 0, (t.width - 1) / 2], [0, focal, (t.height - 1) / 2], [0, 0, 1]])
-    return t.intrinsics_to_original(middle)
+def _middle(focal: float, width: int, height: int) -> npt.NDArray[np.float64]:
+    """The camera matrix of a picture whose principal point is its middle."""
+    return np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
 
 
 def points_page(path: Path, title: str | None = None) -> Page:

@@ -53,18 +53,26 @@ class Context:
 
     ``backend`` is "auto" (what MAST3R_BACKEND says, else Metal where there is one, else the CPU),
     "metal" or "cpu"; ``batch_size`` operations are collected before the device gets them;
-    ``cache_size`` compiled ones are kept. In a ``with`` block it is the context of new tensors, and
+    ``cache_size`` compiled ones are kept, and ``pool_per_size`` free buffers of one size (0: as many
+    as the batches in flight give back). In a ``with`` block it is the context of new tensors, and
     closed at the end; without any, new tensors live in one that is opened at the first need.
     """
 
     def __init__(
-        self, backend: str = "auto", *, threads: int = 0, batch_size: int = 0, cache_size: int = 0
+        self,
+        backend: str = "auto",
+        *,
+        threads: int = 0,
+        batch_size: int = 0,
+        cache_size: int = 0,
+        pool_per_size: int = 0,
     ) -> None:
         config = S.struct(
             S.TensorConfig,
             threads=calls.int32("threads", threads),
             batch_size=calls.int32("batch_size", batch_size),
             cache_size=calls.int32("cache_size", cache_size),
+            pool_per_size=calls.int32("pool_per_size", pool_per_size),
             backend=calls.text("backend", backend_wanted(backend)),
         )
         handle = S.Handle()

@@ -114,6 +114,9 @@ func BenchmarkEpilogue(b *testing.B) {
 // The 3x3 convolutions of the dense head.
 func BenchmarkConv(b *testing.B) {
 	eachBench(b, func(b *testing.B, pool *par.Pool, d tensor.DType) {
+		if d == tensor.BF16 && !RoundsBF16(128) {
+			b.Skip("convolutions in float32 have other weights")
+		}
 		for _, s := range [][4]int{{24, 32, 256, 256}, {48, 64, 256, 256}, {96, 128, 256, 256}, {192, 256, 256, 128}, {384, 512, 128, 128}} {
 			h, w, in, out := s[0], s[1], s[2], s[3]
 			b.Run(fmt.Sprintf("%dx%d-%d-%d", h, w, in, out), func(b *testing.B) {
@@ -132,7 +135,7 @@ func BenchmarkConv(b *testing.B) {
 // Attention of one picture in the encoder and of the smaller decoder.
 func BenchmarkAttention(b *testing.B) {
 	eachBench(b, func(b *testing.B, pool *par.Pool, d tensor.DType) {
-		if d == tensor.F16 {
+		if d == tensor.F16 || d == tensor.BF16 && !RoundsBF16(64) {
 			b.Skip("activations are float32 or bfloat16")
 		}
 		for _, heads := range []int{16, 12} {

@@ -98,6 +98,8 @@ func tileProduct(k *tkargs, rows int) {
 	switch {
 	case tilesInGo:
 		portableTiles(k, rows)
+	case rows == tileRows && k.kstep == tileStep:
+		amxBF16x32Packed(k)
 	case rows == tileRows:
 		amxBF16x32(k)
 	default:

@@ -172,6 +172,9 @@ func avx512ScoresF32(p *qargs)
 func avx512ScoresBF16(p *qargs)
 
 //go:noescape
+func amxBF16x32Packed(p *tkargs)
+
+//go:noescape
 func amxBF16x32(p *tkargs)
 
 //go:noescape

@@ -30,10 +30,6 @@ const (
 	tileRowLD = panelN * 4 // bytes between rows of waiting sums
 )
 
-// tileSteps bounds the piece of K that a panel is multiplied by at a time: 8 steps are
-// 16 KiB of it, which stay in the first-level cache for all groups of rows.
-var tileSteps = 8
-
 // tilesInGo runs tile programs in Go.
 var tilesInGo bool
 
@@ -57,12 +53,12 @@ func tileSums(lines, rows int) int { return lines * ceil(rows, tileRows) * panel
 // ceil is the next multiple of m.
 func ceil(n, m int) int { return (n + m - 1) / m * m }
 
-// runTiles goes panel by panel, and in it piece by piece of the panel, each for all
-// rows: a piece stays in the first-level cache, the sums in it or in the second.
+// runTiles goes panel by panel, and in it run by run, each for all rows. Cutting K into
+// pieces that fit the first-level cache was measured to be slower: sums wait in memory
+// then, and asking for lines ahead does as much.
 func (b *block) runTiles() {
 	var ts tiles
 	steps := b.steps / (tileK / 2)
-	pieces := (steps + tileSteps - 1) / tileSteps
 	for p := b.p0; p < b.p1; p++ {
 		n0 := p * panelN
 		cols := min(panelN, b.w.N-n0)
@@ -74,17 +70,13 @@ func (b *block) runTiles() {
 		direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols == panelN
 		panel := unsafe.Add(b.wdata, p*b.w.panel)
 		for r, off := range b.off {
-			for i := range pieces {
-				k0, k1 := i*steps/pieces, (i+1)*steps/pieces
-				k := tkargs{lda: uintptr(b.lda), kstep: uintptr(b.tile.kstep), nexta: uintptr(b.tile.next),
-					b: unsafe.Add(panel, (r*steps+k0)*tileStep), steps: k1 - k0, panels: 1}
-				if r+i == 0 {
-					k.ini = bias
-				}
-				last := r == len(b.off)-1 && i == pieces-1
-				for l := range b.lines {
-					b.tileLine(k, l, int(off)+k0*b.tile.kstep, n0, last && direct)
-				}
+			k := tkargs{lda: uintptr(b.lda), kstep: uintptr(b.tile.kstep), nexta: uintptr(b.tile.next),
+				b: unsafe.Add(panel, r*steps*tileStep), steps: steps, panels: 1}
+			if r == 0 {
+				k.ini = bias
+			}
+			for l := range b.lines {
+				b.tileLine(k, l, int(off), n0, direct && r == len(b.off)-1)
 			}
 		}
 		for l := range b.lines {
@@ -93,8 +85,8 @@ func (b *block) runTiles() {
 	}
 }
 
-// tileLine multiplies a piece of a line of rows, from off bytes on, into the sums or,
-// with direct, whole groups into C.
+// tileLine multiplies a run of a line of rows, from off bytes on, into the sums or, with
+// direct, whole groups into C.
 func (b *block) tileLine(k tkargs, l, off, n0 int, direct bool) {
 	whole := b.rows / tileRows * tileRows
 	for i := 0; i < b.rows; i += whole {

@@ -2,7 +2,11 @@
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa/encode"
+)
 
 func amd64(a *asm) {
 	for _, typ := range []string{"F32", "F16", "BF16"} {
@@ -21,8 +25,9 @@ func amd64(a *asm) {
 		x86Kernel{name: "avx512Scores" + typ, typ: typ, mr: 14, v: "Z", bytes: 64, regs: 32}.emitScores(a)
 	}
 	tileConfig(a)
-	tileKernel(a, 32)
-	tileKernel(a, 16)
+	tileKernel(a, 32, true)
+	tileKernel(a, 32, false)
+	tileKernel(a, 16, false)
 	x86Elementwise(a)
 }
 
@@ -177,5 +182,5 @@ func evex(mm, pp, op byte, dst, src1, src2 int) string {
 		op,
 		byte(0xc0 | dst&7<<3 | src2&7),
 	}
-	return hex(b...)
+	return encode.Bytes(b...)
 }

@@ -4,60 +4,9 @@ package main
 
 import (
 	"fmt"
-	"strings"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa/encode"
 )
-
-// Instructions on Intel's matrix tiles (AMX), which Go's assembler does not have.
-// All are VEX-encoded with opcode map 0F38, W0 and a length of 128 (Intel SDM volume
-// 2, section 2.3.5); pp is the prefix, of which 0 is none, 1 is 66, 2 F3 and 3 F2.
-
-// hex writes bytes as the assembler takes them.
-func hex(b ...byte) string {
-	s := make([]string, len(b))
-	for i, x := range b {
-		s[i] = fmt.Sprintf("BYTE $0x%02x", x)
-	}
-	return strings.Join(s, "; ")
-}
-
-// numbers of the general registers in encodings.
-var x86Number = map[string]int{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SP": 4, "BP": 5, "SI": 6, "DI": 7,
-	"R8": 8, "R9": 9, "R10": 10, "R11": 11, "R12": 12, "R13": 13}
-
-// vexMem encodes an instruction with a tile register (or an opcode digit) and the
-// memory at base + index + disp; index "" is none.
-func vexMem(pp, op byte, tile int, base, index string, disp int8) string {
-	b, x := x86Number[base], 4 // 4 is no index
-	if index != "" {
-		x = x86Number[index]
-	}
-	return hex(0xc4, 1<<7|byte(^(x>>3)&1)<<6|byte(^(b>>3)&1)<<5|2, 15<<3|pp, op,
-		byte(1<<6|tile<<3|4), byte(x&7<<3|b&7), byte(disp))
-}
-
-// vexTiles encodes an instruction on tile registers: reg and rm of its ModRM byte,
-// and vvvv.
-func vexTiles(pp, op byte, reg, rm, vvvv int) string {
-	return hex(0xc4, 7<<5|2, byte(^vvvv&15)<<3|pp, op, byte(3<<6|reg<<3|rm))
-}
-
-func ldTileCfg(base string) string { return vexMem(0, 0x49, 0, base, "", 0) }
-
-func tileRelease() string { return vexTiles(0, 0x49, 0, 0, 0) }
-
-// tileLoad loads rows from base + i*index + disp on.
-func tileLoad(t int, base, index string, disp int8) string {
-	return vexMem(3, 0x4b, t, base, index, disp)
-}
-
-// tileStore stores rows to base + i*index + disp on.
-func tileStore(t int, base, index string, disp int8) string {
-	return vexMem(2, 0x4b, t, base, index, disp)
-}
-
-// tdpBF16 adds to tile c the product of a (rows x 32 values) and b (16 pairs x 16
-// columns).
-func tdpBF16(c, a, b int) string { return vexTiles(2, 0x5c, c, a, b) }
 
 // Tiles of the kernels: accumulators 0 to 3, two of A, two of B.
 const (
@@ -85,31 +34,28 @@ func tileConfig(a *asm) {
 	fmt.Fprintf(&a.code, "GLOBL ·tileConfig(SB), RODATA|NOPTR, $%d\n", len(c))
 }
 
+// aheadOf is how far ahead of the step at hand lines are asked for: two steps.
+const aheadOf = 2 * 2048
+
 // tileKernel writes a function of tkargs: groups of 16 or 32 rows times panels. The
 // tiles are configured when it begins and released before it returns, so that none
-// is in use where the goroutine can move to another thread or return to C.
-func tileKernel(a *asm, rows int) {
+// is in use where the goroutine can move to another thread or return to C. Both
+// together take 80 ns.
+//
+// A load of a tile waits for its lines, and few loads are under way at a time. So the
+// lines of the panel, and those of A where its steps lie one after the other (packed),
+// are asked for before.
+func tileKernel(a *asm, rows int, packed bool) {
 	name := fmt.Sprintf("amxBF16x%d", rows)
+	if packed {
+		name += "Packed"
+	}
 	fmt.Fprintf(&a.code, "\n// func %s(p *tkargs)\nTEXT ·%s(SB), NOSPLIT, $24-8\n", name, name)
 	a.others = append(a.others, fmt.Sprintf("//go:noescape\nfunc %s(p *tkargs)", name))
-	two := rows == 32
-	op := func(text, comment string, args ...any) { a.p("%s // %s", text, fmt.Sprintf(comment, args...)) }
-	load := func(t int, base, index string, disp int8) {
-		op(tileLoad(t, base, index, disp), "TILELOADD %d(%s)(%s*1), T%d", disp, base, index, t)
-	}
-	store := func(t int, base, index string, disp int8) {
-		op(tileStore(t, base, index, disp), "TILESTORED T%d, %d(%s)(%s*1)", t, disp, base, index)
-	}
-	dot := func(c, x, b int) { op(tdpBF16(c, x, b), "TDPBF16PS T%d, T%d, T%d", b, x, c) }
-	// below is the address of row 16.
-	below := func(base, ld, to string) {
-		a.p("MOVQ %s, %s", ld, to)
-		a.p("SHLQ $4, %s", to)
-		a.p("ADDQ %s, %s", base, to)
-	}
+	k := tileAsm{a, rows == 32, packed}
 	a.p("MOVQ p+0(FP), DI")
 	a.p("LEAQ ·tileConfig(SB), AX")
-	op(ldTileCfg("AX"), "LDTILECFG (AX)")
+	a.p("%s // LDTILECFG (AX)", encode.LDTILECFG("AX"))
 	a.p("MOVQ 8(DI), R8")    // lda
 	a.p("MOVQ 32(DI), BX")   // b
 	a.p("MOVQ 120(DI), R13") // panels
@@ -126,41 +72,17 @@ func tileKernel(a *asm, rows int) {
 	a.label("group")
 	a.p("MOVQ AX, 16(SP)")
 	a.p("MOVQ 80(DI), R9") // ldi
-	load(0, "SI", "R9", 0)
-	load(1, "SI", "R9", 64)
-	if two {
-		below("SI", "R9", "R10")
-		load(2, "R10", "R9", 0)
-		load(3, "R10", "R9", 64)
-		below("AX", "R8", "R11")
-	}
+	k.sums(k.load, "SI")
+	k.below("AX", "R8", "R11")
 	a.p("MOVQ 104(DI), R10") // steps
 	a.p("MOVQ BX, R9")
 	a.p("PCALIGN $32")
 	a.label("step")
-	load(tileB, "R9", "DX", 0)
-	load(tileA, "AX", "R8", 0)
-	dot(0, tileA, tileB)
-	load(tileB+1, "R9", "DX", 64)
-	dot(1, tileA, tileB+1)
-	a.p("ADDQ 16(DI), AX")
-	if two {
-		load(tileA+1, "R11", "R8", 0)
-		dot(2, tileA+1, tileB)
-		dot(3, tileA+1, tileB+1)
-		a.p("ADDQ 16(DI), R11")
-	}
-	a.p("ADDQ $2048, R9")
+	k.step()
 	a.p("DECQ R10")
 	a.p("JNZ step")
 	a.p("MOVQ 56(DI), R9") // ldc
-	store(0, "CX", "R9", 0)
-	store(1, "CX", "R9", 64)
-	if two {
-		below("CX", "R9", "R10")
-		store(2, "R10", "R9", 0)
-		store(3, "R10", "R9", 64)
-	}
+	k.sums(k.store, "CX")
 	a.p("MOVQ 16(SP), AX")
 	a.p("ADDQ 24(DI), AX") // nexta
 	a.p("ADDQ 64(DI), CX") // nextc
@@ -173,8 +95,79 @@ func tileKernel(a *asm, rows int) {
 	a.p("ADDQ R10, 8(SP)")
 	a.p("DECQ R13")
 	a.p("JNZ panel")
-	op(tileRelease(), "TILERELEASE")
+	a.p("%s // TILERELEASE", encode.TILERELEASE())
 	a.p("RET")
+}
+
+// tileAsm writes the parts of a tile kernel.
+type tileAsm struct {
+	*asm
+	two, packed bool // two tiles of rows
+}
+
+func (k tileAsm) load(t int, base, index string, disp int8) {
+	k.p("%s // TILELOADD %d(%s)(%s*1), T%d", encode.TILELOADD(t, base, index, disp), disp, base, index, t)
+}
+
+func (k tileAsm) store(t int, base, index string, disp int8) {
+	k.p("%s // TILESTORED T%d, %d(%s)(%s*1)", encode.TILESTORED(t, base, index, disp), t, disp, base, index)
+}
+
+func (k tileAsm) dot(c, x, b int) {
+	k.p("%s // TDPBF16PS T%d, T%d, T%d", encode.TDPBF16PS(c, x, b), b, x, c)
+}
+
+// below makes the address of row 16, where there is one.
+func (k tileAsm) below(base, ld, to string) {
+	if k.two {
+		k.p("MOVQ %s, %s", ld, to)
+		k.p("SHLQ $4, %s", to)
+		k.p("ADDQ %s, %s", base, to)
+	}
+}
+
+// sums moves the accumulators from or to base, rows R9 bytes apart.
+func (k tileAsm) sums(move func(t int, base, index string, disp int8), base string) {
+	move(0, base, "R9", 0)
+	move(1, base, "R9", 64)
+	if k.two {
+		k.below(base, "R9", "R10")
+		move(2, "R10", "R9", 0)
+		move(3, "R10", "R9", 64)
+	}
+}
+
+// step multiplies one step of a group with a panel.
+func (k tileAsm) step() {
+	line := 0
+	ask := func() { // for a quarter of the lines of a step to come
+		for range 8 {
+			if k.packed {
+				k.p("PREFETCHT0 %d(AX)", aheadOf+line*64)
+			}
+			k.p("PREFETCHT0 %d(R9)", aheadOf+line*64)
+			line++
+		}
+	}
+	k.load(tileB, "R9", "DX", 0)
+	k.load(tileA, "AX", "R8", 0)
+	k.dot(0, tileA, tileB)
+	ask()
+	k.load(tileB+1, "R9", "DX", 64)
+	k.dot(1, tileA, tileB+1)
+	ask()
+	if k.two {
+		k.load(tileA+1, "R11", "R8", 0)
+		k.dot(2, tileA+1, tileB)
+		ask()
+		k.dot(3, tileA+1, tileB+1)
+		k.p("ADDQ 16(DI), R11")
+	} else {
+		ask()
+	}
+	ask()
+	k.p("ADDQ 16(DI), AX")
+	k.p("ADDQ $2048, R9")
 }
 
 // spreadBF16 writes a function of spargs: 32 values at a time, limited from below,

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gemm
+
+import "github.com/mast3r-runtime/mast3r-runtime/internal/isa"
+
+// Products says which instructions multiply in which precision, and why: the ratios are
+// those of products per cycle to float32 on the same processor (docs/speed.md). It asks
+// for nothing: tiles that no product has wanted yet count as given.
+func Products() string {
+	im := active.Load()
+	const wide = "fp16, bf16: weights of 16 bits, products in fp32"
+	switch {
+	case im.tiles && isa.TilesRefused():
+		return wide + " (the system refused AMX tiles)"
+	case im.tiles:
+		return "bf16: AMX tiles (16 times the products of fp32); fp16: weights of 16 bits, products in fp32"
+	case im.kern[kBF16] != 0:
+		return "bf16: native (2 times the products of fp32); fp16: weights of 16 bits, products in fp32"
+	case AVX512BF16.Usable() && im.isa == AVX512:
+		return wide + " (VDPBF16PS does 0.6 times as many on this maker's)"
+	}
+	return wide + " (no faster instructions used here)"
+}
