@@ -263,7 +263,8 @@ def plot(rows: list[Row], path: Path) -> None:
         axis.set_title(title)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].invert_yaxis()
-    axes[1].legend(loc="lower right", frameon=False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(path, dpi=120)
 
 
@@ -296,7 +297,7 @@ def main() -> int:
                     print(f"{pair.set}: {pair.name}", file=sys.stderr)
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     text = tables(rows)
-    (arguments.out / "tables.md").write_text(text)
+    (arguments.out / "tables.txt").write_text(text)
     plot(rows, arguments.out / "match-bench.png")
     print(text)
     return 0 if rows else 1
