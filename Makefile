@@ -169,7 +169,9 @@ $(VENV)/.bench-match: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable '.[demo]' opencv-python-headless matplotlib && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' || $(VENV)/bin/pip install --quiet --editable '.[demo]' # where pycolmap has no wheel
+	touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' && touch $@
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
+	touch $@

@@ -62,6 +62,40 @@ func m3r_buffer_contents(h C.mast3r_buffer, out *unsafe.Pointer, length *C.uint6
 	})
 }
 
+//export m3r_buffer_native
+func m3r_buffer_native(h C.mast3r_buffer, out *unsafe.Pointer) status {
+	return done(func() error {
+		const call = "mast3r_buffer_native"
+		if out == nil {
+			return null(call, "out")
+		}
+		b, err := lookup[*gomps.Buffer](call, h, kindBuffer)
+		if err != nil {
+			return err
+		}
+		*(*uintptr)(unsafe.Pointer(out)) = b.Native()
+		return nil
+	})
+}
+
+//export m3r_engine_native
+func m3r_engine_native(h C.mast3r_engine, device, queue *unsafe.Pointer) status {
+	return done(func() error {
+		e, err := lookup[*engine]("mast3r_engine_native", h, kindEngine)
+		if err != nil {
+			return err
+		}
+		d, q := e.Native()
+		if device != nil {
+			*(*uintptr)(unsafe.Pointer(device)) = d
+		}
+		if queue != nil {
+			*(*uintptr)(unsafe.Pointer(queue)) = q
+		}
+		return nil
+	})
+}
+
 //export m3r_buffer_release
 func m3r_buffer_release(h C.mast3r_buffer) status {
 	return done(func() error {
@@ -100,22 +134,17 @@ func m3r_pool_warmup(h C.mast3r_engine, sizes *C.uint64_t, count C.size_t) statu
 
 //export m3r_pool_info
 func m3r_pool_info(h C.mast3r_engine, out *C.mast3r_pool) status {
-	return done(func() error {
-		const call = "mast3r_pool_info"
-		if out == nil {
-			return null(call, "out")
-		}
-		if err := sized(call, "pool", out.size, unsafe.Sizeof(*out)); err != nil {
-			return err
-		}
-		e, err := lookup[*engine](call, h, kindEngine)
-		if err != nil {
-			return err
-		}
-		i := e.Info()
-		out.kept, out.kept_bytes, out.live = C.uint64_t(i.PoolBuffers), C.uint64_t(i.PoolBytes), C.uint64_t(i.LiveBuffers)
-		return nil
-	})
+	return poolInfo("mast3r_pool_info", enginePool, uint64(h), out)
+}
+
+//export m3r_pool_configure
+func m3r_pool_configure(h C.mast3r_engine, perSize C.int32_t, limit C.uint64_t) status {
+	return poolConfigure("mast3r_pool_configure", enginePool, uint64(h), perSize, limit)
+}
+
+//export m3r_pool_pressure
+func m3r_pool_pressure(h C.mast3r_engine, critical C.int32_t, freed *C.uint64_t) status {
+	return poolPressure("mast3r_pool_pressure", enginePool, uint64(h), critical, freed)
 }
 
 //export m3r_engine_synchronize

@@ -7,8 +7,8 @@
 # one with a Go runtime. GOOS, GOARCH and CC are obeyed for a cross build. SONAME is
 # what programs that link with an installed library look for (make install).
 #
-# The build id is empty: it would hold the path of this folder, and two clones would
-# give two files.
+# The build id is empty and C code has no debugging information: both would hold the path
+# of this folder, and two clones would give two files.
 set -eu
 [ $# -eq 1 ] || [ $# -eq 2 ] || { echo "usage: capi/build.sh OUTPUT [SONAME]" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,6 +21,6 @@ windows) link="-Wl,--out-implib,${out%.dll}.lib" ;;
 *) link="-Wl,--version-script=$here/mast3r.map -Wl,--build-id=none -Wl,-s${2:+ -Wl,-soname,$2}" ;;
 esac
 cd "$here"
-CGO_ENABLED=1 "$go" build -trimpath -buildvcs=false -buildmode=c-shared \
+CGO_ENABLED=1 CGO_CFLAGS="${CGO_CFLAGS:--O2 -g0}" "$go" build -trimpath -buildvcs=false -buildmode=c-shared \
 	-ldflags="-s -w -buildid= '-extldflags=$link'" -o "$out" ./cmd/libmast3r
 rm -f "${out%.*}.h" # cgo's header for package main holds no declaration; mast3r.h is the interface

@@ -55,7 +55,8 @@ func m3r_tensor_open(config *C.mast3r_tensor_config, out *C.mast3r_tensor_contex
 			return err
 		}
 		c, err := eager.Open(eager.Config{Backend: textOr(config.backend), Threads: int(config.threads),
-			BatchSize: int(config.batch_size), CacheSize: int(config.cache_size), PoolPerSize: int(config.pool_per_size), Logger: slog.New(records.handler())})
+			BatchSize: int(config.batch_size), CacheSize: int(config.cache_size),
+			PoolPerSize: int(config.pool_per_size), PoolLimit: uint64(config.pool_limit_bytes), Logger: slog.New(records.handler())})
 		if err != nil {
 			return named(call, err)
 		}

@@ -32,6 +32,7 @@ CALL(engine_info, (mast3r_engine engine, mast3r_info *out), (engine, out))
 CALL(engine_metadata,
      (mast3r_engine engine, char *buffer, size_t capacity, size_t *needed),
      (engine, buffer, capacity, needed))
+CALL(engine_native, (mast3r_engine engine, void **device, void **queue), (engine, device, queue))
 CALL(engine_trim, (mast3r_engine engine), (engine))
 CALL(engine_synchronize, (mast3r_engine engine), (engine))
 CALL(engine_close, (mast3r_engine engine), (engine))
@@ -138,6 +139,13 @@ CALL(tensor_info, (mast3r_tensor_context context, mast3r_tensor_stats *out), (co
 CALL(tensor_commit, (mast3r_tensor_context context), (context))
 CALL(tensor_sync, (mast3r_tensor_context context), (context))
 CALL(tensor_cleanup, (mast3r_tensor_context context), (context))
+CALL(tensor_pool_info, (mast3r_tensor_context context, mast3r_pool *out), (context, out))
+CALL(tensor_pool_configure,
+     (mast3r_tensor_context context, int32_t per_size, uint64_t limit_bytes),
+     (context, per_size, limit_bytes))
+CALL(tensor_pool_pressure,
+     (mast3r_tensor_context context, int32_t critical, uint64_t *freed),
+     (context, critical, freed))
 CALL(tensor_from_host,
      (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data,
       size_t nbytes, mast3r_tensor *out),
@@ -150,6 +158,9 @@ CALL(tensor_apply,
       produced))
 CALL(buffer_acquire, (mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out), (engine, nbytes, out))
 CALL(buffer_contents, (mast3r_buffer buffer, void **out, uint64_t *length), (buffer, out, length))
+CALL(buffer_native, (mast3r_buffer buffer, void **out), (buffer, out))
 CALL(buffer_release, (mast3r_buffer buffer), (buffer))
 CALL(pool_warmup, (mast3r_engine engine, const uint64_t *sizes, size_t count), (engine, (uint64_t *)sizes, count))
 CALL(pool_info, (mast3r_engine engine, mast3r_pool *out), (engine, out))
+CALL(pool_configure, (mast3r_engine engine, int32_t per_size, uint64_t limit_bytes), (engine, per_size, limit_bytes))
+CALL(pool_pressure, (mast3r_engine engine, int32_t critical, uint64_t *freed), (engine, critical, freed))

@@ -354,12 +354,15 @@ typedef struct {
   int32_t height2, width2;  /* 0, 0: as the first */
 } mast3r_export_options;
 
-/* Device memory that an engine keeps for reuse, and what is handed out at the moment. */
+/* The memory of an engine or of tensors: what is kept for reuse, and what is in use.
+ * Bytes count whole buffers; overhead_bytes is what those in use have more than was asked
+ * for. The counters start again at cleanup. */
 typedef struct {
   uint32_t size;
-  int32_t reserved;
-  uint64_t kept, kept_bytes; /* buffers, bytes */
-  uint64_t live;
+  int32_t per_size;     /* free buffers of one size that are kept */
+  uint64_t limit_bytes; /* of both together; 0: none */
+  uint64_t pooled_buffers, pooled_bytes, in_use_buffers, in_use_bytes;
+  uint64_t allocations, reuses, evictions, peak_bytes, overhead_bytes;
 } mast3r_pool;
 
 enum { MAST3R_F32 = 1, MAST3R_I64 = 2, MAST3R_F16 = 3, MAST3R_I32 = 4, MAST3R_F64 = 5 };
@@ -378,8 +381,9 @@ typedef struct {
   int32_t batch_size; /* operations collected before the device gets them; 0: 100 */
   int32_t cache_size; /* compiled operations kept; 0: 512 */
   const char *backend; /* NULL or "auto", "cpu", "metal" */
-  int32_t pool_per_size; /* free buffers of one size kept; 0: what the batches in flight give back */
+  int32_t pool_per_size; /* free buffers of one size that are kept, at least batch_size; 0: as many, or 50 */
   int32_t reserved;
+  uint64_t pool_limit_bytes; /* in use and kept together; 0: the device's own limit */
 } mast3r_tensor_config;
 
 typedef struct {
@@ -418,6 +422,9 @@ mast3r_status mast3r_engine_info(mast3r_engine engine, mast3r_info *out);
 /* The model file's metadata as a JSON object of strings. *needed is the length with
  * the final 0; nothing is written when it is larger than capacity. */
 mast3r_status mast3r_engine_metadata(mast3r_engine engine, char *buffer, size_t capacity, size_t *needed);
+/* The MTLDevice and the MTLCommandQueue, NULL where the device is not Metal; they live until the
+ * engine is closed. Either pointer may be NULL. */
+mast3r_status mast3r_engine_native(mast3r_engine engine, void **device, void **queue);
 /* Gives memory that is kept for reuse back to the system. */
 mast3r_status mast3r_engine_trim(mast3r_engine engine);
 /* Waits for the engine's jobs that were submitted before. */
@@ -569,6 +576,10 @@ mast3r_status mast3r_tensor_info(mast3r_tensor_context context, mast3r_tensor_st
 mast3r_status mast3r_tensor_commit(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_sync(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_cleanup(mast3r_tensor_context context);
+/* The same as the calls with pool alone, for the memory of tensors. */
+mast3r_status mast3r_tensor_pool_info(mast3r_tensor_context context, mast3r_pool *out);
+mast3r_status mast3r_tensor_pool_configure(mast3r_tensor_context context, int32_t per_size, uint64_t limit_bytes);
+mast3r_status mast3r_tensor_pool_pressure(mast3r_tensor_context context, int32_t critical, uint64_t *freed);
 /* Copies nbytes of f32, f16 or i32 elements; data NULL: zeros. */
 mast3r_status mast3r_tensor_from_host(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
                                       const void *data, size_t nbytes, mast3r_tensor *out);
@@ -588,10 +599,17 @@ mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *ope
 mast3r_status mast3r_buffer_acquire(mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out);
 /* Either pointer may be NULL. */
 mast3r_status mast3r_buffer_contents(mast3r_buffer buffer, void **out, uint64_t *length);
+/* The MTLBuffer, NULL where the device is not Metal; it lives until the buffer is released. */
+mast3r_status mast3r_buffer_native(mast3r_buffer buffer, void **out);
 mast3r_status mast3r_buffer_release(mast3r_buffer buffer); /* back to the pool */
 /* Puts buffers of these sizes into the pool. */
 mast3r_status mast3r_pool_warmup(mast3r_engine engine, const uint64_t *sizes, size_t count);
 mast3r_status mast3r_pool_info(mast3r_engine engine, mast3r_pool *out);
+/* per_size 0: the usual number; limit_bytes 0: no limit. What is beyond goes back at once. */
+mast3r_status mast3r_pool_configure(mast3r_engine engine, int32_t per_size, uint64_t limit_bytes);
+/* For a host that is told to save memory: half of the kept memory goes back, all of it when
+ * the need is critical. freed, the number of buffers, may be NULL. */
+mast3r_status mast3r_pool_pressure(mast3r_engine engine, int32_t critical, uint64_t *freed);
 
 #ifdef __cplusplus
 }

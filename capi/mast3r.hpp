@@ -437,6 +437,12 @@ class PooledBuffer {
     check(mast3r_buffer_contents(handle_->get(), nullptr, &n));
     return static_cast<size_t>(n);
   }
+  /* The MTLBuffer, NULL where the device is not Metal. */
+  void *native() const {
+    void *out = nullptr;
+    check(mast3r_buffer_native(handle_->get(), &out));
+    return out;
+  }
   void release() { handle_->close(); }
 
  private:
@@ -460,8 +466,18 @@ class BufferPool {
     check(mast3r_pool_info(engine_->get(), &out));
     return out;
   }
-  size_t count() const { return static_cast<size_t>(stats().kept); }
-  size_t bytes() const { return static_cast<size_t>(stats().kept_bytes); }
+  size_t count() const { return static_cast<size_t>(stats().pooled_buffers); }
+  size_t bytes() const { return static_cast<size_t>(stats().pooled_bytes); }
+  /* per_size 0: the usual number of free buffers of one size; limit_bytes 0: no limit. */
+  void configure(int per_size, uint64_t limit_bytes) const {
+    check(mast3r_pool_configure(engine_->get(), per_size, limit_bytes));
+  }
+  /* Half of the kept memory goes back, all of it when the need is critical. */
+  size_t memory_pressure(bool critical = false) const {
+    uint64_t freed = 0;
+    check(mast3r_pool_pressure(engine_->get(), critical, &freed));
+    return static_cast<size_t>(freed);
+  }
   void clear() const { check(mast3r_engine_trim(engine_->get())); }
 
  private:
@@ -498,6 +514,12 @@ class MPSGraphContext {
   std::string backend() const { return info().backend; }
   uint64_t recommended_working_set_size() const { return info().working_set; }
   uint64_t max_buffer_length() const { return info().max_buffer; }
+  /* The MTLDevice and the MTLCommandQueue, NULL where the device is not Metal. */
+  std::pair<void *, void *> native() const {
+    std::pair<void *, void *> out{};
+    check(mast3r_engine_native(engine_->get(), &out.first, &out.second));
+    return out;
+  }
   BufferPool buffer_pool() const { return BufferPool(engine_); }
   void synchronize() const { check(mast3r_engine_synchronize(engine_->get())); }
   void clear_buffer_pool() const { buffer_pool().clear(); }

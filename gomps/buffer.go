@@ -34,6 +34,30 @@ func (e *Engine) Acquire(n int) (*Buffer, error) {
 	return b, nil
 }
 
+// Native is the MTLDevice and the MTLCommandQueue of an engine on Metal, 0 on other
+// devices. They live as long as the engine is open.
+func (e *Engine) Native() (device, queue uintptr) {
+	if n, ok := e.dev.(backend.Native); ok && !e.isClosed() {
+		return n.Native()
+	}
+	return 0, 0
+}
+
+// Native is the MTLBuffer of a buffer on Metal, 0 on other devices. It lives until
+// the buffer is released.
+func (b *Buffer) Native() uintptr {
+	p := b.mem.buf.Load()
+	if p == nil {
+		return 0
+	}
+	n, ok := (*p).(backend.Native)
+	if !ok {
+		return 0
+	}
+	object, _ := n.Native()
+	return object
+}
+
 func (e *Engine) isClosed() bool {
 	e.state.RLock()
 	defer e.state.RUnlock()

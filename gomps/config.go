@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -29,8 +30,9 @@ const (
 
 // Config says what to run on what. The zero value is the best this machine has.
 type Config struct {
-	// Variant is the model's name, "auto" or "" for whatever the file holds. A
-	// name is checked against the file by Load.
+	// Variant is one of Variants, "auto" or "" for whatever the file holds. Load
+	// checks it against the file; dune_vit_small_14 and dune_vit_base_14 are of either
+	// resolution.
 	Variant string
 	// Resolution is the long side in pixels to which pictures are brought; 0
 	// means the model's native one.
@@ -84,7 +86,15 @@ const (
 	EnvSelfCheck = open.EnvSelfCheck
 )
 
+// Variants are the names that Config.Variant may have. Files of other models are
+// opened with "auto".
+var Variants = []string{"auto", "mast3r_tiny", "mast3r_vit_large", "dune_vit_small_14", "dune_vit_small_336", "dune_vit_small_448",
+	"dune_vit_base_14", "dune_vit_base_336", "dune_vit_base_448"}
+
 func (c Config) check() error {
+	if c.Variant != "" && !slices.Contains(Variants, c.Variant) {
+		return &ConfigError{"Variant", c.Variant, "one of " + strings.Join(Variants, ", ")}
+	}
 	if c.Resolution < 0 || c.Resolution > maxResolution {
 		return &ConfigError{"Resolution", fmt.Sprint(c.Resolution), fmt.Sprintf("0 to %d", maxResolution)}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -121,7 +122,7 @@ func (e *Engine) prepare(set *weights.Set) (_ *loaded, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if v := e.cfg.Variant; v != "" && v != "auto" && plainVariant(v) != plainVariant(m.Variant) {
+	if v := e.cfg.Variant; v != "" && v != "auto" && !fits(v, m.Variant) {
 		return nil, &ConfigError{"Variant", v, fmt.Sprintf("%s, which is what the file holds", m.Variant)}
 	}
 	l := &loaded{set: set, model: m, size: e.cfg.Resolution, unused: m.Report().Extra}
@@ -134,6 +135,15 @@ func (e *Engine) prepare(set *weights.Set) (_ *loaded, err error) {
 	l.precision, err = e.cfg.precision(e.dev.Device().Backend)
 	l.programs.dev, l.programs.opt = e.dev, backend.Options{Precision: l.precision}
 	return l, err
+}
+
+// fits says whether a model that was asked for is the one of a file. The older names
+// leave the resolution open.
+func fits(asked, held string) bool {
+	if family, ok := strings.CutSuffix(asked, "_14"); ok {
+		return held == asked || held == family+"_336" || held == family+"_448"
+	}
+	return plainVariant(asked) == plainVariant(held)
 }
 
 // plainVariant resolves the two older names that leave the encoder's size unsaid.

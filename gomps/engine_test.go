@@ -353,6 +353,31 @@ func TestVariantAliases(t *testing.T) {
 }
 
 func TestVariantIsChecked(t *testing.T) {
+	for _, c := range []gomps.Config{{Variant: "nonsense"}, {Variant: "MASt3R"}, {Variant: "dune_vit_small_14 "}} {
+		c.Backend = "cpu"
+		if _, err := gomps.Open(c); !is[*gomps.ConfigError](err) || !strings.Contains(err.Error(), "dune_vit_base_448") {
+			t.Errorf("%q: %v, want an error that lists the names", c.Variant, err)
+		}
+	}
+	// The older names leave the resolution open.
+	pool := par.New(1)
+	defer pool.Close()
+	for asked, ok := range map[string]bool{"dune_vit_small_14": true, "dune_vit_small_448": false, "dune_vit_base_14": false} {
+		d, dir := smallDune(t), t.TempDir()
+		if err := synth.Write(pool, dir, d, synth.Golden, d.Metadata("dune_vit_small_336")); err != nil {
+			t.Fatal(err)
+		}
+		e, err := gomps.Open(gomps.Config{Backend: "cpu", Variant: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Load(t.Context(), dir); (err == nil) != ok || err != nil && !is[*gomps.ConfigError](err) {
+			t.Errorf("%s of a file of dune_vit_small_336: %v", asked, err)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 	e, err := gomps.Open(gomps.Config{Backend: "cpu", Variant: "mast3r_vit_large"})
 	if err != nil {
 		t.Fatal(err)

@@ -152,3 +152,16 @@ func BenchmarkRouting(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkOpen makes a context and closes it: the device, its queues and its pool.
+func BenchmarkOpen(b *testing.B) {
+	for b.Loop() {
+		c, err := Open(Config{Backend: "cpu"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

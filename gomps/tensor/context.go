@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/open"
@@ -26,14 +25,17 @@ type Config struct {
 	// Threads is the number of CPU threads, 0 for all.
 	Threads int
 	// BatchSize is how many operations are collected before they are handed to
-	// the device; 0 means 100.
+	// the device; 0 means 100, or PoolPerSize where that is less. It may not exceed
+	// PoolPerSize: what a batch releases comes back at once.
 	BatchSize int
-	// PoolPerSize is how many free buffers of one size are kept for reuse; 0 means as
-	// many as the batches in flight can give back, so that a loop over one size makes
-	// no new ones. The pool's limit in bytes holds all the same.
-	PoolPerSize int
 	// CacheSize bounds the compiled operations that are kept; 0 means 512.
 	CacheSize int
+	// PoolPerSize is how many free buffers of one size the pool keeps; 0 means 50, or
+	// BatchSize where that is more.
+	PoolPerSize int
+	// PoolLimit bounds the bytes in use and kept together; 0 means the device's own
+	// limit. What is in use may exceed it.
+	PoolLimit uint64
 	// SkipSelfCheck takes the GPU without comparing it with the CPU first, which
 	// happens once in a process. MAST3R_SELFCHECK=off does the same.
 	SkipSelfCheck bool
@@ -72,12 +74,13 @@ type Context struct {
 	flying  []backend.Pending
 	cache   *cache
 	stats   Stats
-	live    atomic.Int64
+	books   books
 }
 
 const (
-	defaultBatch = 100
-	defaultCache = 512
+	defaultBatch   = 100
+	defaultPerSize = 50
+	defaultCache   = 512
 	// maxFlying batches are with the device at most: one runs, one waits, and one
 	// more covers the time that the host needs to fill the next.
 	maxFlying = 3
@@ -85,19 +88,19 @@ const (
 
 // Open starts a context.
 func Open(cfg Config) (*Context, error) {
-	if cfg.BatchSize < 0 || cfg.CacheSize < 0 || cfg.PoolPerSize < 0 {
-		return nil, refuse(ErrOption, "batch size %d, cache size %d, %d buffers a size, want at least 0", cfg.BatchSize, cfg.CacheSize, cfg.PoolPerSize)
+	if cfg.BatchSize < 0 || cfg.CacheSize < 0 {
+		return nil, refuse(ErrOption, "batch size %d, cache size %d, want at least 0", cfg.BatchSize, cfg.CacheSize)
 	}
-	c := &Context{batch: cfg.BatchSize}
-	if c.batch == 0 {
-		c.batch = defaultBatch
+	batch, perSize, err := cfg.batching()
+	if err != nil {
+		return nil, err
 	}
+	c := &Context{batch: batch}
 	size := cfg.CacheSize
 	if size == 0 {
 		size = defaultCache
 	}
 	c.cache = newCache(size)
-	var err error
 	c.dev, c.fallback, err = open.Device(open.Config{Backend: cfg.Backend, Threads: cfg.Threads, SkipSelfCheck: cfg.SkipSelfCheck, Logger: cfg.Logger})
 	if setting := (*open.SettingError)(nil); errors.As(err, &setting) {
 		return nil, refuse(ErrOption, "%s is %q, want %s", setting.Name, setting.Got, setting.Want)
@@ -105,12 +108,33 @@ func Open(cfg Config) (*Context, error) {
 	if err != nil {
 		return nil, refuse(ErrDevice, "%w", err)
 	}
-	pool, perSize := c.dev.Pool(), cfg.PoolPerSize
-	if perSize == 0 {
-		perSize = max(pool.PerClass(), (maxFlying+1)*c.batch)
+	c.dev.Pool().SetPerClass(perSize)
+	if cfg.PoolLimit != 0 {
+		c.dev.Pool().SetLimit(cfg.PoolLimit)
 	}
-	pool.SetPerClass(perSize)
+	// A CPU is done with an operation when the call returns.
+	c.books.deferred = c.dev.Device().Backend != "cpu"
 	return c, nil
+}
+
+// batching is the size of a batch and of the pool's classes: the first never
+// exceeds the second, or what a batch releases would be destroyed and made again
+// by the next.
+func (cfg Config) batching() (batch, perSize int, err error) {
+	batch, perSize = cfg.BatchSize, cfg.PoolPerSize
+	switch {
+	case perSize < 0:
+		return 0, 0, refuse(ErrOption, "%d buffers of one size in the pool, want at least 0", perSize)
+	case batch == 0 && perSize == 0:
+		batch, perSize = defaultBatch, defaultBatch
+	case batch == 0:
+		batch = min(defaultBatch, perSize)
+	case perSize == 0:
+		perSize = max(defaultPerSize, batch)
+	case batch > perSize:
+		return 0, 0, refuse(ErrOption, "batches of %d operations and %d buffers of one size in the pool, want at most as many operations", batch, perSize)
+	}
+	return batch, perSize, nil
 }
 
 // Stats counts what has happened.
@@ -119,7 +143,7 @@ func (c *Context) Stats() Stats {
 	defer c.mu.Unlock()
 	s := c.stats
 	s.Programs, s.Pending = c.cache.len(), c.pending
-	s.LiveTensors = int(c.live.Load())
+	s.LiveTensors = int(c.books.live.Load())
 	s.Fallback = c.fallback
 	if !c.closed {
 		s.Device = deviceOf(c.dev.Device())
@@ -141,6 +165,7 @@ func (c *Context) commit() error {
 	w := c.work
 	c.work, c.pending = nil, 0
 	p, err := w.Submit()
+	c.books.handOver()
 	if err != nil {
 		return refuse(ErrDevice, "commit: %w", err)
 	}
@@ -190,6 +215,7 @@ func (c *Context) Cleanup() error {
 	}
 	err := errors.Join(c.sync(), c.cache.clear())
 	c.dev.Trim()
+	c.Pool().ResetStats()
 	c.stats = Stats{}
 	return err
 }
@@ -229,7 +255,7 @@ func (c *Context) run(key string, build func(g *graph.Graph, in []*graph.Node) [
 	out := make([]*Tensor, len(g.Outputs))
 	bufs := make([]backend.Buffer, len(out))
 	for i, o := range g.Outputs {
-		if out[i], err = c.newTensor(o.Node.Shape, o.Node.DType); err != nil {
+		if out[i], err = c.newTensor(o.Node.Shape, o.Node.DType, operands); err != nil {
 			release(out)
 			return nil, err
 		}
@@ -268,6 +294,7 @@ func (c *Context) encode(p backend.Program, in, out []backend.Buffer) error {
 			return err
 		}
 		c.work = w
+		c.books.collect()
 	}
 	// From here on the backend keeps the buffers until its device has run this,
 	// also those of tensors that are released meanwhile.

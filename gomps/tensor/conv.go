@@ -107,13 +107,13 @@ func (c *Context) AvgPool2D(x *Tensor, kernel, stride int) (*Tensor, error) {
 
 // patches lists, for every output position and kernel tap, the pixel y*W+x that
 // it reads in a map padded by pad.
-func patches(h, w, kernel, stride, pad int) (index []int, oh, ow int) {
+func patches(h, w int, kernel [2]int, stride, pad int) (index []int, oh, ow int) {
 	ph, pw := h+2*pad, w+2*pad
-	oh, ow = (ph-kernel)/stride+1, (pw-kernel)/stride+1
+	oh, ow = (ph-kernel[0])/stride+1, (pw-kernel[1])/stride+1
 	for y := range oh {
 		for x := range ow {
-			for i := range kernel {
-				for j := range kernel {
+			for i := range kernel[0] {
+				for j := range kernel[1] {
 					index = append(index, (y*stride+i)*pw+x*stride+j)
 				}
 			}
@@ -126,21 +126,22 @@ func patches(h, w, kernel, stride, pad int) (index []int, oh, ow int) {
 // positions are 149 pictures of 224 x 224 with a kernel of 3 x 3.
 const maxPatches = 64 << 20
 
-func checkPatches(what string, h, w, kernel, stride, pad int) error {
-	const side = 1 << 20 // no product of four below overflows
-	if min(h, w, kernel, stride) < 1 || pad < 0 || max(h, w, kernel, stride, pad) > side || h+2*pad < kernel || w+2*pad < kernel {
-		return refuse(ErrShape, "%s of %dx%d with kernel %d, stride %d, padding %d", what, h, w, kernel, stride, pad)
+func checkPatches(what string, h, w int, kernel [2]int, stride, pad int) error {
+	const side = 1 << 20 // no product below overflows
+	kh, kw := kernel[0], kernel[1]
+	if min(h, w, kh, kw, stride) < 1 || pad < 0 || max(h, w, kh, kw, stride, pad) > side || h+2*pad < kh || w+2*pad < kw {
+		return refuse(ErrShape, "%s of %dx%d with kernel %v, stride %d, padding %d", what, h, w, kernel, stride, pad)
 	}
-	positions := ((h+2*pad-kernel)/stride + 1) * ((w+2*pad-kernel)/stride + 1)
-	if positions > maxPatches || positions*kernel > maxPatches || positions*kernel*kernel > maxPatches {
-		return refuse(ErrShape, "%s of %dx%d with kernel %d, stride %d, padding %d: more than %d taps", what, h, w, kernel, stride, pad, maxPatches)
+	positions := ((h+2*pad-kh)/stride + 1) * ((w+2*pad-kw)/stride + 1)
+	if positions > maxPatches || positions*kh > maxPatches || positions*kh*kw > maxPatches {
+		return refuse(ErrShape, "%s of %dx%d with kernel %v, stride %d, padding %d: more than %d taps", what, h, w, kernel, stride, pad, maxPatches)
 	}
 	return nil
 }
 
-// Im2Col lays out the patches of x [B,C,H,W] as columns:
-// [B, C*kernel*kernel, OH*OW].
-func (c *Context) Im2Col(x *Tensor, kernel, stride, pad int) (*Tensor, error) {
+// Im2Col lays out the patches of x [B,C,H,W] as columns: [B, C*kh*kw, OH*OW] for a
+// kernel of kh rows and kw columns.
+func (c *Context) Im2Col(x *Tensor, kernel [2]int, stride, pad int) (*Tensor, error) {
 	if err := wantRank("im2col", 4, x); err != nil {
 		return nil, err
 	}
@@ -148,24 +149,25 @@ func (c *Context) Im2Col(x *Tensor, kernel, stride, pad int) (*Tensor, error) {
 	if err := checkPatches("im2col", h, w, kernel, stride, pad); err != nil {
 		return nil, err
 	}
-	return c.compute(fmt.Sprintf("im2col%d/%d/%d", kernel, stride, pad), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	k := kernel[0] * kernel[1]
+	return c.compute(fmt.Sprintf("im2col%v/%d/%d", kernel, stride, pad), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		p := g.Add(graph.Pad{Before: []int{0, 0, pad, pad}, After: []int{0, 0, pad, pad}}, in[0])
 		idx, oh, ow := patches(h, w, kernel, stride, pad)
 		p = g.Reshape(p, b, ch, (h+2*pad)*(w+2*pad))
 		y := g.Add(graph.Gather{Axis: 2}, p, indices(g, idx))
-		y = g.Transpose(g.Reshape(y, b, ch, oh*ow, kernel*kernel), 0, 1, 3, 2)
-		return g.Reshape(y, b, ch*kernel*kernel, oh*ow)
+		y = g.Transpose(g.Reshape(y, b, ch, oh*ow, k), 0, 1, 3, 2)
+		return g.Reshape(y, b, ch*k, oh*ow)
 	}, x)
 }
 
-// Col2Im adds columns [B, C*kernel*kernel, OH*OW] back into maps [B,C,H,W]: the
+// Col2Im adds columns [B, C*kh*kw, OH*OW] back into maps [B,C,H,W]: the
 // gradient of Im2Col.
-func (c *Context) Col2Im(cols *Tensor, channels, h, w, kernel, stride, pad int) (*Tensor, error) {
+func (c *Context) Col2Im(cols *Tensor, channels, h, w int, kernel [2]int, stride, pad int) (*Tensor, error) {
 	if err := checkPatches("col2im", h, w, kernel, stride, pad); err != nil {
 		return nil, err
 	}
 	idx, oh, ow := patches(h, w, kernel, stride, pad)
-	k := kernel * kernel
+	k := kernel[0] * kernel[1]
 	if err := ready("col2im", cols); err != nil {
 		return nil, err
 	}
@@ -173,7 +175,7 @@ func (c *Context) Col2Im(cols *Tensor, channels, h, w, kernel, stride, pad int) 
 		return nil, refuse(ErrShape, "col2im of %v, want [B,%d,%d]", cols.shape, channels*k, oh*ow)
 	}
 	b := cols.shape[0]
-	key := fmt.Sprintf("col2im%d/%dx%d/%d/%d/%d", channels, h, w, kernel, stride, pad)
+	key := fmt.Sprintf("col2im%d/%dx%d/%v/%d/%d", channels, h, w, kernel, stride, pad)
 	return c.compute(key, func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		ph, pw := h+2*pad, w+2*pad
 		// Rows of the sum are pixels; every picture and channel is a column of it.
@@ -206,10 +208,10 @@ var mapOps = []row{
 	{"avg_pool2d(x; kernel int, stride int)", "Average pooling of maps [B,C,H,W].", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		return one(c.AvgPool2D(in[0], a.int("kernel"), a.int("stride")))
 	}},
-	{"im2col(x; kernel int, stride int = 1, padding int = 0)", "Patches of maps [B,C,H,W] as columns [B,C*kernel*kernel,positions].", "col2im", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
-		return one(c.Im2Col(in[0], a.int("kernel"), a.int("stride"), a.int("padding")))
+	{"im2col(x; kernel size, stride int = 1, padding int = 0)", "Patches of maps [B,C,H,W] as columns [B,C*kh*kw,positions].", "col2im", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Im2Col(in[0], a.size("kernel"), a.int("stride"), a.int("padding")))
 	}},
-	{"col2im(cols; channels int, height int, width int, kernel int, stride int = 1, padding int = 0)", "Add columns back into maps: the gradient of im2col.", "im2col", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
-		return one(c.Col2Im(in[0], a.int("channels"), a.int("height"), a.int("width"), a.int("kernel"), a.int("stride"), a.int("padding")))
+	{"col2im(cols; channels int, height int, width int, kernel size, stride int = 1, padding int = 0)", "Add columns back into maps: the gradient of im2col.", "im2col", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.Col2Im(in[0], a.int("channels"), a.int("height"), a.int("width"), a.size("kernel"), a.int("stride"), a.int("padding")))
 	}},
 }

@@ -35,10 +35,13 @@ func deviceOf(d backend.Device) Device {
 
 // Pool is the memory that tensors are made of: its books, its limit, and the ways
 // to make it smaller. It is shared with nobody.
-type Pool struct{ pool backend.Pool }
+type Pool struct {
+	pool  backend.Pool
+	books *books
+}
 
 // Pool is the memory of the context's tensors.
-func (c *Context) Pool() Pool { return Pool{c.dev.Pool()} }
+func (c *Context) Pool() Pool { return Pool{c.dev.Pool(), &c.books} }
 
 // PoolStats are the books of a pool.
 type PoolStats struct {
@@ -55,6 +58,8 @@ type PoolStats struct {
 	Allocations, Reuses, Evictions uint64
 	// PeakBytes is the most that was pooled and in use together.
 	PeakBytes uint64
+	// OverheadBytes is what the buffers in use have more than was asked for.
+	OverheadBytes uint64
 }
 
 // ReuseRate is Reuses/(Reuses+Allocations), 0 before the first request.
@@ -70,9 +75,15 @@ func (p Pool) Stats() PoolStats {
 	s := p.pool.Stats()
 	return PoolStats{
 		PooledBuffers: s.PooledBuffers, InUseBuffers: s.InUseBuffers, PooledBytes: s.PooledBytes, InUseBytes: s.InUseBytes,
-		InFlight: s.InFlight, Classes: s.Classes, Allocations: s.Allocations, Reuses: s.Reuses, Evictions: s.Evictions,
-		PeakBytes: s.PeakBytes,
+		InFlight: s.InFlight, Classes: s.Classes, Allocations: s.Allocations, Reuses: s.Reuses + p.books.count(), Evictions: s.Evictions,
+		PeakBytes: s.PeakBytes, OverheadBytes: s.OverheadBytes,
 	}
+}
+
+// ResetStats sets the counters to 0 and the peak to what there is now.
+func (p Pool) ResetStats() {
+	p.pool.ResetStats()
+	p.books.reset()
 }
 
 // Limit bounds the bytes in use and kept together; 0 is no limit.
@@ -80,6 +91,12 @@ func (p Pool) Limit() uint64 { return p.pool.Limit() }
 
 // SetLimit changes the limit and enforces it at once.
 func (p Pool) SetLimit(bytes uint64) { p.pool.SetLimit(bytes) }
+
+// PerClass is how many free buffers of one size are kept.
+func (p Pool) PerClass() int { return p.pool.PerClass() }
+
+// SetPerClass changes that number, 0 for the usual one, and gives back what is beyond it.
+func (p Pool) SetPerClass(n int) { p.pool.SetPerClass(n) }
 
 // Warmup makes a free buffer for each of the sizes, in bytes.
 func (p Pool) Warmup(sizes ...int) error { return p.pool.Warmup(sizes...) }

@@ -26,11 +26,12 @@
 //   - broadcast(x; shape ints): Repeat dimensions of size 1, and missing leading ones.
 //   - cast(x; to string): Convert to f32, f16 or i32.
 //   - chunk(x; axis int, n int) -> parts...: Cut into n equal parts.
-//   - col2im(cols; channels int, height int, width int, kernel int, stride int = 1, padding int = 0): Add columns back into maps: the gradient of im2col.
+//   - col2im(cols; channels int, height int, width int, kernel size, stride int = 1, padding int = 0): Add columns back into maps: the gradient of im2col.
 //   - concat(x...; axis int): Join along an axis.
 //   - conv2d(x, w, b?; stride int = 1, padding int = 0, dilation int = 1, groups int = 1, activation string = none): Convolution of maps [B,C,H,W] with w [O,C/groups,kh,kw].
 //   - conv2d_backward(gy, x, w; stride int = 1, padding int = 0, dilation int = 1, groups int = 1) -> gx, gw, gb: Gradients of conv2d: input, weight, bias (a sum, not a mean).
 //   - copy(x): A new tensor with the same elements.
+//   - copy_(t!, u): t = u, which broadcasts to t.
 //   - cos(x): Cosines.
 //   - cumsum(x; axis int): Sums along an axis up to and with each element.
 //   - cumsum_backward(gy; axis int): Gradient of cumsum: sums along an axis from each element on.
@@ -48,7 +49,7 @@
 //   - gelu(x): x Phi(x), the erf form.
 //   - gelu_linear(x, w, b): gelu(x) w^T + b in one dispatch.
 //   - gelu_tanh(x): The tanh approximation of gelu.
-//   - im2col(x; kernel int, stride int = 1, padding int = 0): Patches of maps [B,C,H,W] as columns [B,C*kernel*kernel,positions].
+//   - im2col(x; kernel size, stride int = 1, padding int = 0): Patches of maps [B,C,H,W] as columns [B,C*kh*kw,positions].
 //   - layer_norm(x, gamma, beta; eps float = 1e-5): Normalise the last dimension.
 //   - layer_norm_backward(gy, x, gamma; eps float = 1e-5) -> gx, ggamma, gbeta: Gradients of layer_norm: input, gamma, beta.
 //   - layer_norm_linear(x, gamma, beta, w, b; eps float = 1e-5): layer_norm(x) w^T + b in one dispatch.
@@ -73,6 +74,7 @@
 //   - mse_grad(p, t; scale float): scale (p - t).
 //   - mul(a, b): a * b.
 //   - mul_(t!, u): t *= u.
+//   - mul_add(x, scale, shift): x * scale + shift in one dispatch; all are tensors, which broadcast.
 //   - mul_relu(a, b): relu(a * b) in one dispatch.
 //   - mul_scalar(x; value float): x * value.
 //   - nchw_to_nhwc(x): Channels from second to last.

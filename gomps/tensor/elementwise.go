@@ -138,6 +138,13 @@ func (c *Context) Affine(x *Tensor, scale, shift float32) (*Tensor, error) {
 	return out[0], nil
 }
 
+// MulAdd is x*scale + shift with tensors, which broadcast.
+func (c *Context) MulAdd(x, scale, shift *Tensor) (*Tensor, error) {
+	return c.compute("mul_add", func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return g.Binary(graph.Add, g.Binary(graph.Mul, in[0], in[1]), in[2])
+	}, x, scale, shift)
+}
+
 // AddScalar, MulScalar and PowScalar combine every element with one number.
 func (c *Context) AddScalar(x *Tensor, v float32) (*Tensor, error) { return c.Affine(x, 1, v) }
 func (c *Context) MulScalar(x *Tensor, v float32) (*Tensor, error) { return c.Affine(x, v, 0) }
@@ -167,8 +174,8 @@ func (t *Tensor) become(y *Tensor, err error) error {
 	}
 	t.bounds.Store(nil)
 	if old := t.mem.buf.Swap(y.mem.buf.Swap(nil)); old != nil {
-		y.mem.live.Add(-1)
-		(*old).Release()
+		y.mem.books.live.Add(-1)
+		t.mem.books.giveBack(t.mem.bytes, *old)
 	}
 	return nil
 }
@@ -185,6 +192,21 @@ func (t *Tensor) inPlace(fn graph.BinaryFn, u *Tensor) error {
 		return err
 	}
 	return t.become(t.c.binary(fn, false, t, u))
+}
+
+// CopyInPlace replaces the elements of t by those of u, which broadcasts to the shape
+// of t and has its type.
+func (t *Tensor) CopyInPlace(u *Tensor) error {
+	if err := ready("copy in place", t, u); err != nil {
+		return err
+	}
+	if t.c != u.c {
+		return refuse(ErrOption, "copy in place of a tensor of another context")
+	}
+	if u.shape.Equal(t.shape) {
+		return t.become(u.Copy())
+	}
+	return t.become(t.c.Broadcast(u, t.shape...))
 }
 
 // ReluInPlace replaces the elements of t that are less than 0 by 0.
@@ -249,5 +271,6 @@ var elementwiseOps = []row{
 	{"mul_(t!, u) -> ", "t *= u.", "", inPlace((*Tensor).MulInPlace)},
 	{"div_(t!, u) -> ", "t /= u.", "", inPlace((*Tensor).DivInPlace)},
 	{"relu_(t!) -> ", "t = max(t, 0).", "", func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return nil, in[0].ReluInPlace() }},
+	{"copy_(t!, u) -> ", "t = u, which broadcasts to t.", "", inPlace((*Tensor).CopyInPlace)},
 	{"zero_(t!) -> ", "t = 0.", "", func(_ *Context, in []*Tensor, _ arguments) ([]*Tensor, error) { return nil, in[0].Zero() }},
 }

@@ -29,7 +29,8 @@ type OpKind string
 //
 //	MatMul              a, b
 //	Add                 a, b
-//	Gelu, Softmax       x (softmax along the last dimension)
+//	Gelu, GeluTanh      x (by erf; by the approximation with tanh)
+//	Softmax             x (along the last dimension)
 //	LayerNorm           x, gamma, beta
 //	Attention           q, k, v [B,H,N,d]
 //	FusedLinearAdd      x, w, r: x w + r
@@ -41,6 +42,7 @@ const (
 	OpMatMul             OpKind = "MatMul"
 	OpAdd                OpKind = "Add"
 	OpGelu               OpKind = "Gelu"
+	OpGeluTanh           OpKind = "GeluTanh"
 	OpLayerNorm          OpKind = "LayerNorm"
 	OpSoftmax            OpKind = "Softmax"
 	OpAttention          OpKind = "Attention"
@@ -50,7 +52,7 @@ const (
 )
 
 var operandCount = map[OpKind]int{
-	OpMatMul: 2, OpAdd: 2, OpGelu: 1, OpLayerNorm: 3, OpSoftmax: 1, OpAttention: 3,
+	OpMatMul: 2, OpAdd: 2, OpGelu: 1, OpGeluTanh: 1, OpLayerNorm: 3, OpSoftmax: 1, OpAttention: 3,
 	OpFusedLinearAdd: 3, OpFusedLinearGelu: 2, OpFusedLinearAddGelu: 3,
 }
 
@@ -196,8 +198,12 @@ type Thresholds map[OpKind]int
 
 // DefaultThresholds are estimates; Calibrate measures.
 func DefaultThresholds() Thresholds {
-	return Thresholds{OpFusedLinearAddGelu: 1000, OpFusedLinearAdd: 1000, OpMatMul: 500}
+	return Thresholds{OpFusedLinearAddGelu: 1000, OpFusedLinearAdd: 1000, OpFusedLinearGelu: 500, OpMatMul: 500}
 }
+
+// products are the operations that Calibrate sets, with how many operands of n x n
+// elements each reads.
+var products = map[OpKind]int{OpMatMul: 2, OpFusedLinearGelu: 2, OpFusedLinearAdd: 3, OpFusedLinearAddGelu: 3}
 
 // ExecutorStats count where operations ran.
 type ExecutorStats struct {
@@ -406,6 +412,8 @@ func apply(c *Context, op Op, in []*Tensor) (*Tensor, error) {
 		return c.Add(in[0], in[1])
 	case OpGelu:
 		return c.Gelu(in[0])
+	case OpGeluTanh:
+		return c.GeluTanh(in[0])
 	case OpSoftmax:
 		return c.Softmax(in[0], -1)
 	case OpLayerNorm:
@@ -423,8 +431,8 @@ func apply(c *Context, op Op, in []*Tensor) (*Tensor, error) {
 }
 
 // Calibrate measures MatMul on both devices at growing sizes and sets the
-// thresholds of the products to where the GPU begins to win. Without a GPU it
-// changes nothing.
+// thresholds of the products to where the GPU begins to win; those of other
+// operations stay. Without a GPU it changes nothing.
 func (e *Executor) Calibrate() error {
 	if e.gpu == nil {
 		return nil
@@ -439,8 +447,12 @@ func (e *Executor) Calibrate() error {
 			return err
 		}
 		if gpu < cpu || n == 1024 {
-			// Two operands of n*n elements; the fused forms read a third.
-			e.Thresholds = Thresholds{OpMatMul: 2*n*n - 1, OpFusedLinearAdd: 3*n*n - 1, OpFusedLinearAddGelu: 3*n*n - 1}
+			if e.Thresholds == nil {
+				e.Thresholds = Thresholds{}
+			}
+			for kind, operands := range products {
+				e.Thresholds[kind] = operands*n*n - 1
+			}
 			return nil
 		}
 	}

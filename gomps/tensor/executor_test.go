@@ -170,3 +170,72 @@ func TestExecutorErrors(t *testing.T) {
 		t.Error("a graph without output")
 	}
 }
+
+// TestFusionStaysOnTheDevice: what a product's operands send to the GPU goes there
+// also when the product is one with what follows it.
+func TestFusionStaysOnTheDevice(t *testing.T) {
+	metalsim.Open(t)
+	e, err := NewExecutor(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	in := map[string]Array{"x": wave(64, 64), "w": wave(64, 64), "b": wave(64)}
+	for _, after := range [][]OpKind{{OpGelu}, {OpAdd}, {OpAdd, OpGelu}} {
+		g := NewGraph()
+		last := "x"
+		for i, kind := range append([]OpKind{OpMatMul}, after...) {
+			operands := map[OpKind][]string{OpMatMul: {last, "w"}, OpAdd: {last, "b"}, OpGelu: {last}}[kind]
+			last = string(rune('1' + i))
+			if err := g.AddNode(last, Op{Kind: kind}, operands...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := g.SetOutput(last); err != nil {
+			t.Fatal(err)
+		}
+		fused, err := g.Optimize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range []*Graph{g, fused} {
+			before := e.Stats().GPU
+			if _, err := e.Execute(run, in); err != nil {
+				t.Fatal(err)
+			}
+			if n := e.Stats().GPU - before; n != 1 {
+				t.Errorf("MatMul and %v as %d operations: %d on the GPU, want the product", after, len(run.nodes), n)
+			}
+		}
+	}
+	e.Thresholds[OpSoftmax] = 10
+	if err := e.Calibrate(); err != nil {
+		t.Fatal(err)
+	}
+	if e.Thresholds[OpSoftmax] != 10 || len(e.Thresholds) != 5 || e.Thresholds[OpFusedLinearGelu] != e.Thresholds[OpMatMul] {
+		t.Errorf("after Calibrate: %v", e.Thresholds)
+	}
+}
+
+func TestGeluTanhInGraph(t *testing.T) {
+	e, err := NewExecutor(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	g := NewGraph()
+	if err := errors.Join(g.AddNode("y", Op{Kind: OpGeluTanh}, "x"), g.SetOutput("y")); err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.Execute(g, map[string]Array{"x": wave(9)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range wave(9).Data {
+		x := float64(v)
+		want := x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+		if d := math.Abs(float64(out["y"].Data[i]) - want); d > 1e-6 {
+			t.Errorf("gelu_tanh(%v) = %v, want %v", v, out["y"].Data[i], want)
+		}
+	}
+}

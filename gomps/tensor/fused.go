@@ -10,6 +10,9 @@ var fusedOps = []row{
 	{"affine(x; scale float, shift float)", "x * scale + shift in one dispatch.", elementary, func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		return one(c.Affine(in[0], a.float("scale"), a.float("shift")))
 	}},
+	{"mul_add(x, scale, shift)", "x * scale + shift in one dispatch; all are tensors, which broadcast.", elementary, func(c *Context, in []*Tensor, _ arguments) ([]*Tensor, error) {
+		return one(c.MulAdd(in[0], in[1], in[2]))
+	}},
 	{"matmul_activation(a, b; activation string)", "activation(a b) in one dispatch.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		return one(c.MatMulActivation(in[0], in[1], a.activation()))
 	}},

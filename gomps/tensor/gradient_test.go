@@ -114,14 +114,14 @@ func TestGradients(t *testing.T) {
 		})
 
 		cols := wave(1, 8, 6)
-		img := keep(c.Col2Im(put(cols), 2, 3, 4, 2, 1, 0))
+		img := keep(c.Col2Im(put(cols), 2, 3, 4, [2]int{2, 2}, 1, 0))
 		gi := wave(1, 2, 3, 4)
-		gc := keep(c.Im2Col(put(gi), 2, 1, 0))
+		gc := keep(c.Im2Col(put(gi), [2]int{2, 2}, 1, 0))
 		if img.Numel() != 24 {
 			t.Fatalf("col2im gave %v", img.Shape())
 		}
 		checkGradient(t, "col2im", cols, host(gc), func(v Array) float64 {
-			return sumWith(t, keep(c.Col2Im(put(v), 2, 3, 4, 2, 1, 0)), gi.Data)
+			return sumWith(t, keep(c.Col2Im(put(v), 2, 3, 4, [2]int{2, 2}, 1, 0)), gi.Data)
 		})
 	})
 }

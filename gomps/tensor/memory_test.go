@@ -236,3 +236,113 @@ func TestWaitingWorkKeepsItsOperands(t *testing.T) {
 		}
 	})
 }
+
+// TestBatchesReuseMemory: a loop that releases its results needs as many buffers in
+// batches of 100 as one after the other.
+func TestBatchesReuseMemory(t *testing.T) {
+	contexts(t, func(t *testing.T, c *Context) {
+		x := must[*Tensor](t)(c.Full(2, 64, 64))
+		defer x.Release()
+		before := c.Pool().Stats()
+		var last *Tensor
+		for range 1000 {
+			last.Release()
+			last = must[*Tensor](t)(c.MatMul(x, x))
+		}
+		if v := must[[]float32](t)(last.Float32s()); v[64*64-1] != 256 {
+			t.Errorf("2 * 2 * 64 = %v", v[64*64-1])
+		}
+		last.Release()
+		s := c.Pool().Stats()
+		if made := s.Allocations - before.Allocations; made > 10 || s.Evictions != before.Evictions || s.ReuseRate() < 0.98 {
+			t.Errorf("1000 equal products: %+v, want at most 10 allocations", s)
+		}
+		if s.PeakBytes == 0 || s.OverheadBytes != 0 {
+			t.Errorf("%+v: buffers of 16 KiB have nothing to spare", s)
+		}
+		if err := c.Cleanup(); err != nil {
+			t.Fatal(err)
+		}
+		if s := c.Pool().Stats(); s.Allocations+s.Reuses+s.Evictions != 0 || s.PeakBytes != s.InUseBytes || s.PooledBytes != 0 {
+			t.Errorf("after Cleanup: %+v", s)
+		}
+	})
+}
+
+// TestReuseInBatchIsInOrder: results that take over the memory of results before
+// them, in one batch, have the values of a run with a wait after each operation.
+func TestReuseInBatchIsInOrder(t *testing.T) {
+	contexts(t, func(t *testing.T, c *Context) {
+		run := func(wait bool) []float32 {
+			y := must[*Tensor](t)(c.Full(0.1, 16, 16))
+			for i := range 250 {
+				k := must[*Tensor](t)(c.Full(float32(i%7)-3, 16, 16)) // the host writes while results wait
+				z := must[*Tensor](t)(c.Add(y, k))
+				y.Release()
+				k.Release()
+				y = must[*Tensor](t)(c.Tanh(z))
+				z.Release()
+				if wait {
+					if err := c.Sync(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			defer y.Release()
+			return must[[]float32](t)(y.Float32s())
+		}
+		want, got := run(true), run(false)
+		for i := range want {
+			if got[i] != want[i] {
+				t.Fatalf("element %d: %v, want %v", i, got[i], want[i])
+			}
+		}
+	})
+}
+
+// TestPoolSettings: the cap of the pool and the size of a batch go together.
+func TestPoolSettings(t *testing.T) {
+	for _, c := range []struct {
+		given          Config
+		batch, perSize int
+		wrong          bool
+	}{
+		{Config{}, 100, 100, false},
+		{Config{BatchSize: 10}, 10, 50, false},
+		{Config{BatchSize: 300}, 300, 300, false},
+		{Config{PoolPerSize: 8}, 8, 8, false},
+		{Config{PoolPerSize: 500}, 100, 500, false},
+		{Config{PoolPerSize: 20, BatchSize: 20}, 20, 20, false},
+		{Config{PoolPerSize: 20, BatchSize: 21}, 0, 0, true},
+		{Config{PoolPerSize: -1}, 0, 0, true},
+	} {
+		batch, perSize, err := c.given.batching()
+		if batch != c.batch || perSize != c.perSize || (err != nil) != c.wrong {
+			t.Errorf("%+v: batches of %d, pool of %d, %v", c.given, batch, perSize, err)
+		}
+	}
+	c, err := Open(Config{Backend: "cpu", PoolPerSize: 4, PoolLimit: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p := c.Pool()
+	if p.PerClass() != 4 || p.Limit() != 1<<20 {
+		t.Errorf("the pool keeps %d of a size and %d bytes", p.PerClass(), p.Limit())
+	}
+	if err := p.Warmup(100, 100, 100, 100, 100, 100); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Stats(); s.PooledBuffers != 4 || s.Evictions != 2 {
+		t.Errorf("six buffers given back: %+v", s)
+	}
+	p.SetPerClass(1)
+	if s := p.Stats(); s.PooledBuffers != 1 || s.Evictions != 5 {
+		t.Errorf("one of a size: %+v", s)
+	}
+	x := must[*Tensor](t)(c.Full(1, 25)) // 100 bytes of 128
+	defer x.Release()
+	if s := p.Stats(); s.OverheadBytes != 28 {
+		t.Errorf("%d bytes of overhead, want 28", s.OverheadBytes)
+	}
+}

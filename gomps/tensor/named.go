@@ -155,6 +155,7 @@ type arguments map[string]any
 
 func (a arguments) int(name string) int       { return a[name].(int) }
 func (a arguments) ints(name string) []int    { return a[name].([]int) }
+func (a arguments) size(name string) [2]int   { return a[name].([2]int) }
 func (a arguments) float(name string) float32 { return a[name].(float32) }
 func (a arguments) text(name string) string   { return a[name].(string) }
 func (a arguments) activation() Activation    { return Activation(a.text("activation")) }
@@ -202,6 +203,13 @@ func convert(kind string, v any) (any, error) {
 		// 2^53 is where float64 stops counting.
 		if f, ok := v.(float64); ok && f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
 			return int(f), nil
+		}
+	case "size": // height and width, or one number for both
+		if n, err := convert("int", v); err == nil {
+			return [2]int{n.(int), n.(int)}, nil
+		}
+		if list, err := convert("ints", v); err == nil && len(list.([]int)) == 2 {
+			return [2]int(list.([]int)), nil
 		}
 	case "ints":
 		list, ok := v.([]any)

@@ -142,6 +142,16 @@ func samples() map[string][]sample {
 		"pow_scalar": {{Attributes{"value": 3.0}, []any{pos}, each1(func(x float64) float64 { return x * x * x }), 0}},
 		"affine":     {{Attributes{"scale": 0.5, "shift": 2.0}, []any{x}, each1(func(x float64) float64 { return x/2 + 2 }), 0}},
 
+		"mul_add": {{in: []any{x, row, y}, want: func(in [][]float64) []float64 {
+			out := make([]float64, 12)
+			for i := range out {
+				out[i] = in[0][i]*in[1][i%4] + in[2][i]
+			}
+			return out
+		}}},
+		"copy_": {{in: []any{x, y}, want: func(in [][]float64) []float64 { return slices.Clone(in[1]) }},
+			{in: []any{x, row}, want: func(in [][]float64) []float64 { return slices.Concat(in[1], in[1], in[1]) }}},
+
 		"reshape":      {{Attributes{"shape": nums(2, -1)}, []any{x}, pick(12, func(i int) int { return i }), 0}},
 		"transpose":    {{nil, []any{x}, pick(12, func(i int) int { return i%3*4 + i/3 }), 0}},
 		"permute":      {{Attributes{"perm": nums(1, 0)}, []any{x}, pick(12, func(i int) int { return i%3*4 + i/3 }), 0}},
@@ -167,8 +177,19 @@ func samples() map[string][]sample {
 		"im2col": {{Attributes{"kernel": 2.0}, []any{map4}, pick(288, func(i int) int { // [2, 3*2*2, 4*3]
 			b, c, k, p := i/144, i%144/48, i%48/12, i%12
 			return ((b*3+c)*5+p/3+k/2)*4 + p%3 + k%2
+		}), 0}, {Attributes{"kernel": nums(2, 3)}, []any{map4}, pick(288, func(i int) int { // [2, 3*2*3, 4*2]
+			b, c, k, p := i/144, i%144/48, i%48/8, i%8
+			return ((b*3+c)*5+p/2+k/3)*4 + p%2 + k%3
 		}), 0}},
-		"col2im": with(Attributes{"channels": 3.0, "height": 5.0, "width": 4.0, "kernel": 2.0}, wave(2, 12, 12)),
+		"col2im": append(with(Attributes{"channels": 3.0, "height": 5.0, "width": 4.0, "kernel": 2.0}, wave(2, 12, 12)),
+			sample{Attributes{"channels": 3.0, "height": 5.0, "width": 4.0, "kernel": nums(3, 2)}, []any{wave(2, 18, 9)}, func(in [][]float64) []float64 {
+				out := make([]float64, 120)
+				for i, v := range in[0] {
+					b, c, k, p := i/162, i%162/54, i%54/9, i%9
+					out[((b*3+c)*5+p/3+k/2)*4+p%3+k%2] += v
+				}
+				return out
+			}, 0}),
 	})
 	maps.Copy(m, map[string][]sample{
 		"matmul": plain(x, wave(4, 5)), "matmul_transposed": plain(x, w), "matmul_activation": with(Attributes{"activation": "gelu"}, x, wave(4, 5)),

@@ -39,7 +39,7 @@ func TestOperationsInPython(t *testing.T) {
 	generated(t, path, fmt.Sprintf(pythonHead, names.String())+functions.String())
 }
 
-var pythonKinds = map[string]string{"int": "int", "float": "float", "string": "str", "ints": "Sequence[int]"}
+var pythonKinds = map[string]string{"int": "int", "float": "float", "string": "str", "ints": "Sequence[int]", "size": "int | Sequence[int]"}
 
 // pythonFunction is the function of one operation. A last operand that may be left
 // out makes the attributes after it keyword-only; einsum takes its string first.

@@ -48,30 +48,38 @@ type Tensor struct {
 }
 
 type memory struct {
-	buf  atomic.Pointer[backend.Buffer]
-	live *atomic.Int64
+	buf   atomic.Pointer[backend.Buffer]
+	bytes int
+	books *books
 }
 
 func (m *memory) release() {
 	if b := m.buf.Swap(nil); b != nil {
-		m.live.Add(-1)
-		(*b).Release()
+		m.books.live.Add(-1)
+		m.books.giveBack(m.bytes, *b)
 	}
 }
 
-// newTensor allocates; the caller holds the context's lock.
-func (c *Context) newTensor(shape dt.Shape, d dt.DType) (*Tensor, error) {
+// newTensor allocates; the caller holds the context's lock. reads are the operands
+// of the operation that will write the elements, nil when the host does.
+func (c *Context) newTensor(shape dt.Shape, d dt.DType, reads []backend.Buffer) (*Tensor, error) {
 	if len(shape) > MaxDims {
 		return nil, refuse(ErrShape, "%v has %d dimensions, want at most %d", shape, len(shape), MaxDims)
 	}
 	n := shape.Numel() * d.Size()
-	buf, err := c.dev.Alloc(n)
-	if err != nil {
-		return nil, refuse(ErrDevice, "allocate %v%v: %w", d, shape, err)
+	var buf backend.Buffer
+	if reads != nil {
+		buf = c.books.again(n, reads)
 	}
-	t := &Tensor{c: c, shape: shape.Clone(), dtype: d, mem: &memory{live: &c.live}}
+	if buf == nil {
+		var err error
+		if buf, err = c.dev.Alloc(n); err != nil {
+			return nil, refuse(ErrDevice, "allocate %v%v: %w", d, shape, err)
+		}
+	}
+	t := &Tensor{c: c, shape: shape.Clone(), dtype: d, mem: &memory{bytes: n, books: &c.books}}
 	t.mem.buf.Store(&buf)
-	c.live.Add(1)
+	c.books.live.Add(1)
 	runtime.AddCleanup(t, (*memory).release, t.mem)
 	return t, nil
 }
@@ -164,7 +172,7 @@ func (c *Context) host(d dt.DType, shape []int, fill func(dst []byte)) (*Tensor,
 	if c.closed {
 		return nil, ErrClosed
 	}
-	t, err := c.newTensor(s, d)
+	t, err := c.newTensor(s, d, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,13 @@ type Options struct {
 	Precision Precision
 }
 
+// Native is a Backend, or a Buffer of one, that can show the objects it is made of to
+// code that uses them directly: MTLDevice and MTLCommandQueue, MTLBuffer and 0. They
+// live as long as what shows them.
+type Native interface {
+	Native() (object, queue uintptr)
+}
+
 // Device are facts about where programs run.
 type Device struct {
 	// Backend is "cpu", "metal" or "cuda", Name the device in words, ISA the instruction

@@ -18,6 +18,8 @@ type Pool interface {
 	// PerClass is how many free buffers of one size are kept.
 	PerClass() int
 	SetPerClass(n int)
+	// ResetStats sets the counters to 0 and the peak to what there is now.
+	ResetStats()
 	// Warmup makes a free buffer for each of the sizes.
 	Warmup(sizes ...int) error
 	// The others give free buffers back to the system and return their number: all,

@@ -74,14 +74,14 @@ static void test_pool() {
   const auto before = live().buffers;
   {
     auto buffer = pool.acquire(4096);
-    CHECK(buffer.length() == 4096 && live().buffers == before + 1 && pool.stats().live == 1);
+    CHECK(buffer.length() == 4096 && live().buffers == before + 1 && pool.stats().in_use_buffers == 1);
     std::memset(buffer.contents(), 7, buffer.length());
     auto moved = std::move(buffer);
     CHECK(static_cast<uint8_t *>(moved.contents())[4095] == 7);
     moved.release();
     CHECK(throws<mast3r::HandleError>("handle", MAST3R_E_HANDLE, [&] { moved.contents(); }));
   }
-  CHECK(live().buffers == before && pool.stats().live == 0);
+  CHECK(live().buffers == before && pool.stats().in_use_buffers == 0);
   pool.warmup({1 << 20, 1 << 20});
   CHECK(pool.count() >= 2 && pool.bytes() >= 2u << 20);
   context.clear_buffer_pool();

@@ -44,6 +44,25 @@ if command -v "$cxx" >/dev/null; then
 	"$cxx" -std=c++17 -O1 -g -Wall -Wextra -Werror -pedantic -Icapi -o "$build/cpp_test" tests/c/cpp_test.cpp \
 		"$library" -lpthread -Wl,-rpath,"$here"
 	"$build/cpp_test" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
+
+	# By the names of the original, on the CPU and on the simulator, and its document's own code.
+	model=python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
+	"$cxx" -std=c++17 -O1 -g -Wall -Wextra -Werror -pedantic -Icapi -o "$build/mpsgraph_test" tests/c/mpsgraph_test.cpp \
+		"$library" -lpthread -Wl,-rpath,"$here"
+	MAST3R_BACKEND=cpu "$build/mpsgraph_test" "$model"
+	if [ -e tests/metalsim/build/libmetalsim.so ]; then
+		MAST3R_BACKEND=metal MAST3R_SELFCHECK=off MAST3R_OBJC_SIM=$PWD/tests/metalsim/build/libmetalsim.so METALSIM_REPORT=1 \
+			"$build/mpsgraph_test" "$model" >"$build/mpsgraph.log" 2>&1 || { cat "$build/mpsgraph.log" >&2; exit 1; }
+		grep -q 'metalsim: 0 violations' "$build/mpsgraph.log" || { cat "$build/mpsgraph.log" >&2; exit 1; }
+	fi
+	document=$(ls ../shared/documents/003_*.txt 2>/dev/null | head -1)
+	if [ -n "$document" ]; then
+		python3 tests/c/original.py "$document" >"$build/original.cpp"
+		"$cxx" -std=c++17 -O1 -Wall -Icapi -o "$build/original" "$build/original.cpp" "$library" -Wl,-rpath,"$here"
+		MAST3R_BACKEND=cpu "$build/original" "$model"
+	else
+		echo "no ../shared/documents: the code of the original's document is not compiled" >&2
+	fi
 	"$cxx" -std=c++17 -O1 -Wall -Wextra -Werror -pedantic -Icapi -o "$build/pair" docs/examples/pair.cpp \
 		"$library" -Wl,-rpath,"$here"
 	for i in 1 2; do # two pictures of 64 x 48 with something to see

@@ -131,7 +131,7 @@ def test_convert_failures(checkpoint: Path, tmp_path: Path) -> None:
     torch_file.save(wide, {"w": np.array([1e5], np.float32)})
     out = tmp_path / "out.safetensors"
     for source, target, words, kind in (
-        (wide, out, "element 0: 100000 does not fit in f16", errors.WeightsError),
+        (wide, out, "element 0 is 100000, which does not fit in f16", errors.WeightsError),
         (tmp_path / "gone.pth", out, "gone.pth", errors.ModelNotFoundError),
         (checkpoint, wide / "x.safetensors", "wide.pth", errors.FileError),
         (Path(os.devnull), out, "null", errors.Mast3rError),

@@ -23,7 +23,7 @@ from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.errors import ArgumentError, FileError, ImageNotFoundError, SceneError
 from mast3r_runtime.scene import FORMATS, Lens, Scene, reconstruct
-from mast3r_runtime.viewer import write_html
+from mast3r_runtime.viewer import pair_page, write_html
 
 try:
     import pycolmap
@@ -249,6 +249,24 @@ def test_pages_and_notebooks(scene: Scene, tmp_path: Path) -> None:
     assert path.stat().st_size > 1e6
     text = scene._repr_html_()
     assert text.startswith("<iframe") and "&lt;!doctype html&gt;" in text and text.count("<") == 2
+
+
+def test_page_of_a_pair_has_both_cameras(wheel_engine: CPUEngine) -> None:
+    """The second camera stands where the matches say: beside the first, as the truth has it."""
+    one, two = (np.asarray(Image.open(p).convert("RGB")) for p in known.paths()[2:4])
+    result = wheel_engine.infer_gpu(one, two).numpy()
+    page = pair_page(result, one, two, wheel_engine.match(result, top_k=None))
+    first, second = page.cameras
+    assert first.status == second.status == "placed" and first.intrinsics is not None
+    with np.load(known.FOLDER / "truth.npz") as archive:
+        a, b = archive["world_from_camera"][2:4]
+    true = (np.linalg.inv(a) @ b)[:3, 3]
+    assert second.pose is not None
+    step = second.pose[:3, 3]
+    assert step @ true > 0.95 * np.linalg.norm(step) * np.linalg.norm(true)
+    alone = pair_page(result, one, two)
+    assert alone.cameras[1].pose is None and alone.cameras[1].reason == "no matches were given"
+    assert alone.cameras[0].intrinsics is not None
 
 
 def test_localises_a_new_view(scene: Scene, wheel_engine: CPUEngine) -> None:

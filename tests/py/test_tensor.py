@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import mast3r_runtime as m3r
+import mast3r_runtime.backends._cpu
 import mast3r_runtime.tensor as mt
 from mast3r_runtime import errors
 from mast3r_runtime._library import calls, structs
@@ -227,3 +229,68 @@ def test_errors(context: mt.Context) -> None:
         calls.call("mast3r_tensor_data", x._handle, ctypes.byref(pointer))
     with pytest.raises(errors.ShapeError, match="one element"):
         x.item()
+
+
+def test_pool_settings_and_books() -> None:
+    """The names are those of Go, C and C++; limits hold at opening and later."""
+    with mt.Context("cpu", threads=1, pool_per_size=4, pool_limit_bytes=1 << 20) as context:
+        stats = context.pool.stats()
+        assert (stats.per_size, stats.limit_bytes, stats.allocations) == (4, 1 << 20, 0)
+        for x in [context.zeros((25,)) for _ in range(6)]:
+            assert context.pool.stats().overhead_bytes >= 28  # 100 bytes in a buffer of 128
+            x.release()
+        stats = context.pool.stats()
+        assert (stats.allocations, stats.evictions, stats.pooled_buffers) == (6, 2, 4)
+        assert stats.pooled_bytes == 4 * 128 and stats.peak_bytes == 6 * 128
+        assert stats.in_use_buffers == stats.in_use_bytes == stats.overhead_bytes == 0
+        context.zeros((25,)).release()
+        assert context.pool.stats().reuse_rate == 1 / 7
+        assert context.pool.memory_pressure() == 2
+        context.pool.configure(per_size=1)
+        assert context.pool.stats().pooled_buffers == 1
+        assert context.pool.stats().limit_bytes == 1 << 20
+        assert context.pool.memory_pressure(critical=True) == 1
+        context.cleanup()
+        stats = context.pool.stats()
+        assert stats.allocations == stats.reuses == stats.evictions == stats.peak_bytes == 0
+        for bad in (-1, 2**31, 0.5):
+            with pytest.raises(errors.ArgumentError):
+                context.pool.configure(per_size=bad)  # type: ignore[arg-type]
+    with pytest.raises(errors.ArgumentError, match="batches of 21"):
+        mt.Context("cpu", batch_size=21, pool_per_size=20)
+
+
+def test_kernel_of_two_sizes(context: mt.Context, rng: np.random.Generator) -> None:
+    x = rng.random((1, 1, 4, 5)).astype(np.float32)
+    columns = mt.im2col(x, kernel=(2, 3))
+    assert columns.shape == (1, 6, 9)
+    np.testing.assert_array_equal(columns.numpy()[0, :, 4], x[0, 0, 1:3, 1:4].ravel())
+    with pytest.raises(errors.ArgumentError, match="kernel"):
+        mt.im2col(x, kernel=(2, 3, 4))
+
+
+def test_affine_of_tensors(context: mt.Context, rng: np.random.Generator) -> None:
+    x, scale, shift = rng.random((3, 2, 4)).astype(np.float32)
+    before = context.stats().operations
+    np.testing.assert_allclose(mt.mul_add(x, scale, shift).numpy(), x * scale + shift, rtol=1e-6)
+    assert context.stats().operations == before + 1
+    with pytest.raises(errors.ArgumentError, match="not a tensor"):
+        mt.affine(x, mt.tensor(scale), 0.0)  # type: ignore[arg-type]
+    y = mt.tensor(x)
+    mt.copy_(y, scale)
+    np.testing.assert_array_equal(y.numpy(), scale)
+
+
+def test_pool_of_an_engine() -> None:
+    """The same books for an engine's memory."""
+    with m3r.backends._cpu.CPUEngine("mast3r_tiny") as engine:
+        engine.load()
+        picture = np.zeros((48, 64, 3), np.uint8)
+        result = engine.infer_gpu(picture, picture)
+        stats = engine.pool.stats()
+        assert stats.peak_bytes >= stats.in_use_bytes > result.pts3d_1.numpy().nbytes
+        assert stats.allocations > 0 and stats.per_size > 0
+        engine.pool.configure(per_size=3)
+        assert engine.pool.stats().per_size == 3
+        engine.pool.memory_pressure(critical=True)
+        assert engine.pool.stats().pooled_bytes == 0

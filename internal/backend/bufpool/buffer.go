@@ -51,7 +51,7 @@ func (b *Buffer[M]) Land() {
 		if !b.released {
 			return nil
 		}
-		return b.pool.put(b.mem, b.cap)
+		return b.pool.put(b.mem, b.cap, b.n)
 	})
 }
 
@@ -65,6 +65,6 @@ func (b *Buffer[M]) Release() {
 		if b.flights > 0 {
 			return nil
 		}
-		return b.pool.put(b.mem, b.cap)
+		return b.pool.put(b.mem, b.cap, b.n)
 	})
 }

@@ -19,6 +19,8 @@ type Stats struct {
 	Allocations, Reuses, Evictions uint64
 	// PeakBytes is the most that was pooled and in use together.
 	PeakBytes uint64
+	// OverheadBytes is what the buffers in use have more than was asked for.
+	OverheadBytes uint64
 
 	released uint64
 }
@@ -59,23 +61,32 @@ func (p *Pool[M]) SetLimit(bytes uint64) {
 func (p *Pool[M]) PerClass() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.each
+	return p.perClass
 }
 
-// SetPerClass changes that number and enforces it at once. Whoever has many
-// buffers of one size in flight wants as many kept: a pool that keeps fewer frees
-// and makes buffers all the time.
+// SetPerClass changes how many free buffers of one size are kept, 0 for the usual
+// number, and destroys the oldest of those beyond it.
 func (p *Pool[M]) SetPerClass(n int) {
-	p.evicting(func() []slot[M] {
-		p.each = max(n, 0)
-		var victims []slot[M]
+	if n <= 0 {
+		n = PerClass
+	}
+	p.evicting(func() (victims []slot[M]) {
+		p.perClass = n
 		for size := range p.free {
-			for len(p.free[size]) > p.each {
+			for len(p.free[size]) > n {
 				victims = p.evict(victims, size, 0)
 			}
 		}
 		return victims
 	})
+}
+
+// ResetStats sets the counters to 0 and the peak to what there is now.
+func (p *Pool[M]) ResetStats() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Allocations, p.stats.Reuses, p.stats.Evictions = 0, 0, 0
+	p.stats.PeakBytes = p.stats.InUseBytes + p.stats.PooledBytes
 }
 
 // Warmup makes a free buffer for each of the sizes, so that the first requests

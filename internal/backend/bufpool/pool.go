@@ -15,8 +15,8 @@ const (
 	// MinClass and MaxClass are the smallest and the largest size class.
 	MinClass = 64
 	MaxClass = 512 << 20
-	// PerClass is how many free buffers of one size are kept unless a pool is told
-	// otherwise.
+	// PerClass is how many free buffers of one size are kept where nothing else is
+	// asked for.
 	PerClass = 50
 )
 
@@ -41,6 +41,8 @@ type Options struct {
 	// buffers are evicted while it is exceeded. What is in use may exceed it,
 	// since only the allocator can refuse. 0 means no limit.
 	Limit uint64
+	// PerClass is how many free buffers of one size are kept; 0 means PerClass.
+	PerClass int
 	// Now is the clock, time.Now when nil.
 	Now func() time.Time
 }
@@ -50,10 +52,10 @@ type Pool[M any] struct {
 	alloc Allocator[M]
 	now   func() time.Time
 
-	mu     sync.Mutex
-	limit  uint64
-	each   int // free buffers kept of one size
-	closed bool
+	mu       sync.Mutex
+	limit    uint64
+	perClass int
+	closed   bool
 	// free maps a capacity to its free slots, oldest first.
 	free  map[int][]slot[M]
 	stats Stats
@@ -73,7 +75,11 @@ func New[M any](a Allocator[M], o Options) *Pool[M] {
 	if now == nil {
 		now = time.Now
 	}
-	return &Pool[M]{alloc: a, now: now, limit: o.Limit, each: PerClass, free: map[int][]slot[M]{}}
+	perClass := o.PerClass
+	if perClass <= 0 {
+		perClass = PerClass
+	}
+	return &Pool[M]{alloc: a, now: now, limit: o.Limit, perClass: perClass, free: map[int][]slot[M]{}}
 }
 
 // ClassSize is the capacity of the buffer that serves a request of n bytes.
@@ -95,7 +101,7 @@ func (p *Pool[M]) Get(n int) (*Buffer[M], error) {
 		return nil, fmt.Errorf("bufpool: buffer of %d bytes", n)
 	}
 	size := ClassSize(n)
-	mem, found, err := p.reuse(size)
+	mem, found, err := p.reuse(size, n)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +117,7 @@ func (p *Pool[M]) Get(n int) (*Buffer[M], error) {
 	}
 	p.evicting(func() []slot[M] {
 		p.stats.Allocations++
-		p.take(size)
+		p.take(size, n)
 		return p.enforce(0) // others may have allocated meanwhile
 	})
 	return &Buffer[M]{pool: p, mem: mem, n: n, cap: size}, nil
@@ -119,7 +125,7 @@ func (p *Pool[M]) Get(n int) (*Buffer[M], error) {
 
 // reuse takes a free buffer of a class. When there is none, it makes room for a new
 // one before the allocation, so that the device never holds both.
-func (p *Pool[M]) reuse(size int) (mem M, found bool, err error) {
+func (p *Pool[M]) reuse(size, n int) (mem M, found bool, err error) {
 	p.evicting(func() []slot[M] {
 		if p.closed {
 			err = ErrClosed
@@ -132,7 +138,7 @@ func (p *Pool[M]) reuse(size int) (mem M, found bool, err error) {
 		mem, found = list[len(list)-1].mem, true
 		p.drop(size, len(list)-1)
 		p.stats.Reuses++
-		p.take(size)
+		p.take(size, n)
 		return nil
 	})
 	return mem, found, err
@@ -154,17 +160,20 @@ func (p *Pool[M]) locked(f func() []slot[M]) []slot[M] {
 	return f()
 }
 
-// take counts a buffer that goes out.
-func (p *Pool[M]) take(size int) {
+// take counts a buffer that goes out for a request of n bytes.
+func (p *Pool[M]) take(size, n int) {
 	p.stats.InUseBuffers++
 	p.stats.InUseBytes += uint64(size)
+	p.stats.OverheadBytes += uint64(size - n)
 	p.stats.PeakBytes = max(p.stats.PeakBytes, p.stats.InUseBytes+p.stats.PooledBytes)
 }
 
-// put takes a buffer back and returns what must be destroyed for it.
-func (p *Pool[M]) put(mem M, size int) []slot[M] {
+// put takes the buffer of a request of n bytes back and returns what must be
+// destroyed for it.
+func (p *Pool[M]) put(mem M, size, n int) []slot[M] {
 	p.stats.InUseBuffers--
 	p.stats.InUseBytes -= uint64(size)
+	p.stats.OverheadBytes -= uint64(size - n)
 	s := slot[M]{mem: mem, cap: size, since: p.now(), seq: p.stats.released}
 	p.stats.released++
 	if p.closed || p.limit != 0 && uint64(size) > p.limit {
@@ -173,7 +182,7 @@ func (p *Pool[M]) put(mem M, size int) []slot[M] {
 		return []slot[M]{s}
 	}
 	var victims []slot[M]
-	if len(p.free[size]) >= p.each {
+	if len(p.free[size]) >= p.perClass {
 		victims = p.evict(victims, size, 0)
 	}
 	p.free[size] = append(p.free[size], s)

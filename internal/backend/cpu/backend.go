@@ -76,7 +76,8 @@ func (b *Backend) Device() backend.Device {
 	s := b.buffers.Stats()
 	return backend.Device{
 		Backend: "cpu", Name: processorName(), ISA: gemm.Active().String(), Products: gemm.Products(), Threads: b.pool.Threads(),
-		UnifiedMemory: true, OS: runtime.GOOS + "/" + runtime.GOARCH,
+		// No buffer can be larger than all of the memory.
+		WorkingSet: machineMemory(), MaxBuffer: machineMemory(), UnifiedMemory: true, OS: runtime.GOOS + "/" + runtime.GOARCH,
 		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
 	}
 }

@@ -258,6 +258,14 @@ func (b *Backend) Alloc(n int) (backend.Buffer, error) {
 	return &buffer{b, x}, nil
 }
 
+// Native shows the MTLBuffer.
+func (x *buffer) Native() (object, queue uintptr) { return x.buf.Memory().Native(), 0 }
+
+// Native shows the MTLDevice and the queue of decoders.
+func (b *Backend) Native() (object, queue uintptr) {
+	return b.dev.Native(), b.lanes[backend.Decode].queue.Native()
+}
+
 func (x *buffer) Len() int { return x.buf.Len() }
 
 // Fetch has nothing to do: host and device share the memory.

@@ -16,6 +16,7 @@ from .._library import calls
 from .._library import structs as S
 from .._library.device import backend_wanted, create, info_of
 from .._library.options import Only, image_array, infer_options
+from .._library.pool import Pool
 from ..errors import ClosedError, ShapeError
 from ..images import U8, ImageLike
 from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
@@ -124,6 +125,11 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     def trim(self) -> None:
         """Give memory that is only kept for the next call back to the system."""
         calls.call("mast3r_engine_trim", self._live())
+
+    @property
+    def pool(self) -> Pool:
+        """The memory that the engine keeps for reuse: ``stats``, ``configure``, ``memory_pressure``."""
+        return Pool("mast3r_pool", self._live)
 
     def close(self) -> None:
         """Free the engine's memory. Results taken before stay valid. May be called twice."""

@@ -39,6 +39,14 @@ def int32(name: str, value: int, low: int = 0) -> int:
     return number
 
 
+def uint64(name: str, value: int) -> int:
+    """Check an integer that ctypes would wrap around silently."""
+    number = int(value)
+    if number != value or not 0 <= number < 2**64:
+        raise errors.ArgumentError(f"{name}={value}, want a whole number from 0 to 2^64 - 1")
+    return number
+
+
 def text(name: str, value: str | bytes | os.PathLike[str]) -> bytes:
     """Encode a text that C would cut at its first NUL silently."""
     encoded = os.fsencode(value)

@@ -48,6 +48,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_engine_create": [C.POINTER(S.Config), C.POINTER(S.Handle)],
     "mast3r_engine_info": [S.Handle, C.POINTER(S.Info)],
     "mast3r_engine_metadata": [S.Handle, C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
+    "mast3r_engine_native": [S.Handle, C.POINTER(C.c_void_p), C.POINTER(C.c_void_p)],
     "mast3r_engine_trim": [S.Handle],
     "mast3r_engine_synchronize": [S.Handle],
     "mast3r_engine_close": [S.Handle],
@@ -167,6 +168,9 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_tensor_commit": [S.Handle],
     "mast3r_tensor_sync": [S.Handle],
     "mast3r_tensor_cleanup": [S.Handle],
+    "mast3r_tensor_pool_info": [S.Handle, C.POINTER(S.Pool)],
+    "mast3r_tensor_pool_configure": [S.Handle, C.c_int32, C.c_uint64],
+    "mast3r_tensor_pool_pressure": [S.Handle, C.c_int32, C.POINTER(C.c_uint64)],
     "mast3r_tensor_from_host": [
         S.Handle,
         C.c_int32,
@@ -189,7 +193,10 @@ SIGNATURES: dict[str, list[Any]] = {
     ],
     "mast3r_buffer_acquire": [S.Handle, C.c_uint64, C.POINTER(S.Handle)],
     "mast3r_buffer_contents": [S.Handle, C.POINTER(C.c_void_p), C.POINTER(C.c_uint64)],
+    "mast3r_buffer_native": [S.Handle, C.POINTER(C.c_void_p)],
     "mast3r_buffer_release": [S.Handle],
     "mast3r_pool_warmup": [S.Handle, C.POINTER(C.c_uint64), C.c_size_t],
     "mast3r_pool_info": [S.Handle, C.POINTER(S.Pool)],
+    "mast3r_pool_configure": [S.Handle, C.c_int32, C.c_uint64],
+    "mast3r_pool_pressure": [S.Handle, C.c_int32, C.POINTER(C.c_uint64)],
 }

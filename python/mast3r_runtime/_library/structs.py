@@ -391,10 +391,17 @@ class ExportOptions(_Sized):
 class Pool(_Sized):
     _fields_ = [
         ("size", C.c_uint32),
-        ("reserved", C.c_int32),
-        ("kept", C.c_uint64),
-        ("kept_bytes", C.c_uint64),
-        ("live", C.c_uint64),
+        ("per_size", C.c_int32),
+        ("limit_bytes", C.c_uint64),
+        ("pooled_buffers", C.c_uint64),
+        ("pooled_bytes", C.c_uint64),
+        ("in_use_buffers", C.c_uint64),
+        ("in_use_bytes", C.c_uint64),
+        ("allocations", C.c_uint64),
+        ("reuses", C.c_uint64),
+        ("evictions", C.c_uint64),
+        ("peak_bytes", C.c_uint64),
+        ("overhead_bytes", C.c_uint64),
     ]
 
 
@@ -419,6 +426,7 @@ class TensorConfig(_Sized):
         ("backend", C.c_char_p),
         ("pool_per_size", C.c_int32),
         ("reserved", C.c_int32),
+        ("pool_limit_bytes", C.c_uint64),
     ]
 
 

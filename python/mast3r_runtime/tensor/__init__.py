@@ -16,8 +16,20 @@ and so on. All operations are listed in docs/tensor-ops.md, advice is in docs/te
 
 from __future__ import annotations
 
+from .._library.pool import Pool, PoolStats
 from . import _operations
 from ._context import Context, Stats, Tensor, TensorLike, apply, operations, tensor
 from ._operations import *  # noqa: F403
 
-__all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor", *_operations.__all__]
+__all__ = [
+    "Context",
+    "Pool",
+    "PoolStats",
+    "Stats",
+    "Tensor",
+    "TensorLike",
+    "apply",
+    "operations",
+    "tensor",
+    *_operations.__all__,
+]

@@ -18,6 +18,7 @@ from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
+from .._library.pool import Pool
 from ..errors import ArgumentError, ClosedError, ShapeError
 
 __all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
@@ -53,8 +54,9 @@ class Context:
 
     ``backend`` is "auto" (what MAST3R_BACKEND says, else Metal where there is one, else the CPU),
     "metal" or "cpu"; ``batch_size`` operations are collected before the device gets them;
-    ``cache_size`` compiled ones are kept, and ``pool_per_size`` free buffers of one size (0: as many
-    as the batches in flight give back). In a ``with`` block it is the context of new tensors, and
+    ``cache_size`` compiled ones are kept. The pool keeps ``pool_per_size`` free buffers of one size,
+    at least ``batch_size`` (0: 100, or 50 where that is enough), and ``pool_limit_bytes`` in all
+    (0: the device's own limit). In a ``with`` block it is the context of new tensors, and
     closed at the end; without any, new tensors live in one that is opened at the first need.
     """
 
@@ -66,14 +68,16 @@ class Context:
         batch_size: int = 0,
         cache_size: int = 0,
         pool_per_size: int = 0,
+        pool_limit_bytes: int = 0,
     ) -> None:
         config = S.struct(
             S.TensorConfig,
             threads=calls.int32("threads", threads),
             batch_size=calls.int32("batch_size", batch_size),
             cache_size=calls.int32("cache_size", cache_size),
-            pool_per_size=calls.int32("pool_per_size", pool_per_size),
             backend=calls.text("backend", backend_wanted(backend)),
+            pool_per_size=calls.int32("pool_per_size", pool_per_size),
+            pool_limit_bytes=calls.uint64("pool_limit_bytes", pool_limit_bytes),
         )
         handle = S.Handle()
         calls.set_log_level()
@@ -119,6 +123,11 @@ class Context:
     def cleanup(self) -> None:
         """Sync, forget compiled operations, give pooled memory back, reset the counters."""
         calls.call("mast3r_tensor_cleanup", self._open())
+
+    @property
+    def pool(self) -> Pool:
+        """The memory of the context's tensors: ``stats``, ``configure``, ``memory_pressure``."""
+        return Pool("mast3r_tensor_pool", self._open)
 
     def stats(self) -> Stats:
         """Count what has happened."""
@@ -411,6 +420,8 @@ def _plain(name: str, value: object) -> object:
         if not np.isfinite(value):
             raise ArgumentError(f"{name}={value}, want a finite number")
         return float(value)
+    if isinstance(value, Tensor):
+        raise ArgumentError(f"{name} is a number here, not a tensor")
     if isinstance(value, (Sequence, np.ndarray)):
         return [_whole(name, v) for v in value]
     return _whole(name, value)

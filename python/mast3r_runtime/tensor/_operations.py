@@ -39,6 +39,7 @@ __all__ = [
     "conv2d",
     "conv2d_backward",
     "copy",
+    "copy_",
     "cos",
     "cumsum",
     "cumsum_backward",
@@ -81,6 +82,7 @@ __all__ = [
     "mse_grad",
     "mul",
     "mul_",
+    "mul_add",
     "mul_relu",
     "mul_scalar",
     "nchw_to_nhwc",
@@ -222,7 +224,7 @@ def chunk(x: TensorLike, axis: int, n: int) -> list[Tensor]:
     return apply("chunk", (x,), {"axis": axis, "n": n})
 
 
-def col2im(cols: TensorLike, channels: int, height: int, width: int, kernel: int, stride: int = 1, padding: int = 0) -> Tensor:
+def col2im(cols: TensorLike, channels: int, height: int, width: int, kernel: int | Sequence[int], stride: int = 1, padding: int = 0) -> Tensor:
     """Add columns back into maps: the gradient of im2col."""
     return apply("col2im", (cols,), {"channels": channels, "height": height, "width": width, "kernel": kernel, "stride": stride, "padding": padding})[0]
 
@@ -246,6 +248,11 @@ def conv2d_backward(gy: TensorLike, x: TensorLike, w: TensorLike, stride: int = 
 def copy(x: TensorLike) -> Tensor:
     """A new tensor with the same elements."""
     return apply("copy", (x,), {})[0]
+
+
+def copy_(t: Tensor, u: TensorLike) -> None:
+    """t = u, which broadcasts to t."""
+    apply("copy_", (t, u), {})
 
 
 def cos(x: TensorLike) -> Tensor:
@@ -335,8 +342,8 @@ def gelu_tanh(x: TensorLike) -> Tensor:
     return apply("gelu_tanh", (x,), {})[0]
 
 
-def im2col(x: TensorLike, kernel: int, stride: int = 1, padding: int = 0) -> Tensor:
-    """Patches of maps [B,C,H,W] as columns [B,C*kernel*kernel,positions]."""
+def im2col(x: TensorLike, kernel: int | Sequence[int], stride: int = 1, padding: int = 0) -> Tensor:
+    """Patches of maps [B,C,H,W] as columns [B,C*kh*kw,positions]."""
     return apply("im2col", (x,), {"kernel": kernel, "stride": stride, "padding": padding})[0]
 
 
@@ -460,6 +467,11 @@ def mul(a: TensorLike, b: TensorLike) -> Tensor:
 def mul_(t: Tensor, u: TensorLike) -> None:
     """t *= u."""
     apply("mul_", (t, u), {})
+
+
+def mul_add(x: TensorLike, scale: TensorLike, shift: TensorLike) -> Tensor:
+    """x * scale + shift in one dispatch; all are tensors, which broadcast."""
+    return apply("mul_add", (x, scale, shift), {})[0]
 
 
 def mul_relu(a: TensorLike, b: TensorLike) -> Tensor:
