@@ -657,9 +657,10 @@ class MPSGraphEngine {
     return out;
   }
 
-  void export_onnx(const std::string &path, int height = 0, int width = 0, bool half = false) {
+  /* half: 1 stores the weights as float16, 2 rounds the factors of products too. */
+  void export_onnx(const std::string &path, int height = 0, int width = 0, int half = 0, int opset = 20) {
     auto o = detail::sized<mast3r_export_options>();
-    o.height1 = height, o.width1 = width, o.half = half;
+    o.height1 = height, o.width1 = width, o.half = half, o.opset = opset;
     detail::run(mast3r_submit_export, c(), path.c_str(), &o);
   }
 

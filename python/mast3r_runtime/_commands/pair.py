@@ -31,6 +31,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
         type=float,
         help="share of the points, most confident first, in the point clouds",
     )
+    infer.add_argument("--onnx", type=Path, metavar="MODEL.onnx", help="an export, for ONNX Runtime")
 
     match = verb("match", _match, "Match a pair; draw the matches.")
     _pair_options(match)
@@ -90,10 +91,24 @@ def _run_pair(arguments: argparse.Namespace) -> tuple[Any, Any, Any, Any, str]:
     from ..images import read_image
 
     image_1, image_2 = read_image(arguments.image_1), read_image(arguments.image_2)
+    if getattr(arguments, "onnx", None):
+        return image_1, image_2, *_run_onnx(arguments, image_1, image_2)
     with open_engine(arguments) as engine:
         result = engine.infer_gpu(image_1, image_2).numpy()
         matches = engine.match(result, top_k=arguments.top_k, confidence_threshold=0.0)
         return image_1, image_2, result, matches, engine.name()
+
+
+def _run_onnx(arguments: argparse.Namespace, image_1: Any, image_2: Any) -> tuple[Any, Any, str]:
+    """Only the matching is this project's then; it needs no model."""
+    from .._engine.engine import Engine
+    from .._engine.onnx import OnnxNetwork
+
+    network = OnnxNetwork(arguments.onnx, arguments.backend, arguments.threads)
+    result = network.infer(image_1, image_2)
+    with Engine("auto", 0, "auto", arguments.threads, "cpu") as engine:
+        matches = engine.match(result, top_k=arguments.top_k, confidence_threshold=0.0)
+    return result, matches, network.name
 
 
 def _infer(arguments: argparse.Namespace) -> int:
