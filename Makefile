@@ -144,6 +144,9 @@ bench-go: ## Go benchmarks of the kernels
 	-.venv-bench/bin/pip install --quiet faiss-cpu
 	touch $@
 
+match-bench: $(VENV)/.bench-match ## matches, poses and verdicts beside OpenCV's SIFT and MAGSAC; table and plot in build/match-bench/
+	$(PY) benchmarks/pairs.py
+
 clean:
 	rm -rf build dist out $(VENV) *.egg-info python/*.egg-info $(LIBRARY)
 
@@ -161,6 +164,9 @@ $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 
 $(VENV)/.bench-scene: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' opencv-python-headless && touch $@
+
+$(VENV)/.bench-match: $(LIBRARY) $(VENV)/.build
+	$(VENV)/bin/pip install --quiet --editable '.[demo]' opencv-python-headless matplotlib && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' || $(VENV)/bin/pip install --quiet --editable '.[demo]' # where pycolmap has no wheel
