@@ -51,9 +51,9 @@ py-test: $(VENV)/.test
 	$(PY) -m mypy
 	$(PY) -m pytest
 
-xla-test: .venv-xla/.ready ## graphs through XLA on the CPU, by the same plugin interface as on an NVIDIA GPU
+xla-test: .venv-xla/.ready $(VENV)/.test ## graphs through XLA on the CPU, by the same plugin interface as on an NVIDIA GPU
 	.venv-xla/bin/python internal/backend/xla/pjrt/testdata/make.py | diff internal/backend/xla/pjrt/testdata/layout.txt -
-	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') sh -c '$(GO) test -count=1 -timeout 20m ./internal/backend/xla/... && $(GO) test -count=1 ./gomps -run CUDA'
+	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') sh -c '$(GO) test -count=1 -timeout 20m ./internal/backend/xla/... && $(GO) test -count=1 ./gomps ./gomps/tensor -run CUDA && $(PY) -m pytest tests/py/test_cuda.py'
 
 cuda-test: ## the suites on an NVIDIA GPU; MAST3R_PJRT_CUDA names the plugin where pip has not installed it
 	MAST3R_CUDA=1 $(GO) test -count=1 -v ./tests/go/cudatest
@@ -156,6 +156,9 @@ bench-go: ## Go benchmarks of the kernels
 	-.venv-bench/bin/pip install --quiet faiss-cpu
 	touch $@
 
+match-bench: $(VENV)/.bench-match ## matches, poses and verdicts beside OpenCV's SIFT and MAGSAC; table and plot in build/match-bench/
+	$(PY) benchmarks/pairs.py
+
 clean:
 	rm -rf build dist out $(VENV) *.egg-info python/*.egg-info $(LIBRARY)
 
@@ -173,6 +176,9 @@ $(VENV)/.bench-ops: $(LIBRARY) $(VENV)/.build
 
 $(VENV)/.bench-scene: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' opencv-python-headless && touch $@
+
+$(VENV)/.bench-match: $(LIBRARY) $(VENV)/.build
+	$(VENV)/bin/pip install --quiet --editable '.[demo]' opencv-python-headless matplotlib && touch $@
 
 $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	$(VENV)/bin/pip install --quiet --editable '.[demo,scene]' || $(VENV)/bin/pip install --quiet --editable '.[demo]' # where pycolmap has no wheel

@@ -33,7 +33,15 @@ func m3r_submit_export(h C.mast3r_engine, path *C.char, options *C.mast3r_export
 			opt = gomps.ExportOptions{
 				Height1: int(options.height1), Width1: int(options.width1),
 				Height2: int(options.height2), Width2: int(options.width2),
-				HalfWeights: options.half != 0,
+				HalfWeights: options.half != 0, HalfCompute: options.half == 2, Attention: options.opset == 23,
+			}
+			if options.half < 0 || options.half > 2 {
+				return fail(C.MAST3R_E_ARGUMENT, "%s: half is %d, want 0 to 2", call, options.half)
+			}
+			switch options.opset {
+			case 0, 20, 23:
+			default:
+				return fail(C.MAST3R_E_ARGUMENT, "%s: opset is %d, want 20 or 23", call, options.opset)
 			}
 			for _, side := range []int{opt.Height1, opt.Width1, opt.Height2, opt.Width2} {
 				if side < 0 || side > maxSide {

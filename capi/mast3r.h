@@ -8,13 +8,13 @@
  *    error (MAST3R_E_HANDLE), never a crash. 0 is never a valid handle.
  *  - Every call returns a status. The text of the calling thread's last failure is
  *    mast3r_last_error(); it names what was got and what was wanted.
- *  - Every struct starts with its size in bytes, set by the caller. A size this
- *    library does not know is an error (MAST3R_E_ABI).
- *  - Work that takes time is a job: submit, wait (with a time limit), cancel. A pair
- *    or a match that is known to take less than 5 ms, because the last one of its sizes
- *    did, may be done by the time submit returns; it is waited for all the same. The
- *    memory handed to a submit call (pictures, descriptor maps, masks) must stay
- *    valid and unchanged until a wait says something other than MAST3R_PENDING.
+ *  - Every struct starts with its size in bytes, set by the caller. An unknown size
+ *    is an error (MAST3R_E_ABI).
+ *  - Work that takes time is a job: submit, wait (with a time limit), cancel. If the
+ *    last pair or match of the same sizes took less than 5 ms, the job may be finished
+ *    when submit returns; wait for it all the same. The memory given to a submit call
+ *    (pictures, descriptor maps, masks) must stay valid and unchanged until a wait
+ *    returns something other than MAST3R_PENDING.
  *  - Calls may come from any thread, several at a time.
  *  - The library holds a Go runtime, which does not survive fork(). In a forked
  *    child every call fails with MAST3R_E_FORKED; start processes with exec (spawn).
@@ -59,20 +59,20 @@ extern "C" {
 typedef int32_t mast3r_status;
 enum {
   MAST3R_OK = 0,
-  MAST3R_PENDING = 1,      /* the job still runs; no log record is waiting */
+  MAST3R_PENDING = 1,      /* the job is still running; or there is no log record */
   MAST3R_E_ARGUMENT = 2,   /* a null pointer, a number out of range */
-  MAST3R_E_ABI = 3,        /* a struct of another size */
+  MAST3R_E_ABI = 3,        /* a struct of unknown size */
   MAST3R_E_HANDLE = 4,     /* no such handle, released, or of another kind */
   MAST3R_E_CLOSED = 5,     /* the engine is closed */
   MAST3R_E_NOT_LOADED = 6, /* no model is loaded */
   MAST3R_E_CANCELLED = 7,  /* mast3r_job_cancel, or the engine was closed */
   MAST3R_E_WEIGHTS = 8,    /* a model file that cannot be used */
   MAST3R_E_IMAGE = 9,      /* a picture that cannot be used */
-  MAST3R_E_SHAPE = 10,     /* sizes that do not fit each other */
-  MAST3R_E_DEVICE = 11,    /* the backend is missing or failed */
+  MAST3R_E_SHAPE = 10,     /* sizes do not fit each other */
+  MAST3R_E_DEVICE = 11,    /* the backend is not available, or it failed */
   MAST3R_E_NOT_FOUND = 12, /* no such file */
   MAST3R_E_FORKED = 13,    /* called in a forked child */
-  MAST3R_E_INTERNAL = 14,  /* a fault of ours that was caught */
+  MAST3R_E_INTERNAL = 14,  /* a bug in this library that was caught */
   MAST3R_E_FILE = 15       /* the system refused to read or write a file */
 };
 
@@ -81,7 +81,7 @@ typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
 typedef uint64_t mast3r_tensor_context;
 typedef uint64_t mast3r_buffer;
-typedef uint64_t mast3r_index; /* pictures to look up by their retrieval features */
+typedef uint64_t mast3r_index; /* pictures that can be searched by their retrieval features */
 
 /* ---- structs ---------------------------------------------------------- */
 
@@ -105,9 +105,9 @@ typedef struct {
   int32_t resolution;    /* long side in pixels, 0: the model's own */
   int32_t threads;       /* 0: every core */
   int32_t reserved;
-  const char *variant;   /* NULL or "auto": whatever the file holds */
-  const char *precision; /* NULL or "auto", "fp32", "fp16", "bf16" */
-  const char *backend;   /* NULL or "auto", "cpu", "metal" */
+  const char *variant;   /* NULL or "auto": any model */
+  const char *precision; /* NULL or "auto", "fp32", "fp16", "bf16", "tf32" (CUDA only) */
+  const char *backend;   /* NULL or "auto", "cpu", "metal", "cuda", "cuda:1", ... */
 } mast3r_config;
 
 typedef struct {
@@ -115,8 +115,8 @@ typedef struct {
   int32_t ready;                    /* a model is loaded */
   char name[128];                   /* "mast3r_tiny on cpu (avx512)" */
   char backend[32], device[128], isa[32], os[64];
-  char products[128];               /* which instructions multiply in which precision, and why; "" on a GPU */
-  char fallback_reason[256];        /* why "auto" is not on the faster backend; "" when it is */
+  char products[128];               /* the instructions that multiply in each precision, and why; "" on a GPU */
+  char fallback_reason[256];        /* why "auto" did not take a GPU; else "" */
   int32_t threads, unified_memory;
   uint64_t working_set, max_buffer; /* bytes */
   uint64_t pool_buffers, pool_bytes;
@@ -136,17 +136,17 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t raw;          /* pictures are at network size already: no resizing, no crop */
+  int32_t raw;          /* pictures have the network's size: no resizing, no crop */
   int32_t rectangle_43; /* cut square pictures to 4:3, as the reference does */
-  int32_t resolution;   /* long side of this call in pixels; 0: the engine's */
-  int32_t only;         /* MAST3R_POINTS | ...: outputs to compute; 0: all. The other tensors are 0 */
+  int32_t resolution;   /* long side in pixels for this call; 0: the engine's */
+  int32_t only;         /* outputs to compute, MAST3R_POINTS | ...; 0: all. The other tensors are 0 */
 } mast3r_infer_options;
 
-/* Points and confidence come from one branch of a head, descriptors and theirs from
- * the other; a branch that nobody asks for is not run. */
+/* Points and their confidence come from one branch of a head, descriptors and theirs from
+ * the other. A branch without a requested output is not run. */
 enum { MAST3R_POINTS = 1, MAST3R_CONF = 2, MAST3R_DESC = 4, MAST3R_DESC_CONF = 8 };
 
-/* One picture's maps for matching. points, weight and mask may be NULL. */
+/* The maps of one picture, for matching. points, weight and mask may be NULL. */
 typedef struct {
   uint32_t size;
   int32_t height, width, dim;
@@ -156,8 +156,8 @@ typedef struct {
   const uint8_t *mask;      /* [height, width]: match only where it is not 0 */
 } mast3r_map;
 
-/* From a pixel (x, y) of the network's map to the user's picture, pixel centres at
- * whole numbers: x' = (x + crop_x + 0.5) * original_width / resized_width - 0.5. */
+/* Converts a pixel (x, y) of the network's map to the picture as given. Pixel centres have
+ * integer coordinates: x' = (x + crop_x + 0.5) * original_width / resized_width - 0.5. */
 typedef struct {
   int32_t original_height, original_width;
   int32_t resized_height, resized_width;
@@ -167,30 +167,30 @@ typedef struct {
 typedef struct {
   uint32_t size;
   int32_t top_k;      /* 0: all */
-  int32_t reciprocal; /* only pairs that choose each other */
-  int32_t subsample;  /* seeds every so many pixels; 0 or 1: every pixel */
-  int32_t border;     /* leave out matches this near to a side of either picture */
-  int32_t weighted;     /* confidence: similarity times the mean of both weights; needs weights */
-  float min_confidence; /* leave out matches below it */
-  float min_weight;     /* leave out pixels of less weight; 0: none, else needs weights */
-  int32_t both_ways; /* with subsample: seeds of map2 too */
-  int32_t spread;    /* top_k takes matches all over map1, not the best alone */
-  int32_t subpixel;  /* pixel2 lies between pixels, where the similarity is greatest */
-  int32_t judge;     /* whether the pictures overlap; wants sure matches, min_weight about 1 */
-  /* The full pictures of the two maps, and how the maps' inputs were cut from them: with both,
-   * matches are refined as by mast3r_submit_refine. Else NULL. */
+  int32_t reciprocal; /* keep only pairs that are each other's nearest */
+  int32_t subsample;  /* start from every n-th pixel; 0 or 1: every pixel */
+  int32_t border;     /* leave out matches within this many pixels of an edge */
+  int32_t weighted;     /* multiply the confidence by the geometric mean of both weights; needs weights */
+  float min_confidence; /* leave out matches with a lower confidence */
+  float min_weight;     /* leave out pixels with a lower weight; above 0 it needs weights */
+  int32_t both_ways; /* with subsample: start from pixels of map2 too */
+  int32_t spread;    /* top_k takes matches from all parts of map1 instead of the best */
+  int32_t subpixel;  /* pixel2 is the subpixel position of greatest similarity */
+  int32_t judge;     /* judge whether the pictures overlap; set min_weight to about 1 */
+  /* The full pictures, and how they were cut for the network. If both are given, matches are
+   * refined as by mast3r_submit_refine. Otherwise NULL. */
   const mast3r_image *image1, *image2;
   mast3r_transform transform1, transform2;
 } mast3r_match_options;
 
-/* Places of two pictures, pairwise: double [count, 2], x and y in pixels of the pictures as
- * given, centres at whole numbers. */
+/* Matching positions in two pictures: double [count, 2], x and y in pixels of the pictures as
+ * given. Pixel centres have integer coordinates. */
 typedef struct {
   uint32_t size;
   int32_t reserved;
   uint64_t count;
   const double *pixel1, *pixel2;
-  const float *covariance; /* [count, 2, 2] of pixel2, that of pixel1 being exact; may be NULL */
+  const float *covariance; /* [count, 2, 2] of pixel2, with pixel1 exact; may be NULL */
 } mast3r_places;
 
 enum { MAST3R_OVERLAP_NO = 0, MAST3R_OVERLAP_YES = 1, MAST3R_OVERLAP_UNSURE = 2 };
@@ -199,10 +199,10 @@ enum { MAST3R_OVERLAP_NO = 0, MAST3R_OVERLAP_YES = 1, MAST3R_OVERLAP_UNSURE = 2 
 typedef struct {
   int32_t verdict; /* MAST3R_OVERLAP_NO, ... */
   int32_t reserved;
-  double score;      /* 1: on the threshold */
-  double matched;    /* share of the seeds with a match */
-  double consistent; /* share of these that fit one epipolar geometry */
-  double fundamental[9]; /* in network pixels, pixel2' F pixel1 = 0; zeros where there is none */
+  double score;      /* 1: equal to the threshold */
+  double matched;    /* fraction of the starting pixels with a match */
+  double consistent; /* fraction of these that fit one epipolar geometry */
+  double fundamental[9]; /* in network pixels, pixel2' F pixel1 = 0; zeros: none */
   char reason[192];
 } mast3r_overlap;
 
@@ -210,8 +210,8 @@ typedef struct {
 typedef struct {
   uint32_t size;
   int32_t reserved;
-  double reach; /* how far a match may be off; about two network pixels */
-  double sigma; /* standard deviation of what stays unrefined; 0: reach / 4 */
+  double reach; /* largest error of a match before refining; about two network pixels */
+  double sigma; /* standard deviation of matches that are not refined; 0: reach / 4 */
 } mast3r_refine_options;
 
 typedef struct {
@@ -235,11 +235,11 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t seeds; /* pixels of map1 that the search started from */
+  int32_t seeds; /* pixels of map1 where the search started */
   uint64_t count;
   mast3r_tensor index1, index2;   /* int64 [N]: y * W + x */
-  mast3r_tensor pixel1, pixel2;   /* f32 [N, 2]: x, y; whole numbers but for pixel2 with subpixel */
-  mast3r_tensor points1, points2; /* f32 [N, 3]; NaN where the map had no points */
+  mast3r_tensor pixel1, pixel2;   /* f32 [N, 2]: x, y; integers, except pixel2 with subpixel */
+  mast3r_tensor points1, points2; /* f32 [N, 3]; NaN if the map has no points */
   mast3r_tensor confidence;       /* f32 [N], descending */
   mast3r_tensor covariance; /* f32 [N, 2, 2] of pixel2, in full pixels; 0 without full pictures */
   mast3r_tensor refined;    /* i32 [N]: 1 or 0; 0 without full pictures */
@@ -248,7 +248,7 @@ typedef struct {
   double match_ms;
 } mast3r_matches;
 
-/* Of each place that was given, in their order. */
+/* For each given position, in order. */
 typedef struct {
   uint32_t size;
   int32_t reserved;
@@ -263,29 +263,29 @@ typedef struct {
 /* Camera matrices are row-major, in pixels of the pictures as given. */
 typedef struct {
   uint32_t size;
-  int32_t shared_focal; /* one camera took both: the focal lengths change by one factor */
+  int32_t shared_focal; /* one camera took both: the focal lengths are changed by the same factor */
   double intrinsics1[9], intrinsics2[9];
-  double focal_sigma1, focal_sigma2; /* deviation of the focal lengths' logarithms; 0: known */
-  double tolerance; /* pixels from the epipolar geometry that count as agreement; 0: 1.5 */
-  double sigma;     /* deviation of a coordinate where places have no covariance; 0: 0.5 */
-  double dependence; /* so many matches tell as much as one with errors of its own; 0: 1 */
-  const double *start; /* [4, 4] camera 2 to camera 1: polished, nothing is searched; or NULL */
-  const double *depth; /* [count] of the places in camera 1, for the length of the baseline; or NULL */
+  double focal_sigma1, focal_sigma2; /* standard deviation of the focal lengths' logarithms; 0: known */
+  double tolerance; /* largest distance of an inlier from the epipolar geometry, pixels; 0: 1.5 */
+  double sigma;     /* standard deviation of a coordinate if there is no covariance; 0: 0.5 */
+  double dependence; /* how many matches count as one independent measurement; 0: 1 */
+  const double *start; /* [4, 4] camera 2 to camera 1: a pose to refine instead of searching; or NULL */
+  const double *depth; /* [count] depths in camera 1, for the length of the baseline; or NULL */
 } mast3r_pose_options;
 
 typedef struct {
   uint32_t size;
   int32_t found;     /* 0: no pose, see reason */
-  int32_t turn_only; /* the camera did not move, as far as the matches tell: no translation */
+  int32_t turn_only; /* the matches show a rotation only: no translation */
   int32_t reserved;
   char reason[64];
   double pose[16]; /* camera 2 to camera 1, X1 = R X2 + t, |t| = 1 */
-  double covariance[36]; /* of a turn w after it, exp(w) R, in radians, and a shift of t */
+  double covariance[36]; /* of a rotation w after it, exp(w) R, in radians, and a shift of t */
   double intrinsics1[9], intrinsics2[9];
   double focal_sigma1, focal_sigma2;
   double rms;   /* of the inliers from the epipolar geometry, pixels */
-  double angle; /* median of the inliers' two rays, degrees */
-  double length, length_spread; /* of the baseline by depth; 0: not known */
+  double angle; /* median angle between the two rays of an inlier, degrees */
+  double length, length_spread; /* of the baseline, from depth; 0: not known */
   uint64_t count;
   mast3r_tensor inliers; /* i64 [count] */
   mast3r_tensor points;  /* f64 [count, 3] in camera 1's frame, |t| = 1; empty with turn_only */
@@ -297,7 +297,7 @@ typedef struct {
   uint64_t done, total; /* bytes; total 0: not known yet */
 } mast3r_progress;
 
-/* Whose work mast3r_submit_cost counts: a model file, or with model NULL a published variant. */
+/* What mast3r_submit_cost counts: a model file, or if model is NULL, a published variant. */
 typedef struct {
   uint32_t size;
   int32_t height1, width1, height2, width2; /* network sizes; 0: the model's own at 4:3 */
@@ -307,7 +307,7 @@ typedef struct {
   double tflops, gb_per_s; /* what the machine can do; 0: an M4 Pro */
 } mast3r_cost_options;
 
-/* What the encoder made of one picture. */
+/* One encoded picture. */
 typedef struct {
   uint32_t size;
   int32_t reserved;
@@ -315,7 +315,7 @@ typedef struct {
   mast3r_transform transform;
 } mast3r_encoded;
 
-/* The same, handed back in: count numbers, N * D. */
+/* The same as an input: count numbers, N * D. */
 typedef struct {
   uint32_t size;
   int32_t reserved;
@@ -330,11 +330,11 @@ typedef struct {
   int32_t reserved;
   mast3r_tensor features;  /* [N, D] */
   mast3r_tensor attention; /* [N]: length of each feature */
-  mast3r_tensor global;    /* [D]: one vector of length 1 for the picture */
+  mast3r_tensor global;    /* [D]: one unit vector for the picture */
   double total_ms;
 } mast3r_retrieval;
 
-/* The same, handed back in. */
+/* The same as an input. */
 typedef struct {
   uint32_t size;
   int32_t n, dim, reserved;
@@ -344,7 +344,7 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t symmetrize;       /* append every pair the other way round */
+  int32_t symmetrize;       /* append every pair in reverse order too */
   int32_t anchor;           /* first anchor of a retrieval graph */
   int32_t reserved;
   const char *prefilter;    /* NULL or "", "seqT", "cycT": at most T apart in their order */
@@ -353,9 +353,10 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t half;             /* weights as float16 */
+  int32_t half;             /* 1: weights as float16; 2: the factors of products too */
   int32_t height1, width1;  /* network size of the first picture; 0, 0: the model's own at 4:3 */
   int32_t height2, width2;  /* 0, 0: as the first */
+  int32_t opset;            /* 0 or 20, or 23, which has an operator for attention */
 } mast3r_export_options;
 
 /* The memory of an engine or of tensors: what is kept for reuse, and what is in use.
@@ -382,9 +383,9 @@ typedef struct {
 typedef struct {
   uint32_t size;
   int32_t threads;    /* of the CPU; 0: every core */
-  int32_t batch_size; /* operations collected before the device gets them; 0: 100 */
+  int32_t batch_size; /* operations collected before they go to the device; 0: 100 */
   int32_t cache_size; /* compiled operations kept; 0: 512 */
-  const char *backend; /* NULL or "auto", "cpu", "metal" */
+  const char *backend; /* NULL or "auto", "cpu", "metal", "cuda", "cuda:1", ... */
   int32_t pool_per_size; /* free buffers of one size that are kept, at least batch_size; 0: as many, or 50 */
   int32_t reserved;
   uint64_t pool_limit_bytes; /* in use and kept together; 0: the device's own limit */
@@ -392,11 +393,11 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t pending; /* operations not handed to the device yet */
+  int32_t pending; /* operations not sent to the device yet */
   uint64_t operations, cache_hits, cache_misses, programs, commits, live_tensors;
   uint64_t pool_buffers, pool_bytes;
   char backend[32], device[128];
-  char fallback_reason[256]; /* why "auto" is not on the GPU; "" when it is */
+  char fallback_reason[256]; /* why "auto" did not take a GPU; else "" */
 } mast3r_tensor_stats;
 
 /* ---- library ---------------------------------------------------------- */
@@ -404,22 +405,22 @@ typedef struct {
 uint32_t mast3r_abi_version(void);
 const char *mast3r_version(void);                     /* static text */
 const char *mast3r_status_name(mast3r_status status); /* static text */
-/* Text of the calling thread's last failed call; "" when none. Valid until the
+/* Message of the calling thread's last failed call; "" if none. Valid until the
  * thread's next failing call. Works in a forked child. */
 const char *mast3r_last_error(void);
-/* 1 when this process was forked after the library was loaded. Never blocks. */
+/* 1 if this process was forked after the library was loaded. Never blocks. */
 int32_t mast3r_in_forked_child(void);
 
 mast3r_status mast3r_live(mast3r_stats *out);
 
-/* The newest 1024 records are kept, from the given level up (0 at first). */
+/* Sets the lowest level that is kept (0 at first). The newest 1024 records are kept. */
 mast3r_status mast3r_log_level(int32_t level);
 mast3r_status mast3r_log_next(mast3r_log_record *out); /* MAST3R_PENDING: none */
 
 /* ---- engine ----------------------------------------------------------- */
 
-/* An engine without a model is a context: a device and its buffers. Those who want one
- * for the whole process keep a handle; every other is isolated from it. */
+/* An engine without a model is a context: a device and its buffers. Engines are isolated
+ * from each other; to share one within a process, keep its handle. */
 
 mast3r_status mast3r_engine_create(const mast3r_config *config, mast3r_engine *out);
 mast3r_status mast3r_engine_info(mast3r_engine engine, mast3r_info *out);
@@ -429,9 +430,9 @@ mast3r_status mast3r_engine_metadata(mast3r_engine engine, char *buffer, size_t 
 /* The MTLDevice and the MTLCommandQueue, NULL where the device is not Metal; they live until the
  * engine is closed. Either pointer may be NULL. */
 mast3r_status mast3r_engine_native(mast3r_engine engine, void **device, void **queue);
-/* Gives memory that is kept for reuse back to the system. */
+/* Frees the memory that is kept for reuse. */
 mast3r_status mast3r_engine_trim(mast3r_engine engine);
-/* Waits for the engine's jobs that were submitted before. */
+/* Waits for the jobs that were submitted to the engine before this call. */
 mast3r_status mast3r_engine_synchronize(mast3r_engine engine);
 /* Cancels the engine's jobs, waits for them and frees its memory. Tensors taken
  * from it stay valid. */
@@ -453,18 +454,18 @@ mast3r_status mast3r_submit_symmetric(mast3r_engine engine, const mast3r_image *
 /* options may be NULL: every reciprocal match. */
 mast3r_status mast3r_submit_match(mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2,
                                   const mast3r_match_options *options, mast3r_job *out);
-/* Moves places of picture 2 until patches of the full pictures agree; the covariances are not
- * read. The answer does not depend on the number of threads. */
+/* Moves positions in picture 2 until patches of the full pictures agree. Covariances are not
+ * read. The result does not depend on the number of threads. */
 mast3r_status mast3r_submit_refine(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
                                    const mast3r_places *places, const mast3r_refine_options *options,
                                    mast3r_job *out);
-/* The focal length, in pixels of the map, of a camera from its own points [height, width, 3],
- * the principal point given. */
+/* Estimates the focal length of a camera, in pixels of the map, from its own points
+ * [height, width, 3] and the principal point (cx, cy). */
 mast3r_status mast3r_focal(const float *points, int32_t height, int32_t width, double cx, double cy, double *focal);
-/* How two cameras stand to each other, from matched places. Needs no engine. */
+/* Computes the relative pose of two cameras from matching positions. Needs no engine. */
 mast3r_status mast3r_submit_pose(const mast3r_places *places, const mast3r_pose_options *options, mast3r_job *out);
 
-/* The encoder alone: an encoded picture can be kept, saved, and decoded against any other. */
+/* Runs the encoder only. An encoded picture can be kept, saved, and decoded with any other. */
 mast3r_status mast3r_submit_encode(mast3r_engine engine, const mast3r_image *images, size_t count,
                                    const mast3r_infer_options *options, mast3r_job *out);
 /* Decodes two encoded pictures into the same result as infer. Of the options, only the field
@@ -482,7 +483,7 @@ mast3r_status mast3r_engine_retrieval(mast3r_engine engine, int32_t *ready, int3
 mast3r_status mast3r_submit_retrieval(mast3r_engine engine, const mast3r_image *images, size_t count,
                                       const mast3r_infer_options *options, mast3r_job *out);
 
-/* The loaded network for one pair as an ONNX model at path, its weights at path + ".data".
+/* Writes the network for one pair as an ONNX model to path, its weights to path + ".data".
  * options may be NULL: all zero. */
 mast3r_status mast3r_submit_export(mast3r_engine engine, const char *path, const mast3r_export_options *options,
                                    mast3r_job *out);
@@ -494,8 +495,8 @@ mast3r_status mast3r_submit_convert(const char *in, const char *out, const char 
 
 /* Compares this machine's GPU with the CPU. Read the result with mast3r_job_report. */
 mast3r_status mast3r_submit_selfcheck(mast3r_job *out);
-/* Times a pair by stage and operation. wait: the device is waited for after every stage, which
- * gives each stage its own time on a GPU. Read the result with mast3r_job_report. */
+/* Times a pair by stage and operation. wait: wait for the device after every
+ * stage, so that on a GPU each stage has its own time. Read the result with mast3r_job_report. */
 mast3r_status mast3r_submit_profile(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
                                     const mast3r_infer_options *options, int32_t iterations, int32_t wait,
                                     mast3r_job *out);
@@ -509,18 +510,19 @@ mast3r_status mast3r_job_report(mast3r_job job, char *buffer, size_t capacity, s
 mast3r_status mast3r_job_progress(mast3r_job job, mast3r_progress *out);
 /* The files that a finished job wrote, as a JSON array of paths; see mast3r_engine_metadata. */
 mast3r_status mast3r_job_files(mast3r_job job, char *buffer, size_t capacity, size_t *needed);
-/* Waits at most so many milliseconds (negative: for ever): MAST3R_PENDING, or the status of the finished job. */
+/* Waits at most this many milliseconds (negative: without limit). Returns MAST3R_PENDING, or
+ * the status of the finished job. */
 mast3r_status mast3r_job_wait(mast3r_job job, int32_t milliseconds);
 mast3r_status mast3r_job_cancel(mast3r_job job);
-/* Cancels and waits if need be, and frees what was not taken from the job. */
+/* Cancels the job if it is running, waits for it, and frees results that were not taken. */
 mast3r_status mast3r_job_free(mast3r_job job);
 
 /* ---- results ---------------------------------------------------------- */
 
-/* How many results a finished job holds: 1 for a pair, count - 1 for a sequence, count
+/* The number of results of a finished job: 1 for a pair, count - 1 for a sequence, count
  * for encode and retrieval. */
 mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
-/* Takes a result: its tensors belong to the caller, who releases each of them. */
+/* Takes a result. Its tensors belong to the caller and must each be released. */
 mast3r_status mast3r_job_take_result(mast3r_job job, size_t index, mast3r_result *out);
 mast3r_status mast3r_job_take_matches(mast3r_job job, mast3r_matches *out);
 mast3r_status mast3r_job_take_refined(mast3r_job job, mast3r_refined *out);
@@ -533,18 +535,18 @@ mast3r_status mast3r_job_take_scores(mast3r_job job, mast3r_tensor *out);
 
 /* ---- indexes ---------------------------------------------------------- */
 
-/* An empty index over a codebook. Of each picture the nfeat features of greatest
- * attention count; negative: a share of them, so -1 is all. */
+/* Opens an empty index over a codebook. The nfeat features of greatest attention are used
+ * of each picture. A negative nfeat is a fraction; -1 is all. */
 mast3r_status mast3r_submit_index_open(mast3r_engine engine, const char *codebook, double nfeat, mast3r_job *out);
 mast3r_status mast3r_submit_index_add(mast3r_index index, const mast3r_local_features *pictures, size_t count,
                                       mast3r_job *out);
 mast3r_status mast3r_submit_index_score(mast3r_index index, const mast3r_local_features *pictures, size_t count,
                                         mast3r_job *out);
 mast3r_status mast3r_index_length(mast3r_index index, uint64_t *out);
-/* Closing the engine ends its indexes; each is still closed once. */
+/* Closing the engine makes its indexes unusable; each must still be closed once. */
 mast3r_status mast3r_index_close(mast3r_index index);
 
-/* The pairs of n pictures that a scene graph wants, as i64 [pairs, 2]: complete,
+/* The pairs of n pictures in a scene graph, as i64 [pairs, 2]. Graphs: complete,
  * swin[-w][-noncyclic], logwin[-w][-noncyclic], oneref[-r], retrieval-Na-k.
  * options may be NULL. */
 mast3r_status mast3r_scene_pairs(int32_t n, const char *graph, const mast3r_scene_options *options,
@@ -556,27 +558,27 @@ mast3r_status mast3r_tensor_describe(mast3r_tensor tensor, mast3r_tensor_desc *o
 /* Host memory, owned by the tensor until it is released; NULL for an empty tensor.
  * A tensor in device memory is brought to the host by the first call. */
 mast3r_status mast3r_tensor_data(mast3r_tensor tensor, void **out);
-/* The same of several at once; NULL for a handle of 0, an output that was left out. */
+/* The same for several tensors. A handle of 0, an output that was not computed, gives NULL. */
 mast3r_status mast3r_tensors_data(const mast3r_tensor *tensors, size_t count, void **out);
-/* nbytes must be the tensor's own. */
+/* nbytes must be the size of the tensor. */
 mast3r_status mast3r_tensor_copy(mast3r_tensor tensor, void *destination, size_t nbytes);
-/* The memory that a result was computed in, without bringing it to the host: kind is DLPack's
- * number, 1 for the host and 2 for CUDA, device the number of the GPU, address there. It holds
- * until the tensor is released. NULL for an empty tensor. */
+/* The memory where a result was computed, without a copy to the host. kind is DLPack's number:
+ * 1 host, 2 CUDA. device is the number of the GPU. The address is valid until the tensor is
+ * released, and NULL for an empty tensor. */
 mast3r_status mast3r_tensor_device(mast3r_tensor tensor, int32_t *kind, int32_t *device, void **address);
 mast3r_status mast3r_tensor_release(mast3r_tensor tensor);
 
 /* ---- eager tensors ----------------------------------------------------- */
 
-/* Matrices, layers and their gradients on the GPU of a Mac, or the CPU. Tensors of a
- * context are described, copied and released by the calls above; they have no host
- * memory, so that mast3r_tensor_data refuses them. */
+/* Matrices, layers and their gradients on a GPU or the CPU. The calls above describe, copy
+ * and release the tensors of a context. They have no host memory: mast3r_tensor_data is an
+ * error for them. */
 mast3r_status mast3r_tensor_open(const mast3r_tensor_config *config, mast3r_tensor_context *out);
-/* Tensors that are not released yet can still be copied to the host. */
+/* Closes a context. Its tensors can still be copied to the host until they are released. */
 mast3r_status mast3r_tensor_close(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_info(mast3r_tensor_context context, mast3r_tensor_stats *out);
-/* Hands the collected operations to the device; sync waits for it as well, as does a
- * copy to the host. cleanup forgets compiled operations and pooled memory too. */
+/* commit sends the collected operations to the device. sync also waits for them, as does a
+ * copy to the host. cleanup also frees compiled operations and pooled memory. */
 mast3r_status mast3r_tensor_commit(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_sync(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_cleanup(mast3r_tensor_context context);
@@ -589,8 +591,8 @@ mast3r_status mast3r_tensor_from_host(mast3r_tensor_context context, int32_t dty
                                       const void *data, size_t nbytes, mast3r_tensor *out);
 /* The signatures of all operations, as a JSON array of strings; see mast3r_engine_metadata. */
 mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *needed);
-/* Runs an operation by name. attributes: NULL or a JSON object; operands: 0 for one that
- * is left out. The results are new tensors; *produced is their number, 0 for operations
+/* Runs an operation by name. attributes: NULL or a JSON object. operands: 0 for an optional one
+ * that is left out. The results are new tensors; *produced is their number, 0 for operations
  * that change an operand in place. */
 mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *operation, const char *attributes,
                                   const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity,
@@ -598,8 +600,8 @@ mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *ope
 
 /* ---- buffers ---------------------------------------------------------- */
 
-/* Memory from the engine's pool that host and device see; contents unspecified. It
- * outlives the engine. */
+/* Memory from the engine's pool, visible to host and device. Its contents are unspecified.
+ * It stays valid when the engine is closed. */
 mast3r_status mast3r_buffer_acquire(mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out);
 /* Either pointer may be NULL. */
 mast3r_status mast3r_buffer_contents(mast3r_buffer buffer, void **out, uint64_t *length);

@@ -19,6 +19,8 @@
 
 #include "mast3r.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -295,14 +297,24 @@ class GPUTensor {
   }
 
  private:
+  static const char *word(int32_t dtype) {
+    return dtype == MAST3R_F32   ? "float"
+           : dtype == MAST3R_I64 ? "int64_t"
+           : dtype == MAST3R_I32 ? "int32_t"
+           : dtype == MAST3R_F64 ? "double"
+                                 : "of another type";
+  }
   template <class T>
   void need() const {
-    static_assert(std::is_same_v<T, float> || std::is_same_v<T, int64_t>, "tensors are float or int64_t");
-    constexpr int32_t want = std::is_same_v<T, float> ? MAST3R_F32 : MAST3R_I64;
+    constexpr int32_t want = std::is_same_v<T, float>     ? MAST3R_F32
+                             : std::is_same_v<T, int64_t> ? MAST3R_I64
+                             : std::is_same_v<T, int32_t> ? MAST3R_I32
+                             : std::is_same_v<T, double>  ? MAST3R_F64
+                                                          : 0;
+    static_assert(want != 0, "tensors are float, double, int32_t or int64_t");
     if (!handle_) throw ShapeError("mast3r: a tensor that was left out has no values");
     if (dtype_ != want)
-      throw ShapeError(std::string("mast3r: the tensor's elements are ") +
-                       (dtype_ == MAST3R_F32 ? "float" : "int64_t") + ", want the other");
+      throw ShapeError(std::string("mast3r: the tensor's elements are ") + word(dtype_) + ", want " + word(want));
   }
 
   detail::Shared handle_;
@@ -339,8 +351,27 @@ struct MatchResult {
   std::vector<float> pts2d_1, pts2d_2;
   std::vector<float> pts3d_1, pts3d_2;
   std::vector<float> confidence;
+  /* With full pictures: [N, 2, 2] of pts2d_2 in squared full pixels; what was moved on them. */
+  std::vector<float> covariance;
+  std::vector<int32_t> refined;
+  /* With judge: whether the pictures overlap, and which matches fit its geometry. */
+  mast3r_overlap overlap{};
+  std::vector<int32_t> consistent;
   double match_ms = 0;
   size_t size() const { return idx_1.size(); }
+};
+
+/* Two cameras, from matched pixels of the pictures as given: X1 = R X2 + t, |t| = 1. */
+struct RelativePose {
+  bool found = false, turn_only = false;
+  std::string reason; /* why there is none */
+  std::array<double, 16> pose{};
+  std::array<double, 36> covariance{}; /* of a turn after it, radians, and of t */
+  std::array<double, 9> intrinsics_1{}, intrinsics_2{};
+  double focal_sigma_1 = 0, focal_sigma_2 = 0, rms = 0, angle = 0;
+  double length = 0, length_spread = 0; /* of the baseline by depth; 0: not known */
+  std::vector<int64_t> inliers;
+  std::vector<double> points; /* [inliers, 3] */
 };
 
 /* What the encoder made of one picture: to keep, and to decode against any other's. */
@@ -372,6 +403,21 @@ struct MatchOptions {
   bool reciprocal = true;
   float confidence_threshold = 0;
   int subsample = 1, border = 0;
+  bool both_ways = false, spread = false, subpixel = false, judge = false;
+  float min_weight = 0; /* leave out pixels of less desc_conf */
+  const ImageView *image_1 = nullptr, *image_2 = nullptr; /* the full pictures: refine */
+
+  /* What serves most: from every 8th pixel of both pictures at a long side of 512, sure, all over
+   * the picture, between pixels, refined where the pictures are given, judged. */
+  static MatchOptions best(const InferenceResult &result, const ImageView *one = nullptr,
+                           const ImageView *two = nullptr) {
+    MatchOptions o;
+    o.top_k = 512, o.confidence_threshold = 0.5f, o.min_weight = 1.001f;
+    o.subsample = std::max(1, std::max(result.transform_1.height, result.transform_1.width) / 64);
+    o.both_ways = o.spread = o.subpixel = o.judge = true;
+    o.image_1 = one, o.image_2 = two;
+    return o;
+  }
 };
 
 /* ---- buffers ---------------------------------------------------------- */
@@ -551,11 +597,20 @@ class MPSGraphEngine {
   }
 
   MatchResult match(const InferenceResult &result, const MatchOptions &options = {}) {
-    const auto one = map(result.desc_1, result.pts3d_1), two = map(result.desc_2, result.pts3d_2);
+    auto one = map(result.desc_1, result.pts3d_1), two = map(result.desc_2, result.pts3d_2);
+    if (options.min_weight > 0) one.weight = result.desc_conf_1.data(), two.weight = result.desc_conf_2.data();
     auto o = detail::sized<mast3r_match_options>();
     o.top_k = options.top_k, o.reciprocal = options.reciprocal;
     o.min_confidence = options.confidence_threshold;
     o.subsample = options.subsample, o.border = options.border;
+    o.both_ways = options.both_ways, o.spread = options.spread, o.subpixel = options.subpixel;
+    o.judge = options.judge, o.min_weight = options.min_weight;
+    mast3r_image full[2];
+    if (options.image_1 && options.image_2) {
+      full[0] = options.image_1->c(), full[1] = options.image_2->c();
+      o.image1 = &full[0], o.image2 = &full[1];
+      o.transform1 = result.transform_1, o.transform2 = result.transform_2;
+    }
     auto job = detail::run(mast3r_submit_match, c(), &one, &two, &o);
     auto m = detail::sized<mast3r_matches>();
     check(mast3r_job_take_matches(job->get(), &m));
@@ -567,6 +622,9 @@ class MPSGraphEngine {
     out.pts2d_1 = p1.to_cpu(), out.pts2d_2 = p2.to_cpu();
     out.pts3d_1 = x1.to_cpu(), out.pts3d_2 = x2.to_cpu();
     out.confidence = conf.to_cpu();
+    const GPUTensor covariance(m.covariance), refined(m.refined), consistent(m.consistent);
+    if (m.refined) out.covariance = covariance.to_cpu(), out.refined = refined.to_cpu<int32_t>();
+    if (m.consistent) out.consistent = consistent.to_cpu<int32_t>(), out.overlap = m.overlap;
     out.match_ms = m.match_ms;
     return out;
   }
@@ -599,9 +657,10 @@ class MPSGraphEngine {
     return out;
   }
 
-  void export_onnx(const std::string &path, int height = 0, int width = 0, bool half = false) {
+  /* half: 1 stores the weights as float16, 2 rounds the factors of products too. */
+  void export_onnx(const std::string &path, int height = 0, int width = 0, int half = 0, int opset = 20) {
     auto o = detail::sized<mast3r_export_options>();
-    o.height1 = height, o.width1 = width, o.half = half;
+    o.height1 = height, o.width1 = width, o.half = half, o.opset = opset;
     detail::run(mast3r_submit_export, c(), path.c_str(), &o);
   }
 
@@ -651,6 +710,29 @@ class MPSGraphEngine {
 
   MPSGraphContext context_;
 };
+
+/* The cameras of matched pixels [N, 2], x and y; options: its size and places are set here. */
+inline RelativePose relative_pose(const std::vector<double> &xy_1, const std::vector<double> &xy_2,
+                                  mast3r_pose_options options) {
+  if (xy_1.size() != xy_2.size() || xy_1.size() % 2) throw ShapeError("mast3r: relative_pose wants two of [N, 2]");
+  options.size = sizeof options;
+  auto places = detail::sized<mast3r_places>();
+  places.count = xy_1.size() / 2, places.pixel1 = xy_1.data(), places.pixel2 = xy_2.data();
+  auto job = detail::run(mast3r_submit_pose, &places, &options);
+  auto p = detail::sized<mast3r_pose>();
+  check(mast3r_job_take_pose(job->get(), &p));
+  const GPUTensor inliers(p.inliers), points(p.points);
+  RelativePose out;
+  out.found = p.found, out.turn_only = p.turn_only, out.reason = p.reason;
+  std::copy(p.pose, p.pose + 16, out.pose.begin());
+  std::copy(p.covariance, p.covariance + 36, out.covariance.begin());
+  std::copy(p.intrinsics1, p.intrinsics1 + 9, out.intrinsics_1.begin());
+  std::copy(p.intrinsics2, p.intrinsics2 + 9, out.intrinsics_2.begin());
+  out.focal_sigma_1 = p.focal_sigma1, out.focal_sigma_2 = p.focal_sigma2;
+  out.rms = p.rms, out.angle = p.angle, out.length = p.length, out.length_spread = p.length_spread;
+  out.inliers = inliers.to_cpu<int64_t>(), out.points = points.to_cpu<double>();
+  return out;
+}
 
 }  // namespace mast3r
 

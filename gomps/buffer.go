@@ -10,7 +10,7 @@ import (
 )
 
 // Buffer is device memory from the engine's pool that the host can read and
-// write. It goes back to the pool at Release, or when it is garbage.
+// write. It returns to the pool at Release, or when it is garbage-collected.
 type Buffer struct {
 	length int
 	mem    *tensorMemory
@@ -86,7 +86,7 @@ func (e *Engine) WarmPool(sizes ...int) error {
 	return nil
 }
 
-// Len is the size in bytes that was asked for.
+// Len is the requested size in bytes.
 func (b *Buffer) Len() int { return b.length }
 
 // Bytes is the memory itself; nil after Release. It is valid as long as b is

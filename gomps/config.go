@@ -18,6 +18,7 @@ const (
 	BackendAuto  = "auto"
 	BackendCPU   = "cpu"
 	BackendMetal = "metal"
+	BackendCUDA  = "cuda" // "cuda:1" is the second GPU
 )
 
 // Values of Config.Precision.
@@ -26,39 +27,42 @@ const (
 	FP32          = "fp32"
 	FP16          = "fp16"
 	BF16          = "bf16"
+	TF32          = "tf32" // CUDA only
 )
 
-// Config says what to run on what. The zero value is the best this machine has.
+// Config is the configuration of an engine. The zero value uses the best device
+// of this machine.
 type Config struct {
 	// Variant is one of Variants, "auto" or "" for whatever the file holds. Load
 	// checks it against the file; dune_vit_small_14 and dune_vit_base_14 are of either
 	// resolution.
 	Variant string
-	// Resolution is the long side in pixels to which pictures are brought; 0
-	// means the model's native one.
+	// Resolution is the long side in pixels to which pictures are resized; 0
+	// means the model's own.
 	Resolution int
-	// Precision is "fp32", "fp16", "bf16", "tf32" (on CUDA alone), or "auto" (""):
+	// Precision is "fp32", "fp16", "bf16", "tf32" (CUDA only), or "auto" (""):
 	// fp16 on Metal, bf16 on CUDA, and on the CPU fp32 arithmetic with the weights as
 	// the file stores them.
 	Precision string
 	// Threads is the number of CPU threads, 0 for all.
 	Threads int
 	// Backend is "cpu", "metal", "cuda" ("cuda:1" is the second GPU), or "auto" (""):
-	// Metal where there is one, else CUDA, else the CPU, with the reason in Info.
+	// the first that is available of Metal, CUDA and the CPU, with the reason in
+	// Info.
 	Backend string
 	// ManualAttention replaces Metal's own attention by products and a softmax in
-	// float32: slower, and the first thing to try when a GPU is wrong. It is used
-	// anyway where Metal's own is known to leak (float32 on macOS 15), and where it
-	// fails the comparison with the CPU.
+	// float32: slower, and the first thing to try if the results of a GPU are wrong.
+	// It is always used where Metal's own is known to leak (float32 on macOS 15), and
+	// where Metal's own fails the comparison with the CPU.
 	ManualAttention bool
 	// ExecutableCache is a folder where a GPU's compiled graphs are kept for the
 	// next process. They depend on the system, the device and the sizes of the
 	// pictures, and nothing is ever removed. "" keeps none of Metal's, and those of
 	// CUDA, which take long to compile, in the user's folder for caches.
 	ExecutableCache string
-	// SkipSelfCheck takes the GPU without comparing it with the CPU first. The
-	// comparison takes a moment, once per process; when it fails, Backend "auto"
-	// runs on the CPU and says why, and "metal" is an error.
+	// SkipSelfCheck uses the GPU without comparing it with the CPU first. The
+	// comparison takes a moment, once per process. If it fails, Backend "auto" runs
+	// on the CPU and gives the reason; "metal" and "cuda" are errors.
 	SkipSelfCheck bool
 	// PackCache is a directory for the CPU's packed weights: the second engine, in
 	// this process or another, maps what the first has packed, and all of them
@@ -72,7 +76,7 @@ type Config struct {
 
 const maxResolution = 8192
 
-// Environment variables, for callers who cannot reach Config.
+// Environment variables that stand in for fields of Config.
 const (
 	// EnvBackend is "cpu", "metal" or "cuda" for Config.Backend, where that is "auto".
 	EnvBackend = open.EnvBackend

@@ -11,22 +11,21 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// ConvertOptions says what a converted model file is to hold.
+// ConvertOptions are the options of Convert.
 type ConvertOptions struct {
-	// Precision is what the weights are rounded to: "fp32", "fp16", "bf16", or
-	// "keep" ("") for what each of them is. Retrieval's whitening and codebook are
-	// never made less precise.
+	// Precision is the type of the weights: "fp32", "fp16", "bf16", or "keep" ("")
+	// to leave each as it is. Retrieval's whitening and codebook are not rounded.
 	Precision string
-	// Progress, when not nil, is called now and then with the bytes read and to be
-	// read, from another goroutine.
+	// Progress, if not nil, is called repeatedly from another goroutine with the
+	// bytes read so far and in all.
 	Progress func(done, total int64)
 }
 
 // Convert writes model files as safetensors whose tensors start on pages of 16
-// KiB, ready to be mapped by a device. In is a .pth, .safetensors or .pkl file, or
-// a directory of a model; out is a file or a directory. It streams, in some tens of
-// megabytes of memory, and returns the paths of the files, which appear when they
-// are complete.
+// KiB, so that a device can map them. In is a .pth, .safetensors or .pkl file, or
+// a directory of a model; out is a file or a directory. It streams, using tens of
+// megabytes of memory, and returns the paths of the files. A file appears under
+// its name when it is complete.
 func Convert(ctx context.Context, in, out string, opt ConvertOptions) ([]string, error) {
 	dtypes := map[string]tensor.DType{"": tensor.Invalid, "keep": tensor.Invalid,
 		"fp32": tensor.F32, "fp16": tensor.F16, "bf16": tensor.BF16}

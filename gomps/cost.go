@@ -20,7 +20,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// CostOptions say what EstimateCost counts.
+// CostOptions are the options of EstimateCost.
 type CostOptions struct {
 	// Model is a model file or directory. Without one, Variant names a published
 	// model: its dimensions are known, its weights are not needed.
@@ -46,7 +46,7 @@ type Cost struct {
 	TFLOPS    float64 `json:"tflops"`
 	GBps      float64 `json:"gb_per_s"`
 	// Graphs are the programs of a pair in the order they run, Ops the same work
-	// by kind of operation, the dearest first.
+	// by kind of operation, the most expensive first.
 	Graphs []CostPart `json:"graphs"`
 	Ops    []CostPart `json:"ops"`
 	Total  CostPart   `json:"total"`

@@ -78,7 +78,7 @@ func Open(cfg Config) (*Engine, error) {
 // Load reads a model: a safetensors file, or a directory that holds
 // unified.safetensors, model.safetensors, or encoder.safetensors and
 // decoder.safetensors. It replaces the model loaded before; when it fails, that
-// one stays. Cancelling ctx ends the call even where the file system hangs.
+// one stays. Cancelling ctx ends the call even if the file system hangs.
 func (e *Engine) Load(ctx context.Context, path string) error {
 	l, err := e.open(ctx, path)
 	if err != nil {
@@ -213,7 +213,7 @@ func (e *Engine) Ready() bool {
 	return !e.closed && e.loaded != nil
 }
 
-// Name says what runs where: "mast3r_tiny on cpu (avx512)".
+// Name is the model and the backend: "mast3r_tiny on cpu (avx512)".
 func (e *Engine) Name() string {
 	i := e.Info()
 	what := i.Variant
@@ -253,8 +253,8 @@ func (e *Engine) Info() Info {
 	return i
 }
 
-// Warmup runs n inferences on a grey pair of the native size, so that what is
-// compiled and allocated once does not fall on the first picture.
+// Warmup runs n inferences on a grey pair of the native size, so that the first
+// pair does not wait for compilation and allocation.
 func (e *Engine) Warmup(ctx context.Context, n int) error {
 	l, err := e.lock(ctx)
 	if err != nil {
@@ -278,7 +278,7 @@ func (e *Engine) Warmup(ctx context.Context, n int) error {
 	return nil
 }
 
-// Trim gives memory that the engine keeps for reuse back to the system.
+// Trim frees the memory that the engine keeps for reuse.
 func (e *Engine) Trim() { e.dev.Trim() }
 
 // Close frees the model and the device. Results stay valid. Closing again does

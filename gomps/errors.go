@@ -9,8 +9,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 )
 
-// What errors of this package are about, for errors.Is. Those of a kind with details
-// are a *ConfigError, an *ImageError and so on, for errors.As.
+// Kinds of errors, for errors.Is. Errors with details are also a *ConfigError, an
+// *ImageError and so on, for errors.As.
 var (
 	// ErrNotLoaded is returned by calls that need a model before Load.
 	ErrNotLoaded = errors.New("gomps: no model is loaded, call Load first")
@@ -49,7 +49,7 @@ type ImageError struct {
 func (e *ImageError) Error() string { return fmt.Sprintf("gomps: image %d: %v", e.Index, e.Err) }
 func (e *ImageError) Unwrap() error { return e.Err }
 
-// ShapeError says which argument has which size instead of another.
+// ShapeError says which argument has a wrong size, and the size that is valid.
 type ShapeError struct{ What, Got, Want string }
 
 func (e *ShapeError) Error() string {
@@ -67,7 +67,8 @@ func (e *WeightsError) Error() string {
 }
 func (e *WeightsError) Unwrap() error { return e.Err }
 
-// FileError is the system's refusal to read or write a file. Err has the path.
+// FileError means that the system refused to read or write a file. Err has the
+// path.
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return fmt.Sprintf("gomps: %v", e.Err) }

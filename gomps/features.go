@@ -10,13 +10,13 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// Features are what the encoder makes of one picture: all that the decoder needs
-// to know of it. They can be kept, saved, and decoded against any other's, so
-// that a picture which takes part in many pairs is encoded once.
+// Features are one encoded picture, the input of the decoder. They can be kept,
+// saved, and decoded with those of any other picture, so that a picture that is
+// part of many pairs is encoded once.
 type Features struct {
 	// Tokens is [rows*cols, EncDim], normalised.
 	Tokens *Tensor
-	// Transform leads from the given picture to the network's.
+	// Transform describes how the picture was resized and cropped.
 	Transform Transform
 }
 

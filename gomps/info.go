@@ -15,11 +15,11 @@ type Info struct {
 	PoolBuffers           int
 	PoolBytes             uint64
 	LiveBuffers           int
-	// FallbackReason says why the CPU runs what Metal was wanted for.
+	// FallbackReason says why the CPU is used instead of a GPU.
 	FallbackReason string
 	// GPU only. WeightsMapped and WeightsCopied are the bytes of the compiled
-	// programs' weights that are used in place and copied; CommandBuffers were
-	// committed since Open.
+	// programs' weights that are used in place and copied; CommandBuffers is the
+	// number committed since Open.
 	WeightsMapped, WeightsCopied, CommandBuffers int
 
 	Variant, Precision           string

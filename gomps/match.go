@@ -46,26 +46,26 @@ func MapOf(v *View) Map {
 	return m
 }
 
-// MatchOptions steer Match.
+// MatchOptions are the options of Match.
 type MatchOptions struct {
-	// TopK keeps the best; 0 keeps all.
+	// TopK is how many of the best matches to keep; 0 keeps all.
 	TopK int
-	// Reciprocal keeps pairs that choose each other; otherwise every pixel of map
-	// 1 gets its nearest neighbour.
+	// Reciprocal keeps pairs that are each other's nearest neighbour; otherwise
+	// every pixel of map 1 is matched with its nearest neighbour.
 	Reciprocal bool
 	// Subsample starts from every n-th pixel only; 0 and 1 mean every pixel.
 	Subsample int
 	// BothWays starts from every n-th pixel of map 2 as well, with Subsample.
 	BothWays bool
-	// Spread makes TopK choose matches all over map 1: the best of every part of
-	// it come before the second best of any.
+	// Spread makes TopK choose matches from all parts of map 1: the best of each
+	// part comes before the second best of any.
 	Spread bool
-	// Subpixel places the ends in map 2 between pixels: see Matches.XY2.
+	// Subpixel gives positions in map 2 subpixel accuracy: see Matches.XY2.
 	Subpixel bool
-	// Refine, where not nil, moves matches on the full pictures.
+	// Refine, if not nil, refines matches on the full pictures.
 	Refine *FullPictures
-	// Judge asks whether the pictures overlap: Matches.Overlap. It wants sure
-	// matches, that is MinWeight about 1.
+	// Judge fills in Matches.Overlap, whether the pictures overlap. It needs
+	// confident matches: set MinWeight to about 1.
 	Judge bool
 	// MinConfidence drops matches whose confidence is below it.
 	MinConfidence float32
@@ -73,11 +73,11 @@ type MatchOptions struct {
 	MinWeight float32
 	// Weighted multiplies the confidence by the geometric mean of the two Weights.
 	Weighted bool
-	// Border drops matches this close to an edge, in pixels.
+	// Border drops matches within this many pixels of an edge.
 	Border int
 }
 
-// FullPictures are the pictures that two maps were made of, and how.
+// FullPictures are the pictures of two maps, and how they were resized.
 type FullPictures struct {
 	Picture1, Picture2     Image
 	Transform1, Transform2 Transform
@@ -95,23 +95,22 @@ const (
 type Matches struct {
 	// Idx1, Idx2 are flat indices y*W + x.
 	Idx1, Idx2 []int64
-	// XY1, XY2 are [N,2] pixel coordinates (x, y): of XY1, and without Subpixel of
-	// XY2, whole ones. With it XY2 is where a parabola through the similarities is
-	// greatest, up to half a pixel from Idx2; where Refined, it is where the
-	// pictures agree.
+	// XY1, XY2 are [N,2] pixel coordinates (x, y). They are integers, except XY2
+	// with Subpixel: then it is the maximum of a parabola through the similarities,
+	// up to half a pixel from Idx2, or if Refined, where the pictures agree.
 	XY1, XY2 []float32
-	// Points1, Points2 are [N,3]; NaN where a map has no points.
+	// Points1, Points2 are [N,3]; NaN if a map has no points.
 	Points1, Points2 []float32
 	// Confidence is the similarity of the descriptors, for the network's unit
 	// vectors at most 1, weighted where that was asked for.
 	Confidence []float32
-	// Covariance [N,2,2] of the places in picture 2, those in picture 1 taken as
-	// exact, in squared pixels of the full picture; nil without MatchOptions.Refine,
-	// as is Refined, which says which matches were moved.
+	// Covariance [N,2,2] is that of the position in picture 2, with the position in
+	// picture 1 exact, in squared pixels of the full picture. Refined says which
+	// matches were moved. Both are nil without MatchOptions.Refine.
 	Covariance []float32
 	Refined    []bool
-	// Seeds is how many pixels of map 1 the search started from, excluded ones with
-	// them.
+	// Seeds is the number of pixels of map 1 where the search started, including
+	// excluded ones.
 	Seeds int
 	// Overlap is the verdict on all matches, before TopK, and Consistent says which
 	// of those here fit its epipolar geometry; nil without MatchOptions.Judge. The
@@ -124,9 +123,9 @@ type Matches struct {
 // Len is the number of matches.
 func (m *Matches) Len() int { return len(m.Idx1) }
 
-// Match finds pixels of two maps that look at the same point. Neighbours are
-// exact, whatever the number of threads; descriptors that are not finite match
-// nothing. The maps may differ in size, and may be empty.
+// Match finds pixels of two maps that show the same point. The search is exact,
+// for any number of threads. Descriptors that are not finite match nothing. The
+// maps may differ in size, and may be empty.
 func (e *Engine) Match(ctx context.Context, m1, m2 Map, opt MatchOptions) (_ *Matches, err error) {
 	start := time.Now()
 	for i, m := range []Map{m1, m2} {

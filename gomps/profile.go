@@ -13,14 +13,14 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 )
 
-// ProfileOptions steer Profile.
+// ProfileOptions are the options of Profile.
 type ProfileOptions struct {
 	InferOptions
-	// Iterations are measured after Warmup ones that are not; 0: 5 and 1.
+	// Iterations are measured, after Warmup iterations that are not; 0: 5 and 1.
 	Iterations, Warmup int
-	// Wait submits every program alone and waits for it: a GPU times command
-	// buffers only, so this gives each stage its own time instead of a share of
-	// the pair's, and loses the overlap.
+	// Wait submits every program alone and waits for it. A GPU times command
+	// buffers only, so this gives each stage its own time instead of a part of the
+	// pair's, but without overlap.
 	Wait bool
 }
 
@@ -49,8 +49,8 @@ type Profile struct {
 	// the CPU and with Wait; else they are shares, by cost, of a measured time.
 	Stages   []Stage `json:"stages"`
 	Measured bool    `json:"measured"`
-	// Ops are the kinds of operation, dearest first. A GPU has no clock for them:
-	// there they are shares, by cost, of their stage.
+	// Ops are the kinds of operation, the slowest first. A GPU cannot time them:
+	// their time is estimated from the time of their stage, by cost.
 	Ops         []OpTime `json:"ops"`
 	OpsMeasured bool     `json:"ops_measured"`
 }

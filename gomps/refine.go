@@ -12,35 +12,35 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
-// RefineOptions steer Refine, in pixels of picture 2.
+// RefineOptions are the options of Refine, in pixels of picture 2.
 type RefineOptions struct {
-	// Reach is how far a match may be from its true place: about two network
+	// Reach is the largest error of a match before refining: about two network
 	// pixels, which is twice the picture's long side over the network's.
 	Reach float64
-	// Sigma is the standard deviation of a coordinate of a match that stays
-	// unrefined; 0 means a quarter of Reach.
+	// Sigma is the standard deviation of a coordinate of a match that is not
+	// refined; 0 means a quarter of Reach.
 	Sigma float64
 }
 
-// Refined are matches whose ends in picture 2 have moved to where the pictures
-// agree. It has an element per match that was given, in their order.
+// Refined are matches whose positions in picture 2 were moved to where the
+// pictures agree. It has one element for each given match, in order.
 type Refined struct {
-	// XY2 [N,2] are the places in picture 2; as given, where not Refined.
+	// XY2 [N,2] are the positions in picture 2; unchanged if not Refined.
 	XY2 []float64
-	// Covariance [N,2,2] of XY2, the place in picture 1 taken as exact, in squared
-	// pixels of picture 2.
+	// Covariance [N,2,2] is that of XY2, with the position in picture 1 exact, in
+	// squared pixels of picture 2.
 	Covariance []float32
-	// Correlation of the patches around both ends, at most 1; 0 where they were
-	// not compared.
+	// Correlation is that of the patches around both positions, at most 1; 0 if
+	// they were not compared.
 	Correlation []float32
 	// Refined says which matches were refined.
 	Refined []bool
 	Time    time.Duration
 }
 
-// Refine moves the ends of matches in picture 2 until patches of the full
-// pictures agree. xy1 and xy2 [N,2] are pixels (x, y) of the pictures as given,
-// centres at whole numbers. The answer does not depend on the number of threads.
+// Refine moves positions in picture 2 until patches of the full pictures agree.
+// xy1 and xy2 [N,2] are pixels (x, y) of the pictures as given; pixel centres
+// have integer coordinates. The result does not depend on the number of threads.
 func (e *Engine) Refine(ctx context.Context, picture1, picture2 Image, xy1, xy2 []float64, opt RefineOptions) (_ *Refined, err error) {
 	for i, img := range []Image{picture1, picture2} {
 		if err := img.check(); err != nil {

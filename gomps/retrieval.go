@@ -30,7 +30,7 @@ type Retrieval struct {
 }
 
 // Top keeps the nfeat features of greatest attention, descending, and returns
-// their token numbers; a negative nfeat is a fraction of the tokens.
+// their token indices; a negative nfeat is a fraction of the tokens.
 func (r *Retrieval) Top(nfeat float64) (*Retrieval, []int, error) {
 	f, index, err := r.features().Top(nfeat)
 	if err != nil {
@@ -61,8 +61,8 @@ func (r *retriever) close() error {
 	return r.own.close()
 }
 
-// LoadRetrieval reads a retrieval head for the model that is loaded, whose
-// encoder it shares.
+// LoadRetrieval reads a retrieval head that uses the encoder of the loaded
+// model.
 func (e *Engine) LoadRetrieval(ctx context.Context, path string) error {
 	l, err := e.lock(ctx)
 	if err != nil {
@@ -78,9 +78,8 @@ func (e *Engine) LoadRetrieval(ctx context.Context, path string) error {
 	return old.close()
 }
 
-// LoadRetrievalStandalone reads a retrieval head and a model for its encoder
-// alone: the decoders and heads of that model are never prepared. Infer keeps
-// needing a Load.
+// LoadRetrievalStandalone reads a retrieval head and a model of which only the
+// encoder is used. Infer still needs a Load.
 func (e *Engine) LoadRetrievalStandalone(ctx context.Context, modelPath, retrievalPath string) error {
 	l, err := e.open(ctx, modelPath)
 	if err != nil {
@@ -132,7 +131,7 @@ func readSet[T any](ctx context.Context, path string, find func(string) (string,
 }
 
 // RetrievalReady reports whether EncodeRetrieval can be called, and whether it
-// uses an encoder of its own.
+// has its own encoder.
 func (e *Engine) RetrievalReady() (ready, standalone bool) {
 	e.state.RLock()
 	defer e.state.RUnlock()
@@ -147,7 +146,7 @@ func (e *Engine) RetrievalReady() (ready, standalone bool) {
 var ErrNoRetrieval = errors.New("gomps: no retrieval head is loaded, call LoadRetrieval or LoadRetrievalStandalone first")
 
 // EncodeRetrieval computes the retrieval features of a picture. The reference
-// loader cuts square pictures to 4:3 here: set opt.Rectangle43 for its numbers.
+// loader cuts square pictures to 4:3; set opt.Rectangle43 for the same numbers.
 func (e *Engine) EncodeRetrieval(ctx context.Context, img Image, opt InferOptions) (*Retrieval, error) {
 	out, err := e.EncodeRetrievalBatch(ctx, []Image{img}, opt)
 	if err != nil {
@@ -244,8 +243,9 @@ type RetrievalIndex struct {
 }
 
 // OpenIndex starts an index with a codebook (a safetensors file with "centroids"
-// [words,dim], or the published pickle, or a directory with one of them). Of each
-// picture the nfeat strongest features count; the published head was made for 300.
+// [words,dim], or the published pickle, or a directory with one of them). The
+// nfeat strongest features of each picture are used; the published head was made
+// for 300.
 // Close it before the engine.
 func (e *Engine) OpenIndex(ctx context.Context, codebook string, nfeat float64) (*RetrievalIndex, error) {
 	book, err := readSet(ctx, codebook, weights.CodebookFile, retrieval.OpenCodebook)
@@ -272,7 +272,7 @@ func (x *RetrievalIndex) Add(r *Retrieval) (int, error) {
 	return n, indexError(err)
 }
 
-// Score looks a picture up: a score for each picture of the index.
+// Score compares a picture with the index: one score for each of its pictures.
 func (x *RetrievalIndex) Score(r *Retrieval) ([]float64, error) {
 	top, _, err := r.Top(x.nfeat)
 	if err != nil {
@@ -437,10 +437,10 @@ func (w *words) rows(features []float32, rows int) (top []int32, stride int, err
 	return top, o.Shape[1], nil
 }
 
-// ScenePair are the numbers of two pictures.
+// ScenePair is two pictures, by their position in the list.
 type ScenePair struct{ First, Second int }
 
-// SceneOptions are what a scene graph's name does not say.
+// SceneOptions are further options of a scene graph.
 type SceneOptions struct {
 	// Similarity [n,n] is needed by retrieval graphs.
 	Similarity []float64
@@ -449,11 +449,11 @@ type SceneOptions struct {
 	// Prefilter is "", "seqT" or "cycT": keep pairs of pictures at most T apart in
 	// their order, cyclically for cyc.
 	Prefilter string
-	// Symmetrize appends every pair the other way round.
+	// Symmetrize also appends every pair in reverse order.
 	Symmetrize bool
 }
 
-// ScenePairs lists the pairs of n pictures that a scene graph wants: complete,
+// ScenePairs lists the pairs of n pictures in a scene graph: complete,
 // swin[-w][-noncyclic], logwin[-w][-noncyclic], oneref[-r], retrieval-Na-k.
 func ScenePairs(n int, graph string, opt SceneOptions) ([]ScenePair, error) {
 	list, err := retrieval.Pairs(n, graph, retrieval.PairOptions(opt))

@@ -12,7 +12,7 @@ import (
 )
 
 // Tensor is a float32 array of a result, in device memory that the host can
-// read. It owns that memory until Release, or until it is garbage.
+// read. It owns that memory until Release, or until it is garbage-collected.
 type Tensor struct {
 	shape tensor.Shape
 	// mem is apart from Tensor so that the cleanup of a forgotten Tensor can hold
@@ -52,8 +52,8 @@ func (t *Tensor) NBytes() int { return t.shape.Numel() * tensor.F32.Size() }
 // Valid reports whether the tensor still has its memory.
 func (t *Tensor) Valid() bool { return t != nil && t.mem.buf.Load() != nil }
 
-// Fetch brings the elements to the host, where they are not there already, and
-// says what went wrong. Float32s does the same and cannot say.
+// Fetch copies the elements to the host if needed and returns any error. Float32s
+// does the same but cannot return an error.
 func (t *Tensor) Fetch() error {
 	b := t.mem.buf.Load()
 	if b == nil || t.shape.Numel() == 0 {
@@ -66,8 +66,8 @@ func (t *Tensor) Fetch() error {
 }
 
 // Device is the address of the elements in memory that the host cannot read, and
-// the number of the GPU; ok is false for a tensor in the host's own memory, and
-// after Release. The address holds until Release.
+// the number of the GPU. ok is false for a tensor in host memory, and after
+// Release. The address is valid until Release.
 func (t *Tensor) Device() (address uintptr, id int, ok bool) {
 	b := t.mem.buf.Load()
 	if b == nil {

@@ -17,18 +17,18 @@ type Image struct {
 	Stride int
 }
 
-// InferOptions steer one inference.
+// InferOptions are the options of one inference.
 type InferOptions struct {
-	// Raw takes the pictures as they are: their sides must be multiples of the
+	// Raw uses the pictures without resizing; their sides must be multiples of the
 	// patch size. Otherwise they are resized and cropped (network.md 3).
 	Raw bool
 	// Rectangle43 cuts square pictures to 4:3, as the reference loader does.
 	Rectangle43 bool
-	// Resolution is the long side that pictures get in this call; 0: the engine's.
+	// Resolution is the long side of the pictures in this call; 0: the engine's.
 	Resolution int
 	// Only names the outputs to compute; 0 means all. Points and Conf come from
-	// one branch of a head, Desc and DescConf from the other, and a branch nobody
-	// asks for is not run. The tensors left out are nil.
+	// one branch of a head, Desc and DescConf from the other. A branch without a
+	// requested output is not run. The other tensors are nil.
 	Only Outputs
 }
 
@@ -44,7 +44,7 @@ const (
 	AllOutputs     = Outputs(model.AllOutputs)
 )
 
-// View is what the network says of one picture. H and W are its network size.
+// View is the output for one picture. H and W are its network size.
 type View struct {
 	// Points [H,W,3] are in camera 1's frame.
 	Points *Tensor
@@ -54,7 +54,7 @@ type View struct {
 	Desc *Tensor
 	// DescConf [H,W] is the confidence of Desc, above 0.
 	DescConf *Tensor
-	// Transform leads from the given picture to the network's.
+	// Transform describes how the picture was resized and cropped.
 	Transform Transform
 }
 

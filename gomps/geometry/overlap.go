@@ -47,8 +47,8 @@ type Overlap struct {
 const (
 	overlapMatched    = 0.03
 	overlapConsistent = 0.40
-	unsureBelow       = 0.85
-	unsureAbove       = 1.15
+	unsureBelow       = 0.7
+	unsureAbove       = 1.2
 )
 
 // JudgeOverlap applies the rule to sure matches a, b found from so many starting

@@ -39,7 +39,7 @@ type Config struct {
 	// SkipSelfCheck takes the GPU without comparing it with the CPU first, which
 	// happens once in a process. MAST3R_SELFCHECK=off does the same.
 	SkipSelfCheck bool
-	// Logger gets the reason when the CPU stands in for Metal; nil discards it.
+	// Logger gets the reason if the CPU is used instead of a GPU; nil discards it.
 	Logger *slog.Logger
 }
 
@@ -56,7 +56,7 @@ type Stats struct {
 	LiveTensors int
 	// Device are facts about where tensors live.
 	Device Device
-	// Fallback says why the CPU stands in for Metal.
+	// Fallback says why the CPU is used instead of a GPU.
 	Fallback string
 }
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration of :func:`mast3r_runtime.get_runtime`.
 
-Frozen dataclasses that check themselves: a value of the wrong type or out of range is an
-ArgumentError that names it and the range. An unknown name is an error too, a TypeError as
-for any Python constructor, or an ArgumentError with the line of names when it comes from a
-YAML file.
+Frozen dataclasses that check their values. A value of the wrong type or out of range is an
+ArgumentError that names the value and the range. An unknown name is a TypeError, as in any
+Python constructor; in a YAML file it is an ArgumentError that lists the valid names.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class _Text(str, Enum):
 
 @checked
 class ModelVariant(_Text):
-    """The models that have a name. Any other file loads by its path."""
+    """Names of the known models. Any other model loads by the path of its file."""
 
     MAST3R_TINY = "mast3r_tiny"
     MAST3R_VIT_LARGE = "mast3r_vit_large"
@@ -80,7 +79,7 @@ class BackendType(_Text):
 
 @checked
 class Precision(_Text):
-    """Of weights and activations; sums are always float32."""
+    """The type of weights and activations. Sums are always float32."""
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -125,16 +124,16 @@ def _check_path(owner: object, name: str) -> None:
 @checked
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Which model.
+    """The model to load.
 
     Attributes
     ----------
     variant : ModelVariant
-        Its name; aliases are accepted.
+        The model's name; aliases are accepted.
     resolution : int or None
         Long side in pixels, 224 to 560 and a multiple of the patch. None: the model's own.
     precision : Precision
-        Of weights and activations.
+        The type of weights and activations.
     """
 
     variant: ModelVariant = ModelVariant.DUNE_VIT_SMALL_336
@@ -154,12 +153,12 @@ class ModelConfig:
 @checked
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
-    """Where it runs, and at which sizes a camera is followed.
+    """The device, and the picture sizes for following a camera.
 
     Attributes
     ----------
     backend : BackendType
-        ``metal`` and ``cuda`` are errors where there is none; ``auto`` then takes the CPU.
+        ``metal`` and ``cuda`` are errors if there is no such device; ``auto`` then uses the CPU.
     num_threads : int
         1 to 1024; 0 is every core.
     use_dual_resolution : bool
@@ -168,7 +167,7 @@ class RuntimeConfig:
         Long sides in pixels, 64 to 1024, the first at most the second. Pictures are cut to
         whole patches.
     use_gpu_preprocessing : bool
-        Pictures are resized inside the engine; False: by Pillow in Python, to the same bytes.
+        True: the engine resizes the pictures. False: Pillow does, with the same bytes as result.
     """
 
     backend: BackendType = BackendType.AUTO
@@ -200,14 +199,14 @@ class MatchingConfig:
     Attributes
     ----------
     top_k : int
-        Keep the best so many, 64 to 2048.
+        How many of the best matches to keep, 64 to 2048.
     reciprocal : bool
         Keep only pairs that choose each other.
     spatial_filter : bool
-        Leave out matches within 3 pixels of a side of either picture, where descriptors see
-        half of what they describe.
+        Leave out matches within 3 pixels of an edge of either picture, where descriptors are
+        less reliable.
     confidence_threshold : float
-        Leave out matches of less confidence, 0 to 1.
+        Leave out matches with a lower confidence, 0 to 1.
     """
 
     top_k: int = 512
@@ -226,7 +225,7 @@ class MatchingConfig:
 
     @property
     def border(self) -> int:
-        """Pixels at the sides that are left out."""
+        """Width in pixels of the border that is left out."""
         return 3 if self.spatial_filter else 0
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The errors of the package.
 
-One tree under :class:`Mast3rError`; each leaf is also the builtin that a caller would
-think of first, so ``except ValueError`` and ``except FileNotFoundError`` work as well.
-Every text names what was got and what was wanted.
+All derive from :class:`Mast3rError`. Each is also the builtin exception that fits, so
+``except ValueError`` and ``except FileNotFoundError`` work as well. Every message says what
+was given and what is valid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Mast3rError(RuntimeError):
-    """Base of every error that the package raises on its own account."""
+    """Base of every error that the package raises."""
 
 
 class LibraryError(Mast3rError, ImportError):
@@ -47,19 +47,19 @@ class ForkError(Mast3rError):
 
 
 class ArgumentError(Mast3rError, ValueError):
-    """A setting or argument out of its range."""
+    """A setting or argument is out of range."""
 
 
 class DependencyError(Mast3rError, ImportError):
-    """An optional package is needed and not installed; the text names the command that installs it."""
+    """An optional package is needed and not installed; the message names the command to install it."""
 
 
 class DeviceError(Mast3rError):
-    """The backend asked for is not there, or it failed."""
+    """The requested backend is not available, or it failed."""
 
 
 class NotLoadedError(Mast3rError):
-    """A model is needed and none is loaded."""
+    """The call needs a model, and none is loaded."""
 
 
 class ClosedError(Mast3rError):
@@ -71,19 +71,19 @@ class CancelledError(Mast3rError):
 
 
 class TimeLimitError(Mast3rError, TimeoutError):
-    """The time of a ``limit(timeout=...)`` block was up."""
+    """The time of a ``limit(timeout=...)`` block ran out."""
 
 
 class InternalError(Mast3rError):
-    """A fault of ours, caught at the border of the native library."""
+    """A bug in the native library, caught before it could end the process."""
 
 
 class WeightsError(Mast3rError, ValueError):
-    """A model file that cannot be used."""
+    """The model file cannot be used."""
 
 
 class ModelNotFoundError(Mast3rError, FileNotFoundError):
-    """No model file where one was looked for."""
+    """There is no model file at the place where one was expected."""
 
 
 class OfflineError(ModelNotFoundError):
@@ -95,30 +95,30 @@ class FileError(Mast3rError, OSError):
 
 
 class DownloadError(Mast3rError, OSError):
-    """A download that failed, from every address there is."""
+    """The download failed from every address."""
 
 
 class ChecksumError(DownloadError):
-    """A download that came to its end with other bytes than the published ones."""
+    """The downloaded file is complete, but differs from the published file."""
 
 
 class ShapeError(Mast3rError, ValueError):
-    """Sizes that do not fit each other."""
+    """Sizes do not fit each other."""
 
 
 class ImageError(Mast3rError, ValueError):
-    """A picture that cannot be used."""
+    """The picture cannot be used."""
 
 
 class ImageTypeError(ImageError, TypeError):
-    """An object or element type that is no picture."""
+    """The object, or its element type, is not a picture."""
 
 
 class ImageNotFoundError(ImageError, FileNotFoundError):
-    """No picture file of that name."""
+    """There is no picture file of that name."""
 
 
 class SceneError(Mast3rError, ValueError):
-    """Pictures that make no scene. ``report`` says why of each picture, where it got that far."""
+    """The pictures do not make a scene. ``report``, if not None, gives the reason for each picture."""
 
     report: dict[str, object] | None = None

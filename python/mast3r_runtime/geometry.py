@@ -39,6 +39,11 @@ ESTIMATORS = ("poselib", "pycolmap", "geometry")
 FOCAL_SIGMA = 0.22
 OTHER_FOCAL_SIGMA = 0.35
 
+# Matches of one pair err together: their patches overlap, and so do the maps they are warped by. On
+# rendered pairs the 95 % intervals of as many errors of their own held the truth in half of the
+# cases; of a fourth as many, in 93 to 100 %.
+DEPENDENCE = 4.0
+
 
 @dataclass(frozen=True, slots=True)
 class PairPose:
@@ -329,6 +334,7 @@ def pair_cameras(
         focal_sigma=sigma,
         shared_focal=same and not given,
         depth=depth,
+        dependence=DEPENDENCE,
         estimator=estimator,
     )
     warnings = list(found.warnings)

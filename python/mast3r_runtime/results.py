@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the calls return: frozen dataclasses over tensors and arrays.
+"""The results of the calls: frozen dataclasses of tensors and arrays.
 
 Every result owns its memory. A later call never changes an earlier result, and a result
 outlives ``close()``. All of them pickle and deep-copy.
@@ -45,11 +45,11 @@ I64 = npt.NDArray[np.int64]
 @checked
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """How a picture became the network's input, and the way back.
+    """How a picture was resized and cropped for the network.
 
-    The picture is resized to ``resized_height x resized_width`` and the window of
-    ``height x width`` at ``(crop_y, crop_x)`` is cut from it. Pixel centres lie at whole
-    numbers in both pictures, so the half-pixel rule is
+    The picture is resized to ``resized_height x resized_width``; then the window of
+    ``height x width`` at ``(crop_y, crop_x)`` is cut out. Pixel centres have integer
+    coordinates in both pictures, so
     ``x_original = (x + crop_x + 0.5) * original_width / resized_width - 0.5``.
     """
 
@@ -99,8 +99,8 @@ class Transform:
     def intrinsics_to_network(self, k: npt.ArrayLike) -> F64:
         """A camera matrix ``[3, 3]`` of the user's picture as one of the network's.
 
-        Raises ShapeError (a ValueError) for another shape, numbers that are not finite, a
-        focal length that is not above 0, or a last row that is not 0, 0, 1.
+        Raises ShapeError (a ValueError) if the shape is not [3, 3], a number is not finite, a
+        focal length is not above 0, or the last row is not 0, 0, 1.
         """
         return np.asarray(self._matrix() @ check_intrinsics(k))
 
@@ -131,7 +131,7 @@ def _points(xy: npt.ArrayLike) -> F64:
 def confidence_mask(
     conf: npt.ArrayLike, *, threshold: float | None = None, percentile: float | None = None
 ) -> npt.NDArray[np.bool_]:
-    """The pixels of a confidence map to keep.
+    """Return which pixels of a confidence map to keep.
 
     Parameters
     ----------
@@ -140,11 +140,11 @@ def confidence_mask(
     threshold : float, optional
         Keep values of at least this.
     percentile : float in 0..100, optional
-        Keep values of at least this percentile, as `numpy.percentile` has it.
+        Keep values of at least this percentile, as `numpy.percentile` defines it.
 
     Returns
     -------
-    bool array of the same shape; both conditions hold where both are given.
+    bool array of the same shape. If both limits are given, a pixel must satisfy both.
     """
     values = np.asarray(conf)
     keep = np.ones(values.shape, np.bool_)
@@ -249,15 +249,15 @@ class _Pair:
         Parameters
         ----------
         name : str
-            "pts3d_1", "depth_1" (z in camera 1), "conf_1", "desc_conf_1", and the same of
-            picture 2, whose points are in camera 1's frame too.
+            "pts3d_1", "depth_1" (z in camera 1), "conf_1", "desc_conf_1", or the same for picture
+            2, whose points are also in camera 1's frame.
 
         Returns
         -------
         float32 [H, W] or [H, W, 3]
-            Linear between network pixels, but for points beside an edge in depth, which take
-            the nearest network pixel's place: between a near thing and what is behind it there
-            is nothing. NaN where the picture was cut away for the network.
+            Interpolated linearly between network pixels. Beside an edge in depth the nearest
+            network pixel is used, because there are no points between a near object and the
+            background. NaN where the picture was cropped for the network.
         """
         kind, _, view = name.rpartition("_")
         if kind not in ("pts3d", "depth", "conf", "desc_conf") or view not in ("1", "2"):
@@ -281,10 +281,12 @@ class _Pair:
 @checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class GPUInferenceResult(_Pair):
-    """A pair. ``pts3d_2`` holds picture 2's pixels in camera 1's frame; OpenCV axes.
+    """The result of a pair. All points are in camera 1's frame, with OpenCV axes.
 
-    ``images`` are the two pictures, ``uint8 [H, W, 3]``, by which ``match`` refines; where the
-    caller gave such arrays they are those, not copies. A pair decoded from features has none.
+    For each picture: ``pts3d [H, W, 3]``, ``conf [H, W]`` (at least 1), ``desc [H, W, 24]``,
+    ``desc_conf [H, W]`` (above 0), all float32. ``images`` are the two pictures,
+    ``uint8 [H, W, 3]``, which ``match`` uses to refine matches. Arrays given by the caller are
+    kept, not copied. A pair decoded from features has no images.
     """
 
     pts3d_1: GPUTensor
@@ -323,7 +325,7 @@ class GPUInferenceResult(_Pair):
         return bool(getattr(self, f"{output}_1").is_valid)
 
     def numpy(self) -> InferenceResult:
-        """The same with numpy arrays; outputs that were left out are empty."""
+        """The same result as numpy arrays. Outputs that were not computed are empty."""
         p1, p2, c1, c2, d1, d2, q1, q2 = GPUTensor._arrays(
             (
                 self.pts3d_1,
@@ -418,12 +420,13 @@ class InferenceResult(_Pair):
 @checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class Overlap:
-    """Whether two pictures show a common part; true where the verdict is YES.
+    """Whether two pictures show a common part. True if the verdict is YES.
 
-    ``verdict`` is "YES", "NO" or "UNSURE". ``matched`` is the share of the starting points with
-    a sure match, ``consistent`` the share of these that fit one epipolar geometry; ``score`` is
-    how far the lesser is above its threshold (1: on it). ``fundamental [3, 3]`` is that
-    geometry, ``(x_2, 1) F (x_1, 1) = 0`` for original pixels, None where there is none.
+    ``verdict`` is "YES", "NO" or "UNSURE". ``matched`` is the fraction of the starting points
+    with a confident match. ``consistent`` is the fraction of these that fit one epipolar
+    geometry. ``score`` is the smaller of the two relative to its threshold (1: equal).
+    ``fundamental [3, 3]`` is the geometry, ``(x_2, 1) F (x_1, 1) = 0`` in original pixels, or
+    None if there is none.
     """
 
     verdict: str
@@ -455,21 +458,21 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class MatchResult:
-    """Matches by descending confidence, ties by index.
+    """Matches in descending order of confidence; equal ones in order of their index.
 
-    ``idx_*`` are flat indices ``y * W + x``, ``pts2d_*`` the places (x, y) in network pixels:
-    those of the indices, but for ``pts2d_2`` of a whole result, which lies between pixels.
-    ``transform_*.to_original(pts2d_*)`` gives the user's pixels, and ``original_1`` /
-    ``original_2`` do that where a whole result was matched. ``pts3d_*`` are those of the
-    indices, NaN where there were only descriptors.
+    ``idx_* [N]`` are flat indices ``y * W + x``. ``pts2d_* [N, 2]`` are coordinates (x, y) in
+    network pixels. They are those of the indices, except that ``pts2d_2`` has subpixel accuracy
+    if a whole result was matched. ``transform_*.to_original(pts2d_*)`` converts them to pixels
+    of the pictures as given; for a whole result ``original_1`` and ``original_2`` do this.
+    ``pts3d_* [N, 3]`` are the points at the indices, NaN if only descriptors were matched.
 
-    ``covariance [N, 2, 2]`` is that of ``original_2``, ``original_1`` taken as exact, in
-    squared pixels; NaN of bare descriptors. ``refined [N]`` says which matches were moved to
-    where the full pictures agree; the others lie where the descriptors put them. ``seeds`` is
-    how many pixels of picture 1 the search started from.
+    ``covariance [N, 2, 2]`` is the covariance of ``original_2`` in squared pixels, with
+    ``original_1`` taken as exact; NaN if only descriptors were matched. ``refined [N]`` is true
+    for matches that were moved to where the full pictures agree. ``seeds`` is the number of
+    pixels of picture 1 where the search started.
 
-    Of a whole result, ``overlap`` says whether the pictures show a common part, judged by all
-    matches before ``top_k``, and ``consistent [N]`` which of those here fit its geometry.
+    For a whole result, ``overlap`` says whether the pictures show a common part, judged from
+    all matches before ``top_k``. ``consistent [N]`` is true for matches that fit its geometry.
     """
 
     idx_1: I64

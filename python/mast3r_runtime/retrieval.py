@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which pictures of a collection are worth pairing: features, an index, pair lists.
 
-A retrieval head turns encoder features into local features with an attention each. An
-:class:`Index` with a codebook scores pictures against each other by what falls on the same
-visual words (ASMK); without a codebook :func:`similarity` compares one vector per picture.
+A retrieval head turns encoder features into local features, each with an attention value. An
+:class:`Index` with a codebook compares pictures by the features that fall on the same visual
+words (ASMK). Without a codebook :func:`similarity` compares one vector per picture.
 :func:`scene_pairs` turns scores, or the order of the pictures alone, into pairs.
 """
 
@@ -37,8 +37,8 @@ F32 = npt.NDArray[np.float32]
 class HostArray(np.ndarray[Any, np.dtype[Any]]):
     """A numpy array that also answers ``numpy()``, as a GPUTensor does.
 
-    Scripts of both styles run: those that compute with the array at once, and those that
-    first bring it to the host.
+    Scripts of both styles run: those that use the array directly, and those that call
+    ``numpy()`` first.
     """
 
     def numpy(self) -> Array:
@@ -55,9 +55,9 @@ def _host(tensor: GPUTensor) -> HostArray:
 class RetrievalResult:
     """Retrieval features of one picture.
 
-    ``features [N, D]`` are whitened and not normalised, ``attention [N]`` is the length of
-    each, ``global_feature [D]`` their attention-weighted sum brought to length 1. As an array,
-    the result is its features.
+    ``features [N, D]`` are whitened and not normalised. ``attention [N]`` is the length of each
+    feature. ``global_feature [D]`` is their attention-weighted sum, scaled to length 1.
+    ``numpy.asarray(result)`` gives the features.
     """
 
     features: HostArray
@@ -67,7 +67,7 @@ class RetrievalResult:
 
     @property
     def attention_normalized(self) -> HostArray:
-        """The attention as shares: it sums to 1."""
+        """The attention divided by its sum."""
         total = self.attention.numpy().sum(dtype=np.float64)
         shares = self.attention.numpy() / total if total > 0 else np.full(len(self), 1 / max(len(self), 1))
         return np.asarray(shares, np.float32).view(HostArray)
@@ -103,7 +103,7 @@ class RetrievalResult:
         return len(self.features)
 
     def top(self, count: int) -> tuple[F32, npt.NDArray[np.int64]]:
-        """The ``count`` features of greatest attention, descending, and their token numbers."""
+        """The ``count`` features of greatest attention, in descending order, and their token indices."""
         if count < 0:
             raise ShapeError(f"top: {count} features, want 0 or more")
         order = np.argsort(-self.attention.numpy(), kind="stable")[:count]
@@ -120,7 +120,7 @@ class RetrievalResult:
 
 
 class Pair(NamedTuple):
-    """The numbers of two pictures."""
+    """Two pictures, by their position in the list."""
 
     first: int
     second: int
@@ -128,7 +128,7 @@ class Pair(NamedTuple):
 
 @checked
 def similarity(results: Sequence[RetrievalResult]) -> F32:
-    """Cosines of the pictures' global vectors, ``[n, n]``: what there is without a codebook."""
+    """Cosine similarity of the pictures' global vectors, ``[n, n]``. Needs no codebook."""
     if not results:
         return np.empty((0, 0), np.float32)
     vectors = np.stack([result.global_feature.numpy() for result in results])
@@ -145,7 +145,7 @@ def scene_pairs(
     prefilter: str = "",
     anchor: int = 0,
 ) -> list[Pair]:
-    """List the pairs of ``n`` pictures that a scene graph wants.
+    """List the pairs of ``n`` pictures in a scene graph.
 
     Parameters
     ----------
@@ -186,23 +186,23 @@ def scene_pairs(
 
 @checked
 class Index:
-    """Pictures to look up by what they have in common (ASMK). Made by ``engine.open_index``."""
+    """Pictures that can be searched by their local features (ASMK). Made by ``engine.open_index``."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
         self._finalizer = weakref.finalize(self, calls.release, "mast3r_index_close", handle)
 
     def add(self, pictures: RetrievalResult | Sequence[RetrievalResult]) -> None:
-        """Put pictures into the index, in order."""
+        """Add pictures to the index, in order."""
         structs, count, keep = _local_features(pictures)
         with calls.Job("mast3r_submit_index_add", self._live(), structs, count, keep=keep) as job:
             job.wait()
 
     def score(self, pictures: RetrievalResult | Sequence[RetrievalResult]) -> F32:
-        """Look pictures up: ``[pictures, len(index)]``, larger is more alike.
+        """Score pictures against the index: ``[pictures, len(index)]``; larger means more similar.
 
-        The matrix of a collection against itself is not symmetric: a query takes the five
-        nearest words of a feature, a picture of the index one.
+        The matrix of a collection against itself is not symmetric: each feature of a query is
+        assigned to its five nearest words, each feature in the index to one.
         """
         structs, count, keep = _local_features(pictures)
         if not count:
@@ -262,7 +262,7 @@ def _local_features(pictures: RetrievalResult | Sequence[RetrievalResult]) -> tu
 
 @checked
 class RetrievalMethods:
-    """What an engine does with retrieval."""
+    """The retrieval methods of an engine."""
 
     _retrieval: tuple[str | None, str] | None
 
@@ -271,7 +271,7 @@ class RetrievalMethods:
         def _live(self) -> int: ...
 
     def load_retrieval(self, path: str | os.PathLike[str]) -> None:
-        """Load a retrieval head for the model that is loaded, whose encoder it shares.
+        """Load a retrieval head that uses the encoder of the loaded model.
 
         ``path`` is ``retrieval.safetensors``, the published ``..._retrieval_trainingfree.pth``, or
         a folder with one of them.
@@ -281,7 +281,7 @@ class RetrievalMethods:
     def load_retrieval_standalone(
         self, model_path: str | os.PathLike[str], retrieval_path: str | os.PathLike[str]
     ) -> None:
-        """Load a retrieval head and, for its encoder alone, a model of its own."""
+        """Load a retrieval head with its own encoder, which is read from ``model_path``."""
         self._load_retrieval(model_path, retrieval_path)
 
     def _load_retrieval(self, model: Any, retrieval: str | os.PathLike[str]) -> None:
@@ -296,7 +296,7 @@ class RetrievalMethods:
         return self._retrieval_state()[0]
 
     def is_retrieval_standalone(self) -> bool:
-        """Whether retrieval has an encoder of its own."""
+        """Whether the retrieval head has its own encoder."""
         return self._retrieval_state()[1]
 
     def _retrieval_state(self) -> tuple[bool, bool]:
@@ -317,8 +317,8 @@ class RetrievalMethods:
     ) -> RetrievalResult:
         """Compute the retrieval features of one picture.
 
-        Square pictures are cut to 4:3 here, unless ``square_ok``: the published codebook was
-        made that way. The published head was made for a long side of 512.
+        Square pictures are cut to 4:3 unless ``square_ok`` is true, because the published codebook
+        was made that way. The published head was made for a long side of 512 pixels.
         """
         return self.encode_retrieval_batch([img], preprocess, square_ok, resolution)[0]
 
@@ -350,8 +350,8 @@ class RetrievalMethods:
         codebook : path
             ``codebook.safetensors``, the published ``..._codebook.pkl``, or a folder with one.
         nfeat : float
-            Of each picture so many features of greatest attention count; the published head
-            was made for 300. A negative number is a share of them: -1 is all.
+            How many features of each picture are used, those with the greatest attention. The
+            published head was made for 300. A negative number is a fraction: -1 means all.
         """
         path = calls.text("codebook", codebook)
         with calls.Job("mast3r_submit_index_open", self._live(), path, float(nfeat)) as job:

@@ -117,6 +117,29 @@ static void test_engine() {
     for (size_t i = 1; i < matches.size(); i++) CHECK(matches.confidence[i] <= matches.confidence[i - 1]);
     const auto points = kept.pts3d_1.to_cpu();
     CHECK(matches.pts3d_1[2] == points[3 * size_t(matches.idx_1[0]) + 2]);
+    {
+      auto all = mast3r::MatchOptions::best(kept);
+      all.min_weight = 0, all.confidence_threshold = -1;
+      const auto judged = engine.match(kept, all);
+      CHECK(judged.consistent.size() == judged.size() && judged.overlap.reason[0] != 0);
+      CHECK(judged.refined.empty());
+    }
+    {
+      std::vector<double> a, b;
+      for (int i = 0; i < 60; i++) { /* x = X/Z: camera 2 one to the right, depth 4 to 8 */
+        const double x = (i % 10 - 4.5) * 50, y = (i / 10 - 2.5) * 60, z = 4 + (i * 7 % 5);
+        a.insert(a.end(), {320 + x, 240 + y});
+        b.insert(b.end(), {320 + x - 500 / z, 240 + y});
+      }
+      mast3r_pose_options o{};
+      const double k[9] = {500, 0, 320, 0, 500, 240, 0, 0, 1};
+      std::copy(k, k + 9, o.intrinsics1), std::copy(k, k + 9, o.intrinsics2);
+      const auto pose = mast3r::relative_pose(a, b, o);
+      CHECK(pose.found && !pose.turn_only && pose.inliers.size() == 60 && pose.points.size() == 180);
+      CHECK(std::abs(pose.pose[3] - 1) < 1e-4 && std::abs(pose.pose[0] - 1) < 1e-5);
+      const auto none = mast3r::relative_pose({}, {}, o);
+      CHECK(!none.found && none.reason == "too few matches");
+    }
     mast3r::MatchOptions few;
     few.top_k = 3;
     CHECK(engine.match(kept, few).size() == 3);

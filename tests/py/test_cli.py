@@ -86,6 +86,26 @@ def test_match(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
         assert picture.size == (96 + 8 + 60, 90)  # both pictures at their own size
 
 
+def test_pose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures = Path(cli.__file__).parent / "pictures"
+    room = [str(pictures / f"room_{i}.png") for i in (1, 2)]
+    drawing = tmp_path / "pose.png"
+    small = ["--resolution", "256", "--json"]
+    known = ["--intrinsics", "430,430,255.5,191.5", "-o", str(drawing), "--epipolar"]
+    assert cli.main(["pose", *room, *small, *known]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["overlap"] == "YES" and found["intrinsics_1"][0][0] == 430 and found["inliers"] > 500
+    assert np.isclose(np.linalg.det(np.array(found["pose"])[:3, :3]), 1) and drawing.stat().st_size > 10000
+    assert cli.main(["pose", *room, "--resolution", "256", "--focal", "430"]) == 0
+    assert "focal length" in capsys.readouterr().out
+    noise = tmp_path / "noise.png"
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (96, 128, 3), np.uint8)).save(noise)
+    assert cli.main(["pose", room[0], str(noise), *small]) == 3
+    assert json.loads(capsys.readouterr().out)["pose"] is None
+    assert cli.main(["pose", *room, "--intrinsics", "1,2"]) == 1
+    assert "want FX,FY,CX,CY" in capsys.readouterr().err
+
+
 def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info"]) == 0
     assert "mast3r_tiny" in capsys.readouterr().out

@@ -58,7 +58,7 @@ def test_defaults_are_the_documented_ones() -> None:
         (ModelConfig, "variant", ["mast3r_vit_large", ModelVariant.MAST3R_TINY], ["vit", None, 3]),
         (ModelConfig, "resolution", [None, 224, 336, 560], [0, 223, 225, 574, 336.0, "336", True, -14]),
         (ModelConfig, "precision", ["fp32", "bf16"], ["fp64", None, ""]),
-        (RuntimeConfig, "backend", ["cpu", "metal"], ["cuda", None]),
+        (RuntimeConfig, "backend", ["cpu", "metal", "cuda"], ["opencl", None]),
         (RuntimeConfig, "num_threads", [0, 1, 1024], [-1, 1025, 2.0, "2", True]),
         (RuntimeConfig, "use_dual_resolution", [True, False], [1, "yes", None]),
         (RuntimeConfig, "tracking_resolution", [64, 336], [63, 337, 1025, 256.0, None]),

@@ -136,6 +136,8 @@ def test_only_the_command_line_prints() -> None:
 def test_documents_import_public_modules() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "examples").glob("*.py")]
     for page in pages:
+        if page.name == "moving.md":  # it quotes what older scripts import
+            continue
         for line in page.read_text(encoding="utf-8").splitlines():
             assert not re.search(r"(from|import) mast3r_runtime\S* import _|mast3r_runtime\._\w+", line), (
                 f"{page.name}: {line.strip()}"

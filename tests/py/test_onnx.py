@@ -11,7 +11,9 @@ from conftest import ROOT, noise
 
 import mast3r_runtime
 from mast3r_runtime import errors
+from mast3r_runtime._engine.onnx import OnnxNetwork
 from mast3r_runtime.backends._cpu import CPUEngine
+from mast3r_runtime.cli import main
 
 ort = pytest.importorskip(
     "onnxruntime", reason="onnxruntime is not installed: pip install 'mast3r-runtime[test]'"
@@ -99,3 +101,57 @@ def test_refusals(engine: CPUEngine, tmp_path: Path) -> None:
     with CPUEngine("auto", 96) as empty, pytest.raises(errors.NotLoadedError):
         empty.export_onnx(tmp_path / "a.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("half_compute", "limit"), [(False, 2e-5), (True, 2e-2)])
+def test_attention_as_an_operator(
+    engine: CPUEngine, rng: np.random.Generator, tmp_path: Path, half_compute: bool, limit: float
+) -> None:
+    """Opset 23, in float32 and with products of float16, views of unequal sizes."""
+    model = tmp_path / "attention.onnx"
+    engine.export_onnx(model, 64, 96, 48, 80, half_compute=half_compute, opset=23)
+    assert b"q_num_heads" in model.read_bytes()
+    got = worst(engine, model, noise(rng, 64, 96), noise(rng, 48, 80))
+    assert got < limit
+    assert half_compute == (got > 1e-5)
+
+
+def test_products_in_half_precision(engine: CPUEngine, rng: np.random.Generator, tmp_path: Path) -> None:
+    """The same with opset 20: the weights are half the size, and softmax stays float32."""
+    model = tmp_path / "half.onnx"
+    files = engine.export_onnx(model, 64, 96, half_compute=True)
+    whole = engine.export_onnx(tmp_path / "whole.onnx", 64, 96)[1]
+    assert files[1].stat().st_size < 0.6 * whole.stat().st_size
+    assert 1e-5 < worst(engine, model, noise(rng, 64, 96), noise(rng, 64, 96)) < 2e-2
+
+
+def test_options_out_of_range(engine: CPUEngine, tmp_path: Path) -> None:
+    with pytest.raises(errors.ArgumentError, match="opset"):
+        engine.export_onnx(tmp_path / "x.onnx", 64, 96, opset=21)
+
+
+def test_infer_by_onnx_runtime(tmp_path: Path) -> None:
+    """``mast3r infer --onnx`` gives the engine's files, and wants pictures of the model's size."""
+    pair = [str(Path(mast3r_runtime.__file__).parent / "pictures" / f"room_{i}.png") for i in (1, 2)]
+    with CPUEngine("auto", 128, "fp32", 2) as engine:
+        engine.load()
+        result = engine.infer_gpu(*pair)
+        want = result.numpy()
+        matches = engine.match(result, top_k=None, confidence_threshold=0.0)
+        model = engine.export_onnx(tmp_path / "tiny.onnx", *want.conf_1.shape, opset=23)[0]
+        wrong = engine.export_onnx(tmp_path / "wrong.onnx", 128, 64)[0]
+    out = tmp_path / "out"
+    assert main(["infer", *pair, "--onnx", str(model), "--backend", "cpu", "-o", str(out)]) == 0
+    with np.load(out / "result.npz") as got:
+        error = np.linalg.norm(got["pts3d_1"] - want.pts3d_1) / np.linalg.norm(want.pts3d_1)
+        assert error < 1e-4
+        assert abs(len(got["match_idx_1"]) - len(matches)) <= 0.005 * len(matches) + 1
+    with pytest.raises(errors.ArgumentError, match="takes 128 x 64"):
+        OnnxNetwork(wrong).infer(*(mast3r_runtime.read_image(p) for p in pair))
+    with pytest.raises(errors.ModelNotFoundError, match="no such file"):
+        OnnxNetwork(tmp_path / "none.onnx")
+    (tmp_path / "text.onnx").write_text("no model")
+    with pytest.raises(errors.WeightsError):
+        OnnxNetwork(tmp_path / "text.onnx")
+    with pytest.raises(errors.ArgumentError, match="metal"):
+        OnnxNetwork(model, "metal")

@@ -26,6 +26,13 @@ type Options struct {
 	// HalfWeights stores weights as float16; the arithmetic stays float32, the
 	// model casts them back.
 	HalfWeights bool
+	// HalfCompute rounds the factors of products to float16, as a GPU multiplies them,
+	// and stores the weights so. Everything between products, softmax, and the last
+	// layers of the heads stay float32.
+	HalfCompute bool
+	// Attention writes attention as ONNX's own operator, for which runtimes have fused
+	// kernels; it came with opset 23.
+	Attention bool
 	// Producer and Version are written into the model.
 	Producer, Version string
 	// Metadata are free-form strings of the model.
@@ -36,9 +43,16 @@ type Options struct {
 // ONNX form.
 var ErrUnsupported = errors.New("no ONNX form")
 
+// versions are those of the file format and of the operators: the oldest that have
+// what is written.
+func (o Options) versions() (ir, opset int64) {
+	if o.Attention {
+		return 11, 23
+	}
+	return 9, 20
+}
+
 const (
-	irVersion = 9
-	opset     = 20
 	// externalAlign is where ONNX Runtime can map a tensor by itself.
 	externalAlign = 4096
 	// inlineLimit: smaller tensors are clearer inside the model.
@@ -48,7 +62,7 @@ const (
 // Export writes g to path and, when it has weights, their bytes to
 // path + ".data". Both appear under their names only when they are complete.
 func Export(ctx context.Context, g *graph.Graph, path string, opt Options) (err error) {
-	if opt.HalfWeights {
+	if opt.HalfWeights || opt.HalfCompute {
 		if g, err = halved(g); err != nil {
 			return err
 		}
@@ -66,7 +80,7 @@ func Export(ctx context.Context, g *graph.Graph, path string, opt Options) (err 
 		return err
 	}
 	defer data.f.Abort()
-	e := &exporter{ctx: ctx, opt: opt, data: data, names: map[int]string{}}
+	e := &exporter{ctx: ctx, opt: opt, data: data, names: map[int]string{}, halves: map[string]string{}}
 	if err := e.graph(g); err != nil {
 		return err
 	}
@@ -178,6 +192,10 @@ type exporter struct {
 	opt   Options
 	data  *outFile
 	names map[int]string // of the values, by node ID
+	// halves are float16 values by the float32 ones that stand for the same; read
+	// marks the nodes that a product reads, directly or not.
+	halves map[string]string
+	read   []bool
 
 	nodes, initializers [][]byte
 	fresh               int
@@ -186,6 +204,13 @@ type exporter struct {
 
 // graph emits every node in order.
 func (e *exporter) graph(g *graph.Graph) error {
+	e.read = make([]bool, len(g.Nodes))
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		n := g.Nodes[i]
+		for _, x := range n.In {
+			e.read[x.ID] = e.read[x.ID] || e.read[i] || isProduct(n)
+		}
+	}
 	for _, n := range g.Nodes {
 		if err := e.ctx.Err(); err != nil {
 			return err
@@ -223,7 +248,11 @@ func (e *exporter) param(n *graph.Node, p graph.Param) (string, error) {
 		return "", err
 	}
 	if d == tensor.F16 || d == tensor.BF16 || d == tensor.F64 {
-		return e.op("Cast", []string{name}, attribute{"to", dataType(tensor.F32)}), nil
+		wide := e.op("Cast", []string{name}, attribute{"to", dataType(tensor.F32)})
+		if d == tensor.F16 {
+			e.halves[wide] = name
+		}
+		return wide, nil
 	}
 	return name, nil
 }
@@ -318,7 +347,8 @@ func (e *exporter) model(g *graph.Graph) []byte {
 		body.bytes(graphOut, valueInfo(o.Name, o.Node.DType, o.Node.Shape))
 	}
 	var m message
-	m.integer(fieldIR, irVersion)
+	ir, opset := e.opt.versions()
+	m.integer(fieldIR, ir)
 	m.text(fieldProducer, e.opt.Producer)
 	m.text(fieldVersion, e.opt.Version)
 	m.bytes(fieldGraph, body)

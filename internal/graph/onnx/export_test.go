@@ -88,7 +88,7 @@ func TestExportStructure(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := decode(t, b)
-	if v := all(m, 1); len(v) != 1 || v[0].value != irVersion {
+	if v := all(m, 1); len(v) != 1 || v[0].value != 9 {
 		t.Errorf("IR version %v", v)
 	}
 	g := decode(t, all(m, 7)[0].bytes)

@@ -12,9 +12,17 @@ import (
 // them last: each is wrapped in two transposes, of which the other runtime
 // removes those that meet.
 func (e *exporter) maps(n *graph.Node, in []string) (string, error) {
+	product := isProduct(n)
+	if product {
+		in = e.factors(n, in)
+	}
 	in[0] = e.transpose(in[0], 0, 3, 1, 2)
 	y, err := e.channelsFirst(n, in)
-	return e.transpose(y, 0, 2, 3, 1), err
+	y = e.transpose(y, 0, 2, 3, 1)
+	if product {
+		y = e.widened(n, y)
+	}
+	return y, err
 }
 
 func (e *exporter) channelsFirst(n *graph.Node, in []string) (string, error) {

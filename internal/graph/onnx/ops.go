@@ -114,6 +114,48 @@ func (e *exporter) products(n *graph.Node, in []string) (string, error) {
 	return "", fmt.Errorf("%w: %s", ErrUnsupported, n.Op.Kind())
 }
 
+func isProduct(n *graph.Node) bool {
+	switch n.Op.(type) {
+	case graph.Linear, graph.MatMul, graph.Attention, graph.Conv2D, graph.ConvTranspose2D:
+		return true
+	}
+	return false
+}
+
+// rounds says whether a product's factors are rounded: in the half-precision form
+// all but those of the last layers are.
+func (e *exporter) rounds(n *graph.Node) bool { return e.opt.HalfCompute && e.read[n.ID] }
+
+// half is a value in float16, one cast for all that ask.
+func (e *exporter) half(x string) string {
+	h, ok := e.halves[x]
+	if !ok {
+		h = e.op("Cast", []string{x}, attribute{"to", dataType(tensor.F16)})
+		e.halves[x] = h
+	}
+	return h
+}
+
+// factors are the operands of a product.
+func (e *exporter) factors(n *graph.Node, in []string) []string {
+	if !e.rounds(n) {
+		return in
+	}
+	out := make([]string, len(in))
+	for i, x := range in {
+		out[i] = e.half(x)
+	}
+	return out
+}
+
+// widened is a product's result in float32.
+func (e *exporter) widened(n *graph.Node, y string) string {
+	if !e.rounds(n) {
+		return y
+	}
+	return e.op("Cast", []string{y}, attribute{"to", dataType(tensor.F32)})
+}
+
 // linear is a Gemm, which takes the weight as the checkpoint has it, between
 // reshapes to two dimensions.
 func (e *exporter) linear(o graph.Linear, n *graph.Node, in []string) (string, error) {
@@ -122,9 +164,10 @@ func (e *exporter) linear(o graph.Linear, n *graph.Node, in []string) (string, e
 	}
 	x := n.In[0].Shape
 	k := x[len(x)-1]
+	in = e.factors(n, in)
 	in[0] = e.reshape(in[0], x.Numel()/k, k)
 	y := e.op("Gemm", in, attribute{"transB", 1})
-	return e.reshape(y, n.Shape...), nil
+	return e.widened(n, e.reshape(y, n.Shape...)), nil
 }
 
 // rope splits each head into (row, column) halves of (u, v) quarters and turns
@@ -162,20 +205,34 @@ func (e *exporter) attention(o graph.Attention, n *graph.Node, in []string) (str
 	if o.QRope != nil || o.KRope != nil {
 		return "", fmt.Errorf("%w: attention with fused rope", ErrUnsupported)
 	}
+	in = e.factors(n, in)
+	if e.opt.Attention {
+		// Softmax in float32 whatever the factors are.
+		y := e.op("Attention", in, attribute{"q_num_heads", o.Heads}, attribute{"kv_num_heads", o.Heads},
+			attribute{"scale", o.Scale}, attribute{"softmax_precision", dataType(tensor.F32)})
+		return e.widened(n, y), nil
+	}
 	split := func(i int, perm ...int) string {
 		s := n.In[i].Shape
 		return e.transpose(e.reshape(in[i], s[0], s[1], o.Heads, s[2]/o.Heads), perm...)
 	}
 	q, k, v := split(0, 0, 2, 1, 3), split(1, 0, 2, 3, 1), split(2, 0, 2, 1, 3)
 	// The scale goes to q: fewer products than on the scores.
-	q = e.op("Mul", []string{q, e.scalar(o.Scale)})
+	scale := e.scalar(o.Scale)
+	if e.rounds(n) {
+		scale = e.half(scale)
+	}
+	q = e.op("Mul", []string{q, scale})
 	s := e.op("MatMul", []string{q, k})
 	if o.Mask {
 		s = e.op("Add", []string{s, in[3]})
 	}
-	p := e.op("Softmax", []string{s}, attribute{"axis", -1})
+	p := e.op("Softmax", []string{e.widened(n, s)}, attribute{"axis", -1})
+	if e.rounds(n) {
+		p = e.half(p)
+	}
 	y := e.transpose(e.op("MatMul", []string{p, v}), 0, 2, 1, 3)
-	return e.reshape(y, n.Shape...), nil
+	return e.widened(n, e.reshape(y, n.Shape...)), nil
 }
 
 func (e *exporter) vectors(n *graph.Node, in []string) (string, error) {

@@ -50,6 +50,8 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     for name in ("height", "width", "height2", "width2"):
         onnx.add_argument(f"--{name}", type=int, default=0, help="at the network (default: its own at 4:3)")
     onnx.add_argument("--half", action="store_true", help="weights as float16")
+    onnx.add_argument("--half-compute", action="store_true", help="products in float16 too, for a GPU")
+    onnx.add_argument("--opset", type=int, choices=(20, 23), default=20, help="23 has one for attention")
     onnx.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -265,6 +267,8 @@ def _export(arguments: argparse.Namespace) -> int:
             arguments.height2,
             arguments.width2,
             half=arguments.half,
+            half_compute=arguments.half_compute,
+            opset=arguments.opset,
         )
     sizes = {str(file): file.stat().st_size for file in files}
     say(arguments, sizes, "\n".join(f"{file}: {size / 2**20:.1f} MiB" for file, size in sizes.items()))

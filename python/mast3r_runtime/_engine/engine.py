@@ -38,26 +38,26 @@ _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 @checked
 class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
-    """A two-view engine.
+    """Runs the network on pairs of pictures.
 
-    Calls may come from several threads. An engine pickles as its configuration and the
-    paths of what was loaded, never as memory. Where it cannot be made again, as in a process
-    without its files, it says why at the first call.
+    Several threads may share an engine. A pickled engine holds its configuration and the paths
+    of the loaded files, not their contents. If it cannot be restored, for example because the
+    files are missing, its first call raises the reason.
 
     Parameters
     ----------
     variant : str
-        The model that :meth:`load` expects; ``auto``: whatever the file holds.
+        The model that :meth:`load` expects; ``auto`` accepts any model.
     resolution : int
         Long side of the pictures at the network, in pixels; 0: the model's own.
     precision : {"auto", "fp32", "tf32", "fp16", "bf16"}
-        Of the arithmetic; a backend that cannot do it says so in ``info()``.
+        The type of weights and products. ``info()`` tells which one the backend uses.
     num_threads : int
         Threads of the CPU backend; 0: every core.
     backend : {"auto", "metal", "cuda", "cuda:N", "cpu"}
-        Where to compute. ``auto`` is what MAST3R_BACKEND says, else Metal where it can run the
-        model, else an NVIDIA GPU, else the CPU. The other names are insisted on: DeviceError
-        where there is none. ``cuda:1`` is the second GPU.
+        Where to compute. ``auto`` uses the backend named in MAST3R_BACKEND, otherwise the first
+        that is available of Metal, an NVIDIA GPU, the CPU. With any other name a missing device
+        is a DeviceError. ``cuda:1`` is the second GPU.
     """
 
     _broken: Exception | None = None  # why it could not be made again in this process
@@ -88,10 +88,10 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     # ---- life ------------------------------------------------------------
 
     def load(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Load a model: a safetensors or ``.pth`` file, or a directory that holds one.
+        """Load a model: a safetensors or ``.pth`` file, or a directory that contains one.
 
-        Without a path: the model in the wheel for ``auto`` and ``mast3r_tiny``, otherwise the
-        variant's files in the cache. May be called again; the new model replaces the old one.
+        Without a path, ``auto`` and ``mast3r_tiny`` load the model in the wheel; other variants
+        load their files from the cache. A second call replaces the model.
         """
         where = places.find(self._config[0]) if path is None else Path(path)
         with calls.Job("mast3r_submit_load", self._live(), calls.text("path", where)) as job:
@@ -101,7 +101,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
 
     @property
     def path(self) -> str | None:
-        """Where the loaded model lies; None before the first :meth:`load`."""
+        """Path of the loaded model; None before the first :meth:`load`."""
         return self._path
 
     def is_ready(self) -> bool:
@@ -119,13 +119,13 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         return {**values, "metadata": json.loads(text)}
 
     def warmup(self, num_iterations: int = 3) -> None:
-        """Run the network that many times on a blank pair, so that the next call is fast."""
+        """Run the network ``num_iterations`` times on a blank pair, so that the next call is fast."""
         iterations = calls.int32("num_iterations", num_iterations)
         with calls.Job("mast3r_submit_warmup", self._live(), iterations) as job:
             job.wait()
 
     def trim(self) -> None:
-        """Give memory that is only kept for the next call back to the system."""
+        """Free the memory that is kept for the next call."""
         calls.call("mast3r_engine_trim", self._live())
 
     @property
@@ -178,13 +178,13 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         resolution: int | None = None,
         only: Only = None,
     ) -> GPUInferenceResult:
-        """Run a pair. Pictures of any size each; see :mod:`mast3r_runtime.images`.
+        """Run the network on a pair. The pictures may differ in size.
 
-        ``preprocess=False`` takes pictures that are at network size already (sides multiples
-        of the patch; the two may differ) as they are. ``square_ok=False`` cuts square pictures
-        to 4:3, as the reference does. ``resolution`` is the long side for this pair, in place
-        of the engine's. ``only`` names the outputs wanted, as ``("pts3d", "conf")``: the others
-        are not computed, and their tensors are not valid.
+        Accepted pictures are described in :mod:`mast3r_runtime.images`. ``preprocess=False``
+        takes pictures that already have the network's size (each side a multiple of the patch).
+        ``square_ok=False`` cuts square pictures to 4:3, as the reference does. ``resolution`` is
+        the long side for this pair instead of the engine's. ``only`` names the outputs to
+        compute, for example ``("pts3d", "conf")``; the other tensors are not valid.
         """
         options = infer_options(preprocess, square_ok, resolution, only)
         return GPUInferenceResult._take(*self._pair("mast3r_submit_infer", img1, img2, options))
@@ -198,7 +198,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         resolution: int | None = None,
         only: Only = None,
     ) -> SymmetricResult:
-        """Encode each picture once, decode the pair both ways."""
+        """Run a pair in both directions; each picture is encoded once."""
         options = infer_options(preprocess, square_ok, resolution, only)
         return SymmetricResult._take(self._pair("mast3r_submit_symmetric", img1, img2, options)[0])
 
@@ -210,7 +210,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         resolution: int | None = None,
         only: Only = None,
     ) -> list[GPUInferenceResult]:
-        """Run the pairs (i, i+1) of a sequence; every picture is encoded once."""
+        """Run the pairs (i, i+1) of a sequence; each picture is encoded once."""
         if len(images) < 2:
             raise ShapeError(f"infer_batch_pipelined: {len(images)} images, want at least 2")
         options = infer_options(preprocess, square_ok, resolution, only)
@@ -244,8 +244,10 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         height2: int = 0,
         width2: int = 0,
         half: bool = False,
+        half_compute: bool = False,
+        opset: int = 20,
     ) -> list[Path]:
-        """Write the loaded network, for one pair of pictures, as an ONNX model (opset 20).
+        """Write the loaded network, for one pair of pictures, as an ONNX model.
 
         Inputs ``image1`` and ``image2``: ``uint8 [1, H, W, 3]``, RGB, at network size. Outputs:
         ``points1``, ``conf1``, ``desc1``, ``desc_conf1`` and the same of view 2, each with a
@@ -262,6 +264,11 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
             The second picture's; 0: the same.
         half : bool
             Store the weights as float16; the arithmetic stays float32.
+        half_compute : bool
+            Round the factors of products to float16 too, for a GPU; norms, softmax and the last
+            layers of the heads stay float32.
+        opset : {20, 23}
+            23 writes attention as ONNX's own operator, for which runtimes have fused kernels.
 
         Returns
         -------
@@ -270,7 +277,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
         """
         options = S.struct(
             S.ExportOptions,
-            half=int(bool(half)),
+            half=2 if half_compute else int(bool(half)),
+            opset=calls.int32("opset", opset),
             height1=calls.int32("height", height),
             width1=calls.int32("width", width),
             height2=calls.int32("height2", height2),

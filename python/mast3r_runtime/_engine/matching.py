@@ -50,7 +50,7 @@ class Refined:
 
 @checked
 class MatchingMethods:
-    """What an engine does with descriptors and matches."""
+    """The matching methods of an engine."""
 
     if TYPE_CHECKING:
 
@@ -80,7 +80,7 @@ class MatchingMethods:
     ) -> MatchResult:
         """Match a whole result, or two descriptor maps ``[H, W, D]`` or ``[1, H, W, D]``.
 
-        What "auto" means depends on what is matched:
+        The meaning of "auto" depends on what is matched:
 
         ============== ======================================= ==================
         option         a whole result                          two maps
@@ -91,37 +91,37 @@ class MatchingMethods:
         refine         where the pictures are at hand          never
         ============== ======================================= ==================
 
-        Of a whole result ``pts2d_2`` lies between pixels, and the matches know how sure their
-        place is (``covariance``, ``refined``). ``subsample=1`` is the exact search of every
-        pixel, which takes seconds at 512.
+        For a whole result ``pts2d_2`` has subpixel accuracy, and each match has a
+        ``covariance`` and a flag ``refined``. ``subsample=1`` searches every pixel exactly, which
+        takes seconds at 512 pixels.
 
         Parameters
         ----------
         top_k : int or None
-            Keep the best so many; None or 0 all. Of a result they are chosen all over picture 1:
-            the best of every part before the second best of any, refined ones first. Of two
-            maps the best alone.
+            How many matches to keep; None or 0 keeps all. For a result they are spread over
+            picture 1: the best match of each part comes before the second best of any part,
+            refined ones first. For two maps they are the best ones.
         reciprocal : bool
-            Keep pairs that choose each other; otherwise every pixel of map 1 gets its
-            nearest neighbour.
+            Keep pairs of pixels that are each other's nearest neighbour; otherwise every pixel
+            of map 1 is matched with its nearest neighbour.
         confidence_threshold : float
-            Leave out matches of less confidence, which is the similarity of the descriptors,
-            at most 1 for the network's unit vectors.
+            Leave out matches with a lower confidence. The confidence is the similarity of the
+            descriptors, at most 1 for the network's unit vectors.
         conf_1, conf_2, pts3d_1, pts3d_2
             Confidence ``[H, W]`` and points ``[H, W, 3]`` of two maps; a result has its own.
         mask_1, mask_2 : bool [H, W]
-            Keep matches inside.
+            Keep matches where the mask is true.
         subsample : int
-            Start from every so many pixels.
+            Start from every n-th pixel of each row and column.
         border : int
-            Leave out matches this near to a side, in network pixels.
+            Leave out matches within this many network pixels of an edge.
         weighted : bool
-            Multiply the confidence by the geometric mean of the two pixels' ``conf``. Do not
-            rank by it: the greatest ``desc_conf`` crowd in a few places.
+            Multiply the confidence by the geometric mean of the two pixels' ``conf``. It is not
+            good for ranking: the greatest ``desc_conf`` lie close together.
         min_weight : float
-            Leave out pixels of less ``conf``.
+            Leave out pixels with a lower ``conf``.
         images : pair of pictures
-            The full pictures for refining; left out: those of the result.
+            The full pictures for refining; by default those of the result.
         refine : bool
             Move each match until patches of the full pictures agree: see :meth:`refine`.
         """

@@ -385,6 +385,7 @@ class ExportOptions(_Sized):
         ("width1", C.c_int32),
         ("height2", C.c_int32),
         ("width2", C.c_int32),
+        ("opset", C.c_int32),
     ]
 
 

@@ -118,6 +118,10 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
+# From unsure to sure, both plain against photographs and for eyes that mix red and green.
+_SURENESS = (np.array([120.0, 20, 60]), np.array([255.0, 220, 60]))
+
+
 @checked
 def matches(
     image_1: U8,
@@ -127,12 +131,15 @@ def matches(
     good: npt.ArrayLike | None = None,
     limit: int = 160,
     caption: str = "",
+    certainty: npt.ArrayLike | None = None,
+    fundamental: npt.ArrayLike | None = None,
 ) -> Picture:
     """Two pictures side by side with lines between matching pixels.
 
-    ``good`` marks what agrees with the truth: green, the others red. Without it each line
-    has the colour of its place in the first picture. At most ``limit`` lines are drawn, spread
-    over the picture.
+    ``good`` marks what agrees with the truth: green, the others red. ``certainty`` (0 to 1, of
+    each match) colours from dark red, unsure, to yellow, sure. Without either each line has the
+    colour of its place in the first picture. At most ``limit`` lines are drawn, spread over the
+    picture. ``fundamental`` [3, 3] draws the epipolar lines of a few matches in both pictures.
     """
     points_1, points_2 = np.asarray(xy_1, float), np.asarray(xy_2, float)
     if points_1.shape != points_2.shape or points_1.ndim != 2 or points_1.shape[1] != 2:
@@ -152,9 +159,16 @@ def matches(
         sheet.paste(large, (left * scale, 0))
     draw = ImageDraw.Draw(sheet)
     keep = _spread(points_1, limit)
+    if fundamental is not None:
+        _epipolar(
+            sheet, np.asarray(fundamental, float), points_1, points_2, ((w1, h1), (w2, h2)), shrink, scale
+        )
     palette = _palette("turbo")
+    sure = None if certainty is None else np.clip(np.asarray(certainty, float), 0, 1)
     for i in keep:
-        if good is None:
+        if sure is not None:
+            colour = tuple(int(v) for v in _SURENESS[0] + sure[i] * (_SURENESS[1] - _SURENESS[0]))
+        elif good is None:
             colour = tuple(int(v) for v in palette[int(255 * np.clip(points_1[i, 0] / w1, 0, 1))])
         else:
             colour = _GOOD if np.asarray(good)[i] else _BAD
@@ -164,6 +178,37 @@ def matches(
             draw.ellipse((x - 5, y - 5, x + 5, y + 5), colour, (255, 255, 255))
     sheet = sheet.resize((sheet.width // scale, sheet.height // scale), Image.Resampling.LANCZOS)
     return _captioned(sheet, caption) if caption else sheet
+
+
+def _epipolar(
+    sheet: Picture,
+    fundamental: npt.NDArray[np.float64],
+    points_1: npt.NDArray[np.float64],
+    points_2: npt.NDArray[np.float64],
+    sizes: tuple[tuple[int, int], tuple[int, int]],
+    shrink: float,
+    scale: int,
+) -> None:
+    """Draw the epipolar lines of some matches, in pictures that lie side by side."""
+    back = np.array([[1 / shrink, 0, 0.5 / shrink - 0.5], [0, 1 / shrink, 0.5 / shrink - 0.5], [0, 0, 1]])
+    small = back.T @ fundamental @ back  # of the reduced pictures' pixels
+    draw = ImageDraw.Draw(sheet)
+    for i in _spread(points_1, 10):
+        ends = (
+            (small.T @ [*points_2[i], 1], 0, sizes[0]),
+            (small @ [*points_1[i], 1], sizes[0][0] + 8, sizes[1]),
+        )
+        for (a, b, c), left, (width, height) in ends:
+            hits = []
+            if abs(b) > 1e-12:
+                hits += [(x, -(a * x + c) / b) for x in (-0.5, width - 0.5)]
+            if abs(a) > 1e-12:
+                hits += [(-(b * y + c) / a, y) for y in (-0.5, height - 0.5)]
+            hits = [(x, y) for x, y in hits if -0.51 <= x <= width - 0.49 and -0.51 <= y <= height - 0.49]
+            if len(hits) >= 2:
+                low, high = min(hits), max(hits)
+                line = [((x + 0.5 + left) * scale, (y + 0.5) * scale) for x, y in (low, high)]
+                draw.line(line, (255, 255, 255), scale)
 
 
 def _spread(points: npt.NDArray[np.float64], limit: int) -> list[int]:
