@@ -9,6 +9,7 @@ not know fails the test, so that none is left out.
 from __future__ import annotations
 
 import inspect
+import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -173,6 +174,7 @@ def test_every_argument_of_every_function(
     monkeypatch.setenv("MAST3R_OFFLINE", "1")
     wrong: list[str] = []
     kept: dict[str, tuple[Any, ...]] = {}
+    took: dict[str, float] = {}
     count = called = 0
     for name, function in sorted(callables().items()):
         if name in NOT_CALLED or name.endswith(".to_torch") or name.rpartition(".")[2] in ENDS:
@@ -193,13 +195,15 @@ def test_every_argument_of_every_function(
             wrong.append(f"{name}: the table has no {missing}")
             continue
         called += 1
+        begin = time.monotonic()
         for p in parameters:
             if "tick" in p.name or "progress" in p.name or p.name == "on_error" or p.name == "num_threads":
                 continue  # callables of the caller, whose errors are his; threads are tried below
             worked = 0
             for value in HOSTILE:
-                if worked == 2:
-                    break  # it takes anything, as a switch does
+                took[name] = time.monotonic() - begin
+                if worked == 2 or took[name] > 5:
+                    break  # it takes anything, as a switch does; or enough of one function
                 arguments = {n: good[n] for n in required} | {p.name: value}
                 count += 1
                 try:
@@ -215,6 +219,8 @@ def test_every_argument_of_every_function(
                     pass
                 except Exception as error:
                     wrong.append(f"{name}({p.name}={value!r:.40}): {type(error).__name__}: {error!s:.80}")
+    slow = {n: round(t, 1) for n, t in sorted(took.items(), key=lambda item: -item[1])[:8]}
+    print(f"{count} calls of {called} functions; the slowest took {slow} s")
     assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(briefly(wrong))
     assert called > 70
 
