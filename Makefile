@@ -27,6 +27,18 @@ go-test:
 	$(GO) vet ./...
 	$(GO) test ./...
 
+race: ## the tests that start goroutines, under the race detector; needs cgo
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./internal/par ./internal/fault ./internal/newfile ./internal/backend/bufpool \
+		./internal/retrieval ./capi
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps -run 'Goroutines|Concurrent|Truncation|Waiting|Detached|Match$$'
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps/tensor -run 'Concurrent|Batches|Cache|Labels'
+
+attack: $(VENV)/.test ## attacks for as long as TIME says, with figures: make attack TIME=10m
+	$(PY) tests/attack/attack.py $(or $(TIME),10m)
+
+mutants: ## puts the mistakes of tools/mutate/mutants.txt into a copy of the code, one at a time
+	$(GO) run ./tools/mutate
+
 c-test: $(LIBRARY)
 	sh tests/c/run.sh $(LIBRARY)
 	sh tests/c/install.sh

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from . import export
+from ._checked import checked
 from ._checkpoints import places
 from ._checkpoints.specs import MODEL_SPECS
 from ._engine.engine import Engine
@@ -54,6 +55,7 @@ def natural(name: str) -> list[int | str]:
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
+@checked
 def list_images(folder: str | os.PathLike[str]) -> list[Path]:
     """The pictures of a folder in natural order: frame_2 before frame_10.
 
@@ -89,6 +91,7 @@ def _some(names: Sequence[str], heic_hint: bool = False) -> str:
     return text
 
 
+@checked
 def read_pairs(path: str | os.PathLike[str], names: Sequence[str]) -> list[tuple[int, int]]:
     """Read a list of pairs of pictures, as numbers into ``names``.
 
@@ -152,6 +155,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
+@checked
 def find_beside(model: str | os.PathLike[str] | None, role: str) -> Path | None:
     """The ``retrieval`` head or ``codebook`` that lies with a model, or in the cache of official files."""
     official = [file.name for spec in MODEL_SPECS.values() for file in spec.files if file.role == role]
@@ -165,6 +169,7 @@ def find_beside(model: str | os.PathLike[str] | None, role: str) -> Path | None:
     return next((place for place in candidates if place.is_file()), None)
 
 
+@checked
 def default_graph(n: int) -> str:
     """Anchors and neighbours for n pictures, as the reference's demonstration takes them."""
     return f"retrieval-{min(20, n)}-{min(10, max(n - 1, 1))}"
@@ -175,6 +180,7 @@ def finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)
 class Retrieved:
     """What :func:`retrieve` found. ``scores[i, j]`` says how alike pictures i and j are.
@@ -206,6 +212,7 @@ class Retrieved:
         return files
 
 
+@checked
 def retrieve(
     engine: Engine,
     images: Sequence[ImageLike],
@@ -264,6 +271,7 @@ def _size(engine: Engine) -> tuple[int, int]:
     return int(info["resolution"]), max(int(info["patch"]), 1)
 
 
+@checked
 def infer_pairs(
     engine: Engine,
     images: Sequence[ImageLike],
@@ -311,6 +319,7 @@ def infer_pairs(
             yield first, second, result
 
 
+@checked
 def similarity_picture(scores: npt.ArrayLike, names: Sequence[str]) -> Image.Image:
     """The matrix as colours, bright is alike, with the names beside it."""
     matrix = np.asarray(scores, float)

@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ._checked import checked
 from ._checkpoints import places
 from ._library import header
 from .errors import ArgumentError, FileError
@@ -44,6 +45,7 @@ class _Text(str, Enum):
     __hash__ = str.__hash__  # a member finds what its text is the key of
 
 
+@checked
 class ModelVariant(_Text):
     """Names of the known models. Any other model loads by the path of its file."""
 
@@ -65,6 +67,7 @@ class ModelVariant(_Text):
         return 14 if self.value.startswith("dune") else 16
 
 
+@checked
 class BackendType(_Text):
     """Where the network runs."""
 
@@ -74,6 +77,7 @@ class BackendType(_Text):
     CPU = "cpu"
 
 
+@checked
 class Precision(_Text):
     """The type of weights and activations. Sums are always float32."""
 
@@ -117,6 +121,7 @@ def _check_path(owner: object, name: str) -> None:
     object.__setattr__(owner, name, Path(value).expanduser())
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """The model to load.
@@ -145,6 +150,7 @@ class ModelConfig:
                 raise ArgumentError(f"resolution={self.resolution}, want a multiple of the patch, {patch}")
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
     """The device, and the picture sizes for following a camera.
@@ -185,6 +191,7 @@ class RuntimeConfig:
             )
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class MatchingConfig:
     """How pairs are matched.
@@ -222,6 +229,7 @@ class MatchingConfig:
         return 3 if self.spatial_filter else 0
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class MASt3RRuntimeConfig:
     """Everything :func:`mast3r_runtime.get_runtime` needs.

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from ._checked import checked
 from ._output import drawing
 from ._output.files import check_target, replacing
 from .errors import ArgumentError, ShapeError
@@ -47,6 +48,7 @@ F32 = npt.NDArray[np.float32]
 Picture = Image.Image
 
 
+@checked
 def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None = None) -> None:
     """Every array of the result, the transforms as rows of integers, and the matches."""
     arrays: dict[str, npt.ArrayLike] = {}
@@ -65,6 +67,7 @@ def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None =
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
+@checked
 def write_png(path: Path, picture: Image.Image) -> None:
     """A PIL picture as PNG; another suffix is refused."""
     check_target(Path(path), (".png",))
@@ -72,6 +75,7 @@ def write_png(path: Path, picture: Image.Image) -> None:
         picture.save(temporary, "PNG")
 
 
+@checked
 def network_pixels(image: U8, result: InferenceResult, view: int) -> U8:
     """The user's picture at the resolution of the result's maps (for colours and drawings).
 
@@ -89,6 +93,7 @@ def network_pixels(image: U8, result: InferenceResult, view: int) -> U8:
     return np.asarray(resized.crop(box))
 
 
+@checked
 def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: float = KEEP) -> tuple[F32, U8]:
     """Both views' points in camera 1's frame with their colours.
 
@@ -108,6 +113,7 @@ def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: flo
     return np.concatenate(points), np.concatenate(colours)
 
 
+@checked
 def write_points(path: Path, points: F32, colours: U8) -> None:
     """A coloured point cloud; the suffix says PLY or GLB.
 
@@ -136,6 +142,7 @@ def _linear(colours: U8) -> U8:
     return np.asarray(np.rint(table * 255), np.uint8)[colours]
 
 
+@checked
 def from_linear(colours: U8) -> U8:
     """Return linear bytes, as a GLB file has them, as sRGB bytes."""
     c = np.arange(256) / 255
@@ -143,6 +150,7 @@ def from_linear(colours: U8) -> U8:
     return np.asarray(np.rint(table * 255), np.uint8)[colours]
 
 
+@checked
 def write_result(
     directory: Path,
     result: InferenceResult,

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 import numpy as np
 import numpy.typing as npt
 
+from ._checked import checked
 from .errors import ImageError, ImageNotFoundError, ImageTypeError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ FORMATS = (
     "TGA", "PCX", "SGI", "QOI", "DDS", "PSD", "ICO",
 )  # fmt: skip
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # else Python prints its errors itself
 _opening = threading.Lock()  # warnings are caught for the whole process
 
 U8: TypeAlias = npt.NDArray[np.uint8]
@@ -65,6 +67,7 @@ ImageLike: TypeAlias = Union[
 ]
 
 
+@checked
 def read_image(source: ImageLike) -> U8:
     """Return ``source`` (path, bytes, file object, PIL picture or array) as ``uint8 [H, W, 3]``."""
     if type(source) is np.ndarray and source.dtype == np.uint8:

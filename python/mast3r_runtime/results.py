@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ._checked import checked
 from ._library import structs as S
 from ._library.cameras import check_intrinsics
 from ._library.memory import INT32, INT64, Array, GPUTensor
@@ -41,6 +42,7 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Transform:
     """How a picture was resized and cropped for the network.
@@ -125,6 +127,7 @@ def _points(xy: npt.ArrayLike) -> F64:
     return points
 
 
+@checked
 def confidence_mask(
     conf: npt.ArrayLike, *, threshold: float | None = None, percentile: float | None = None
 ) -> npt.NDArray[np.bool_]:
@@ -157,6 +160,7 @@ def confidence_mask(
     return keep
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class ViewResult:
     """One picture of a pair: points in the first camera's frame, confidence, descriptors."""
@@ -204,6 +208,7 @@ def _timing(timing: S.Timing) -> dict[str, float]:
 _matchers: list[Callable[[GPUInferenceResult | InferenceResult], MatchResult]] = []
 
 
+@checked
 class _Pair:
     """The methods that both kinds of a pair's result have."""
 
@@ -273,6 +278,7 @@ class _Pair:
         return resampled(values, getattr(self, f"transform_{view}"), depth)
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class GPUInferenceResult(_Pair):
     """The result of a pair. All points are in camera 1's frame, with OpenCV axes.
@@ -341,6 +347,7 @@ class GPUInferenceResult(_Pair):
         return self.numpy().to_torch(device)
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class SymmetricResult:
     """Both directions of a pair: ``view_ij`` is picture i seen from camera j."""
@@ -369,6 +376,7 @@ class SymmetricResult:
         return out
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class InferenceResult(_Pair):
     """A pair as numpy arrays; fields as in :class:`GPUInferenceResult`."""
@@ -409,6 +417,7 @@ class InferenceResult(_Pair):
         return _to_torch(self, device)
 
 
+@checked
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class Overlap:
     """Whether two pictures show a common part. True if the verdict is YES.

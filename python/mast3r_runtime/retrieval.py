@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ._checked import checked
 from ._library import calls
 from ._library import structs as S
 from ._library.memory import Array, GPUTensor
@@ -49,6 +50,7 @@ def _host(tensor: GPUTensor) -> HostArray:
     return tensor.numpy().view(HostArray)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class RetrievalResult:
     """Retrieval features of one picture.
@@ -124,6 +126,7 @@ class Pair(NamedTuple):
     second: int
 
 
+@checked
 def similarity(results: Sequence[RetrievalResult]) -> F32:
     """Cosine similarity of the pictures' global vectors, ``[n, n]``. Needs no codebook."""
     if not results:
@@ -132,6 +135,7 @@ def similarity(results: Sequence[RetrievalResult]) -> F32:
     return np.asarray(vectors @ vectors.T, np.float32)
 
 
+@checked
 def scene_pairs(
     n: int,
     graph: str,
@@ -180,6 +184,7 @@ def scene_pairs(
     return [Pair(int(a), int(b)) for a, b in GPUTensor(out.value).numpy()]
 
 
+@checked
 class Index:
     """Pictures that can be searched by their local features (ASMK). Made by ``engine.open_index``."""
 
@@ -255,6 +260,7 @@ def _local_features(pictures: RetrievalResult | Sequence[RetrievalResult]) -> tu
     return array, len(results), (array, keep)
 
 
+@checked
 class RetrievalMethods:
     """The retrieval methods of an engine."""
 

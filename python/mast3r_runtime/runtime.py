@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ._checked import checked
 from ._checkpoints import places
 from ._engine.engine import Engine
 from ._engine.facts import DeviceFacts
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@checked
 class Runtime:
     """What :func:`get_runtime` returns. Pickles as its configuration and its engine."""
 
@@ -193,16 +195,19 @@ def _again(config: MASt3RRuntimeConfig, engine: Engine) -> Runtime:
     return runtime
 
 
+@checked
 def get_runtime(config: MASt3RRuntimeConfig | None = None) -> Runtime:
     """Return a runtime for ``config``; call ``load()`` before the first pair."""
     return Runtime(config or MASt3RRuntimeConfig())
 
 
+@checked
 def get_available_backends() -> list[str]:
     """The backends that can run here, best first."""
     return [name for name in BACKENDS if name != "auto" and not available(name)]
 
 
+@checked
 def get_best_backend() -> str:
     """The backend that ``auto`` takes."""
     backends = get_available_backends()
@@ -211,6 +216,7 @@ def get_best_backend() -> str:
     return backends[0]
 
 
+@checked
 def get_backend_info() -> dict[str, Any]:
     """What runs here, and on what device."""
     facts = DeviceFacts("auto", needed="metal")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend ``cuda`` as a user sees it, on a GPU (MAST3R_CUDA=1) or a plugin that stands in (MAST3R_PJRT_CPU)."""
+"""The backend ``cuda`` on a GPU (MAST3R_CUDA=1), or on the plugin named in MAST3R_PJRT_CPU."""
 
 from __future__ import annotations
 

@@ -307,7 +307,8 @@ def test_targets(tmp_path: Path) -> None:
     (tmp_path / "sealed").write_text("old")
     (tmp_path / "sealed").chmod(0o444)
     os.mkfifo(tmp_path / "fifo")
-    for path in (*(tmp_path / n for n in ("loop", "folder", "sealed", "fifo")), Path("/dev/null")):
+    # No device of the machine: a fault in what is tested here would replace it.
+    for path in (tmp_path / n for n in ("loop", "folder", "sealed", "fifo")):
         with pytest.raises(errors.FileError), replacing(path) as temporary:
             temporary.write_text("new")
     with replacing(tmp_path / "link") as temporary:

@@ -280,3 +280,20 @@ def test_choice_of_the_native_library(monkeypatch: pytest.MonkeyPatch) -> None:
         assert run_python(code).split() == want
     monkeypatch.setenv("MAST3R_NATIVE", "gopy")
     assert run_python(code).split() in (["_mast3r"], ["LibraryError", "True", "False"])
+
+
+def test_little_address_space_is_an_error() -> None:
+    """Go ends a process in which it can reserve nothing: that is asked before."""
+    code = """
+        import resource
+        import mast3r_runtime
+        resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
+        try:
+            mast3r_runtime.Engine("auto")
+        except mast3r_runtime.errors.LibraryError as error:
+            print("600 MB" in str(error))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], env=child_environment(), capture_output=True, text=True
+    )
+    assert done.stdout == "True\n", done.stderr

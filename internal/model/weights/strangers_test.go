@@ -80,8 +80,16 @@ func TestSharded(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(dir, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(filepath.Join(dir, "below", "model-1.safetensors"), micro("a"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
 	for name, m := range map[string]map[string]string{
 		"missing shard": {"a": "model-3.safetensors"},
+		"one missing":   {"a": "model-1.safetensors", "c": "model-3.safetensors"},
+		"below":         {"a": "below/model-1.safetensors"},
 		"outside":       {"a": "../model-1.safetensors"},
 		"absolute":      {"a": "/etc/passwd"},
 		"hidden":        {"a": ".model-1.safetensors"},

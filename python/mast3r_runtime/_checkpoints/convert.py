@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._checked import checked
 from .._library import calls
 from ..errors import ArgumentError, ModelNotFoundError
 from . import places
@@ -20,6 +21,7 @@ DTYPES = ("fp32", "fp16", "bf16", "keep")
 Progress = bool | Callable[[int, int], None]
 
 
+@checked
 def convert(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str] | None = None,

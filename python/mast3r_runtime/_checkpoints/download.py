@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._checked import checked
 from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError
 from . import places
 from .specs import BASE_URL, MODEL_SPECS, CheckpointFile
@@ -64,6 +65,7 @@ class ModelStatus:
         return self.path is not None
 
 
+@checked
 def status(cache_dir: str | os.PathLike[str] | None = None) -> list[ModelStatus]:
     """Say which models are there and where.
 
@@ -108,6 +110,7 @@ def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
     return Path(cache_dir) if cache_dir is not None else places.cache_dir()
 
 
+@checked
 def download(
     variant: object,
     *,

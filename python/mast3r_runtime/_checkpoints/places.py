@@ -12,6 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from .._checked import checked
 from ..errors import ArgumentError, ModelNotFoundError
 from .specs import MODEL_SPECS, ModelSpec
 
@@ -82,6 +83,7 @@ def spec_of(variant: object) -> ModelSpec:
     return MODEL_SPECS[name]
 
 
+@checked
 def get_checkpoint_paths(variant: object, cache_dir: str | os.PathLike[str] | None = None) -> dict[str, Path]:
     """Return where the official files of a variant are kept, by role, present or not.
 
@@ -101,11 +103,13 @@ def get_checkpoint_paths(variant: object, cache_dir: str | os.PathLike[str] | No
     return {file.role: folder / file.name for file in spec_of(variant).files}
 
 
+@checked
 def get_checkpoint_urls(variant: object) -> dict[str, str]:
     """Return the official addresses of a variant's files, by role."""
     return {file.role: file.url for file in spec_of(variant).files}
 
 
+@checked
 def get_total_checkpoint_size_mb(variant: object) -> int:
     """Return the published size of all official files of a variant, in MiB."""
     return sum(file.size_mb for file in spec_of(variant).files)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._checked import checked
 from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S
@@ -35,6 +36,7 @@ _said: set[str] = set()  # reasons for a fallback that were logged: once per pro
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
+@checked
 class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     """Runs the network on pairs of pictures.
 

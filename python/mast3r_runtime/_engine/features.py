@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._checked import checked
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
@@ -28,6 +29,7 @@ __all__ = ["FeatureMethods", "Features"]
 F32 = npt.NDArray[np.float32]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Features:
     """What the encoder made of one picture: all that the decoder needs to know of it.
@@ -108,6 +110,7 @@ def _read_safetensors(data: bytes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return out[0], out[1]
 
 
+@checked
 class FeatureMethods:
     """What an engine does with encoder features."""
 

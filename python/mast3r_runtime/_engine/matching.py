@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 import numpy as np
 import numpy.typing as npt
 
+from .._checked import checked
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import FLOAT64, INT32, GPUTensor
@@ -30,6 +31,7 @@ F64 = npt.NDArray[np.float64]
 SURE = 1.001
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Refined:
     """Matches moved to where the pictures agree, in the order they were given in.
@@ -46,6 +48,7 @@ class Refined:
     timing: dict[str, float]
 
 
+@checked
 class MatchingMethods:
     """The matching methods of an engine."""
 

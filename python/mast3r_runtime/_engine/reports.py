@@ -7,6 +7,7 @@ import json
 import os
 from typing import Any
 
+from .._checked import checked
 from .._library import calls
 from .._library import structs as S
 from .._library.options import image_array, infer_options
@@ -23,6 +24,7 @@ def _report(job: calls.Job) -> dict[str, Any]:
     return report
 
 
+@checked
 def check_metal() -> dict[str, Any]:
     """Compare this machine's Metal with what the engine believes of it.
 
@@ -37,6 +39,7 @@ def check_metal() -> dict[str, Any]:
         return _report(job)
 
 
+@checked
 def estimate_cost(
     model: str | os.PathLike[str] | None = None,
     variant: str | None = None,
@@ -83,6 +86,7 @@ def estimate_cost(
         return _report(job)
 
 
+@checked
 def profile(
     engine: Engine,
     image_1: ImageLike,

@@ -138,8 +138,27 @@ def library() -> C.CDLL:
     return _library
 
 
+# Go's runtime reserves address space at its start, and ends the process where it gets none.
+_LEAST_ADDRESS_SPACE = 1000 << 20
+
+
+def _check_address_space() -> None:
+    try:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    except (ImportError, AttributeError, ValueError, OSError):  # no such limit here
+        return
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
+        raise errors.LibraryError(
+            f"the address space is limited to {limit >> 20} MB (ulimit -v), want "
+            f"{_LEAST_ADDRESS_SPACE >> 20} MB or more; limit the memory with a cgroup instead"
+        )
+
+
 def _load() -> C.CDLL:
     path = library_path()
+    _check_address_space()
     try:
         lib = C.CDLL(str(path))
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._checked import checked
 from ..errors import ArgumentError, ShapeError
 from . import calls, dlpack, header
 from . import structs as S
@@ -67,6 +68,7 @@ class _Memory:
         return np.asarray(self)
 
 
+@checked
 class GPUTensor:
     """A tensor of a result.
 

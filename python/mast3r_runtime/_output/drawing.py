@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from ..errors import ShapeError
+from .._checked import checked
+from ..errors import ArgumentError, ShapeError
 
 __all__ = ["colourise", "confidence_map", "contact_sheet", "depth_map", "matches", "point_cloud"]
 
@@ -28,6 +29,7 @@ _MAPS = {
 }
 _GOOD, _BAD = (66, 214, 120), (235, 64, 52)
 _PAPER, _INK, _FAINT = (250, 250, 250), (32, 32, 32), (110, 110, 110)
+_MOST_PIXELS = 1 << 28
 
 
 def _palette(name: str) -> U8:
@@ -38,6 +40,7 @@ def _palette(name: str) -> U8:
     return np.asarray(np.rint(np.stack(rows, 1)), np.uint8)
 
 
+@checked
 def colourise(values: npt.ArrayLike, low: float, high: float, palette: str = "viridis") -> Picture:
     """A map of numbers as colours; ``low`` and ``high`` take the ends, NaN is grey."""
     array = np.asarray(values, float)
@@ -51,6 +54,7 @@ def colourise(values: npt.ArrayLike, low: float, high: float, palette: str = "vi
     return Image.fromarray(pixels)
 
 
+@checked
 def depth_map(depth: npt.ArrayLike, unit: str = "") -> Picture:
     """Depth, near in warm colours, with a scale.
 
@@ -65,6 +69,7 @@ def depth_map(depth: npt.ArrayLike, unit: str = "") -> Picture:
     return _with_scale(colourise(inverse, low, high, "turbo"), "turbo", ends, "depth")
 
 
+@checked
 def confidence_map(confidence: npt.ArrayLike) -> Picture:
     """Confidence, even in the network's own x: it gives 1 + exp(x)."""
     array = np.log(np.maximum(np.asarray(confidence, float) - 1, 1e-12))
@@ -117,6 +122,7 @@ def _font(size: int) -> Any:
 _SURENESS = (np.array([120.0, 20, 60]), np.array([255.0, 220, 60]))
 
 
+@checked
 def matches(
     image_1: U8,
     image_2: U8,
@@ -224,6 +230,7 @@ def _captioned(picture: Picture, text: str) -> Picture:
     return sheet
 
 
+@checked
 def point_cloud(
     points: npt.ArrayLike,
     colours: npt.ArrayLike,
@@ -234,12 +241,16 @@ def point_cloud(
     """Coloured points seen from beside the first camera: turned about their middle."""
     xyz, rgb = np.asarray(points, float).reshape(-1, 3), np.asarray(colours).reshape(-1, 3)
     width, height = size
+    if not 0 < width * height <= _MOST_PIXELS:
+        raise ArgumentError(f"point_cloud: {width} x {height} pixels, want 1 to {_MOST_PIXELS}")
     canvas = np.full((height, width, 3), _PAPER, np.uint8)
     known = np.isfinite(xyz).all(1) & (xyz[:, 2] > 0)
     if not known.any():
         return Image.fromarray(canvas)
     xyz, rgb = xyz[known], rgb[known]
     middle = np.array([0.0, 0.0, np.median(xyz[:, 2])])
+    if not np.isfinite(yaw) or not np.isfinite(pitch):
+        raise ArgumentError(f"point_cloud: yaw={yaw}, pitch={pitch}, want finite degrees")
     a, b = np.deg2rad(yaw), np.deg2rad(pitch)
     turn = np.array([[np.cos(a), 0, np.sin(a)], [0, 1, 0], [-np.sin(a), 0, np.cos(a)]])
     tilt = np.array([[1, 0, 0], [0, np.cos(b), -np.sin(b)], [0, np.sin(b), np.cos(b)]])
@@ -259,6 +270,7 @@ def point_cloud(
     return Image.fromarray(canvas)
 
 
+@checked
 def contact_sheet(
     rows: Sequence[Sequence[tuple[str, Picture]]],
     title: str = "",
@@ -266,6 +278,8 @@ def contact_sheet(
     width: int = 1100,
 ) -> Picture:
     """Titled pictures in rows, each row as wide as the sheet, with lines of text below."""
+    if not 0 < width <= 1 << 16:
+        raise ArgumentError(f"contact_sheet: width={width}, want 1 to {1 << 16} pixels")
     pad, head = 12, 22
     placed: list[tuple[int, int, str, Picture]] = []
     y = 42 if title else pad
@@ -278,6 +292,8 @@ def contact_sheet(
             placed.append((pad + column * (share + pad), y, name, tile))
             tallest = max(tallest, tile.height + (head if name else 0))
         y += tallest + pad
+    if width * y > _MOST_PIXELS:
+        raise ArgumentError(f"contact_sheet: {width} x {y} pixels, want at most {_MOST_PIXELS}")
     sheet = Image.new("RGB", (width, y + 20 * len(notes) + (pad if notes else 0)), _PAPER)
     draw = ImageDraw.Draw(sheet)
     draw.text((pad, 10), title, _INK, _font(22))

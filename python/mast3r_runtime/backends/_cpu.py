@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from .._checked import checked
 from .._engine.engine import Engine
 from .._engine.facts import DeviceFacts
 from .._library.memory import GPUTensor
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@checked
 class CPUEngine(Engine):
     """``Engine(..., backend="cpu")``, whatever else the machine has."""
 

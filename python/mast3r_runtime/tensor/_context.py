@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from .._checked import checked
 from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
@@ -49,6 +50,7 @@ class Stats:
     pool_bytes: int
 
 
+@checked
 class Context:
     """A device, its compiled operations and its memory.
 
@@ -92,7 +94,7 @@ class Context:
         float32, float16 and int32 keep their type; float64 becomes float32, other integers become
         int32 if they fit.
         """
-        array = _narrow(np.asarray(values, dtype))
+        array = _narrow(_as_array(values, dtype))
         shape = (S.Int64 * array.ndim)(*array.shape)
         data = array.ctypes.data if array.size else None
         handle = S.Handle()
@@ -177,9 +179,21 @@ def _context() -> Context:
         return _default
 
 
+@checked
 def tensor(values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Tensor:
     """Copy an array to the device of the current context; see :meth:`Context.tensor`."""
     return _context().tensor(values, dtype)
+
+
+def _as_array(values: npt.ArrayLike, dtype: npt.DTypeLike | None) -> Array:
+    """An array of the type asked for; a number that has none there is an error."""
+    array = np.asarray(values)
+    if dtype is None or array.dtype.kind != "f" or np.dtype(dtype).kind == "f":
+        return np.asarray(values, dtype)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    if array.size and not (low <= float(array.min()) and float(array.max()) <= high):  # NaN too
+        raise ArgumentError(f"tensor of {np.dtype(dtype)}: {array.min()} to {array.max()} does not fit")
+    return array.astype(dtype)
 
 
 def _narrow(array: Array) -> Array:
@@ -210,6 +224,7 @@ def _whole(name: str, value: Any) -> int:
     return number
 
 
+@checked
 class Tensor:
     """An array on the device of its context.
 
@@ -387,6 +402,7 @@ def _one(name: str, *operands: TensorLike) -> Tensor:
     return apply(name, operands, {})[0]
 
 
+@checked
 def apply(name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]) -> list[Tensor]:
     """Run an operation by its name; arrays are copied to the device of the tensors among them."""
     context = next((x.context for x in operands if isinstance(x, Tensor)), None) or _context()
@@ -427,6 +443,7 @@ def _plain(name: str, value: object) -> object:
     return _whole(name, value)
 
 
+@checked
 def operations() -> list[str]:
     """Return the signatures of all operations."""
     text = calls.text_of(lambda *out: calls.call("mast3r_tensor_operations", *out))

@@ -66,6 +66,7 @@ var arrows = map[string][]string{
 	"capi/pyext":                      {"capi", "capi/pyext/hide", "gomps"},
 	"capi/pyext/hide":                 {},
 	"tests/go/lint":                   {},
+	"tools/mutate":                    {},
 	"tools/bindings":                  {},
 }
 

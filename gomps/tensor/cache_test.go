@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tensor
+
+import (
+	"math"
+	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+)
+
+type namedProgram struct {
+	backend.Program
+	name string
+}
+
+// The program that was used last survives an eviction, though it is the oldest made,
+// and the cache holds exactly its size.
+func TestTheLeastRecentlyUsedGoes(t *testing.T) {
+	c := newCache(2)
+	for _, n := range []string{"a", "b"} {
+		if gone := c.put(n, &namedProgram{name: n}); gone != nil {
+			t.Fatalf("%v went with room left", gone)
+		}
+	}
+	c.get("a")
+	if gone := c.put("c", &namedProgram{name: "c"}); gone == nil || gone.(*namedProgram).name != "b" {
+		t.Errorf("%v went, want b", gone)
+	}
+	if c.get("a") == nil || c.get("b") != nil || c.len() != 2 {
+		t.Errorf("a is %v, b is %v, %d kept", c.get("a"), c.get("b"), c.len())
+	}
+}
+
+// BatchNorm with two eps on the same shapes gives two results.
+func TestBatchNormEpsIsPartOfTheProgram(t *testing.T) {
+	c, err := Open(Config{Backend: "cpu", Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	one := func(v ...float32) *Tensor {
+		x, err := c.FromFloat32s(v, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	x, err := c.FromFloat32s([]float32{3}, 1, 1, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, eps := range []float32{1e-5, 3, 1e-5} {
+		y, err := c.BatchNorm(x, one(1), one(0), one(1), one(1), eps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := y.Float32s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 2 / math.Sqrt(1+float64(eps)); math.Abs(float64(got[0])-want) > 1e-5 {
+			t.Errorf("eps %g: %g, want %g", eps, got[0], want)
+		}
+	}
+}

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on the library for as long as it is told: python tests/attack/attack.py 10m [NAME ...]
+
+Each attack gets its share of the time, runs in processes of its own, and prints one line of
+figures. The exit status is 1 if any of them found something. Attacks that this machine cannot
+make (no second Python, no seccomp) say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import mast3r_runtime as m3r
+
+HERE = Path(__file__).resolve().parent
+MODEL = Path(m3r.__file__).parent / "models" / "mast3r_tiny" / "unified.safetensors"
+
+Attack = Callable[[float, Path], tuple[bool, str]]
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(run: Attack) -> Attack:
+    """Add an attack to the list."""
+    ATTACKS[run.__name__] = run
+    return run
+
+
+def child(code: str, *arguments: object, timeout: float = 120.0, **options: object) -> tuple[int, str]:
+    """Run Python code in a process of its own; -1 for one that hangs."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=False, **options
+        )  # type: ignore[call-overload]
+    except subprocess.TimeoutExpired:
+        return -1, "hangs"
+    return done.returncode, done.stdout + done.stderr[-2000:]
+
+
+def until(seconds: float) -> Callable[[], bool]:
+    """A function that is true while there is time."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end
+
+
+TRUNCATE = """
+import os, sys, numpy as np, mast3r_runtime as m3r
+path, threads, keep = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+engine = m3r.Engine("auto", 64, "fp32", threads, "cpu")
+engine.load(path)
+os.truncate(path, keep)
+picture = np.zeros((48, 64, 3), np.uint8)
+try:
+    engine.infer_gpu(picture, picture)
+    print("no error")
+except m3r.errors.FileError as error:
+    print("typed" if path in str(error) else "no name")
+engine.load(sys.argv[4])
+engine.infer_gpu(picture, picture)
+engine.close()
+print("closed")
+"""
+
+
+@attack
+def truncation(seconds: float, folder: Path) -> tuple[bool, str]:
+    """A model file is cut after the load, with 1, 2 and 8 threads."""
+    more, good, runs = until(seconds), Counter[int](), Counter[int]()
+    size = MODEL.stat().st_size
+    wrong = ""
+    while more() or min(runs[t] for t in (1, 2, 8)) < 5:
+        for threads in (1, 2, 8):
+            path = folder / "m.safetensors"
+            shutil.copy(MODEL, path)
+            status, out = child(TRUNCATE, path, threads, random.randrange(size), MODEL)
+            runs[threads] += 1
+            fine = status == 0 and out.split() in (["typed", "closed"], ["no", "error", "closed"])
+            good[threads] += fine
+            wrong = wrong if fine else out[-300:]
+    figures = ", ".join(f"{good[t]} of {runs[t]} with {t} threads" for t in (1, 2, 8))
+    return not wrong, f"ended by a typed error (or unhurt) and closable: {figures} {wrong}"
+
+
+LATENCY = """
+import os, signal, sys, threading, time, numpy as np, mast3r_runtime as m3r
+side, wait = int(sys.argv[1]), float(sys.argv[2])
+signal.signal(signal.SIGINT, signal.default_int_handler)
+engine = m3r.Engine("auto", side, "fp32", 0, "cpu")
+engine.load(sys.argv[3])
+picture = np.zeros((side * 3 // 4 // 16 * 16, side, 3), np.uint8)
+def interrupt():
+    time.sleep(wait)
+    global sent
+    sent = time.monotonic()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    while True:
+        engine.infer_gpu(picture, picture)
+except KeyboardInterrupt:
+    print(1000 * (time.monotonic() - sent))
+engine.close()
+"""
+
+
+@attack
+def interrupt(seconds: float, folder: Path) -> tuple[bool, str]:
+    """The time from Ctrl-C to the exception, by resolution."""
+    sides = (256, 512, 1024, 2048, 3072, 4096)
+    worst: dict[int, list[float]] = {side: [] for side in sides}
+    more = until(seconds)
+    while more() or not worst[sides[-1]]:
+        for side in sides:
+            status, out = child(LATENCY, side, random.uniform(0.5, 6), MODEL, timeout=300)
+            if status != 0:
+                return False, f"{side}: {out}"
+            worst[side].append(float(out))
+    figures = ", ".join(f"{s}: {max(v):.0f} ms" for s, v in worst.items())
+    runs = sum(map(len, worst.values()))
+    return all(max(v) <= 100 for v in worst.values()), f"longest of {runs} by long side: {figures}"
+
+
+FLAT = """
+import gc, os, sys, time, numpy as np, mast3r_runtime as m3r
+what, seconds, most, path = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+picture = np.zeros((48, 64, 3), np.uint8)
+def state():
+    gc.collect()
+    status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+    maps = sum(1 for _ in open("/proc/self/maps"))
+    files = len(os.listdir("/proc/self/fd"))
+    return [int(status["VmRSS"].split()[0]) >> 10, files, int(status["Threads"]), maps]
+engine = m3r.Engine("auto", 64, "fp32", 2, "cpu")
+engine.load(path)
+def once():
+    if what == "pairs":
+        engine.infer_gpu(picture, picture)
+    else:
+        with m3r.Engine("auto", 64, "fp32", 2, "cpu") as other:
+            other.load(path)
+for _ in range(50):
+    once()
+before, end, n = state(), time.monotonic() + seconds, 0
+while n < most and time.monotonic() < end:
+    once()
+    n += 1
+print(n, before, state())
+"""
+
+
+def flat(what: str, seconds: float) -> tuple[bool, str]:
+    status, out = child(FLAT, what, seconds, 10_000, MODEL, timeout=seconds + 120)
+    found = re.fullmatch(r"(\d+) \[(.*)\] \[(.*)\]\n", out)
+    if status != 0 or found is None:
+        return False, out
+    before, after = ([int(v) for v in found.group(i).split(", ")] for i in (2, 3))
+    names = ("RSS MB", "descriptors", "threads", "maps")
+    figures = ", ".join(f"{n} {a} to {b}" for n, a, b in zip(names, before, after, strict=True))
+    grown = (
+        after[0] > before[0] + 16
+        or after[1] > before[1]
+        or after[2] > before[2] + 2
+        or after[3] > before[3] + 16
+    )
+    return not grown, f"{found.group(1)} times: {figures}"
+
+
+@attack
+def open_close(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Open, load, close: nothing grows."""
+    return flat("engines", seconds)
+
+
+@attack
+def pairs(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Pairs on one engine: nothing grows."""
+    return flat("pairs", seconds)
+
+
+FILES = """
+import os, random, sys, time, numpy as np, mast3r_runtime as m3r
+from pathlib import Path
+folder, seconds, seed, model = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+random.seed(seed)
+raw = model.read_bytes()
+head = 8 + int.from_bytes(raw[:8], "little")
+engine = m3r.Engine("auto", 64, "fp32", 2, "cpu")
+picture = np.zeros((48, 64, 3), np.uint8)
+path = folder / "m.safetensors"
+n = opened = 0
+end = time.monotonic() + seconds
+while time.monotonic() < end:
+    data = bytearray(raw)
+    for _ in range(random.randrange(1, 8)):
+        at = random.randrange(min(head, len(data)) if random.random() < 0.8 else len(data))
+        kind = random.randrange(4)
+        if kind == 0:
+            data[at] = random.randrange(256)
+        elif kind == 1:
+            del data[at : at + random.randrange(1, 64)]
+        elif kind == 2:
+            data[at:at] = os.urandom(random.randrange(1, 64))
+        else:
+            del data[at + 1 :]
+    path.write_bytes(data)
+    n += 1
+    for call in (lambda: engine.load(path), lambda: engine.infer_gpu(picture, picture),
+                 lambda: m3r.convert(path, folder / "out.safetensors", progress=False),
+                 lambda: m3r.estimate_cost(model=path)):
+        try:
+            call()
+            opened += 1
+        except m3r.errors.InternalError:
+            raise
+        except m3r.Mast3rError:
+            pass
+print(n, opened)
+"""
+
+
+@attack
+def model_files(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Mutated model files through load, infer, convert and cost."""
+    status, out = child(FILES, folder, seconds, random.randrange(2**31), MODEL, timeout=seconds + 120)
+    left = [p.name for p in folder.iterdir() if p.name.startswith(".")]
+    found = re.fullmatch(r"(\d+) (\d+)\n", out)
+    if status != 0 or found is None or left:
+        return False, f"{out} left over: {left}"
+    return True, f"{found.group(1)} files, {found.group(2)} calls succeeded, every other one a Mast3rError"
+
+
+PICTURES = """
+import io, os, random, sys, time, numpy as np, mast3r_runtime as m3r
+from PIL import Image
+seconds, seed = float(sys.argv[1]), int(sys.argv[2])
+random.seed(seed)
+samples = []
+for kind in ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM"):
+    for mode in ("RGB", "L"):
+        file = io.BytesIO()
+        noise = np.random.default_rng(0).integers(0, 255, (40, 56, 3), np.uint8)
+        Image.fromarray(noise).convert(mode).save(file, kind)
+        samples.append(file.getvalue())
+n = read = 0
+end = time.monotonic() + seconds
+while time.monotonic() < end:
+    data = bytearray(random.choice(samples))
+    for _ in range(random.randrange(1, 6)):
+        at = random.randrange(len(data))
+        data[at : at + random.randrange(3)] = os.urandom(random.randrange(3))
+    if random.random() < 0.2:
+        del data[random.randrange(len(data)):]
+    n += 1
+    try:
+        m3r.read_image(bytes(data))
+        read += 1
+    except m3r.errors.ImageError:
+        pass
+print(n, read)
+"""
+
+
+@attack
+def pictures(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Mutated pictures of seven formats."""
+    status, out = child(PICTURES, seconds, random.randrange(2**31), timeout=seconds + 120)
+    found = re.fullmatch(r"(\d+) (\d+)\n", out)
+    if status != 0 or found is None:
+        return False, out
+    return True, f"{found.group(1)} pictures, {found.group(2)} read, every other one an ImageError"
+
+
+KILLED = """
+import sys, mast3r_runtime as m3r
+m3r.convert(sys.argv[1], sys.argv[2], dtype="fp32", progress=False)
+"""
+
+
+@attack
+def killed(seconds: float, folder: Path) -> tuple[bool, str]:
+    """convert is killed at any moment: never half a file, and nothing stays."""
+    more, runs, finished = until(seconds), 0, 0
+    out = folder / "out"
+    out.mkdir()
+    target = out / "m.safetensors"
+    while more() or runs < 5:
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(MODEL), str(target)])
+        time.sleep(random.uniform(0.05, 1.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        runs += 1
+        if target.exists():
+            finished += 1
+            with m3r.Engine("auto", 64, "fp32", 2, "cpu") as engine:
+                engine.load(target)
+            target.unlink()
+    m3r.convert(MODEL, target, dtype="fp32", progress=False)
+    left = sorted(p.name for p in out.iterdir())
+    return left == [target.name], f"{runs} kills, {finished} after the end; left in the folder: {left}"
+
+
+SMALL = """
+import sys, time, numpy as np, mast3r_runtime as m3r
+engine = m3r.Engine("auto", 32, "fp32", 2, "cpu")
+engine.load(sys.argv[1])
+count = int(sys.argv[2])
+picture = np.zeros((32, 32, 3), np.uint8)
+start = time.monotonic()
+with m3r.limit(timeout=float(sys.argv[3])):
+    try:
+        n = len(engine.infer_batch_pipelined([picture] * count))
+        print(n, "pairs in", round(time.monotonic() - start), "s")
+    except m3r.errors.TimeLimitError:
+        print("ended by its time limit after", round(time.monotonic() - start), "s")
+"""
+
+
+@attack
+def many_small_pairs(seconds: float, folder: Path) -> tuple[bool, str]:
+    """A sequence of 10^5 small pictures in one call, within the time that there is."""
+    status, out = child(SMALL, MODEL, 100_000, seconds, timeout=seconds + 60)
+    return status == 0, out.strip()
+
+
+SUBNORMAL = """
+import json, sys, time, numpy as np, mast3r_runtime as m3r
+times = []
+for path in sys.argv[1:3]:
+    with m3r.Engine("auto", 256, "fp32", 2, "cpu") as engine:
+        engine.load(path)
+        picture = np.zeros((192, 256, 3), np.uint8)
+        engine.infer_gpu(picture, picture)
+        best = 1e9
+        for _ in range(5):
+            start = time.perf_counter()
+            engine.infer_gpu(picture, picture)
+            best = min(best, time.perf_counter() - start)
+        times.append(best)
+print(times[1] / times[0])
+"""
+
+
+@attack
+def subnormal_weights(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Weights below the smallest normal number cost no more time than others."""
+    plain, small = folder / "plain.safetensors", folder / "small.safetensors"
+    m3r.convert(MODEL, plain, dtype="fp32", progress=False)
+    raw = bytearray(plain.read_bytes())
+    size = int.from_bytes(raw[:8], "little")
+    import numpy as np
+
+    for name, entry in json.loads(raw[8 : 8 + size]).items():
+        if name.endswith("fc1.weight"):
+            a, b = (8 + size + at for at in entry["data_offsets"])
+            raw[a:b] = (np.frombuffer(raw[a:b], "<f4") * np.float32(1e-39)).tobytes()
+    small.write_bytes(raw)
+    status, out = child(SUBNORMAL, plain, small, timeout=seconds + 300)
+    if status != 0:
+        return False, out
+    return float(out) < 2, f"{float(out):.2f} times the time of normal weights"
+
+
+PLAIN = """
+import sys, numpy as np, mast3r_runtime as m3r
+with m3r.Engine("auto", 64, "fp32", 2, "cpu") as engine:
+    engine.load()
+    picture = np.zeros((48, 64, 3), np.uint8)
+    engine.infer_gpu(picture, picture)
+print("fine")
+"""
+
+
+def settled(code: int, out: str) -> bool:
+    """It worked, or ended with an error of ours."""
+    return code == 0 or "mast3r_runtime.errors." in out
+
+
+@attack
+def surroundings(seconds: float, folder: Path) -> tuple[bool, str]:
+    """No HOME, none to write, no /tmp, little memory, few descriptors, read-only places."""
+    base = dict(os.environ)
+    locked = folder / "locked"
+    locked.mkdir(mode=0o555)
+    nothing = {k: v for k, v in base.items() if k not in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
+
+    def memory(megabytes: int) -> Callable[[], None]:
+        return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    cases: dict[str, dict[str, object]] = {
+        "no HOME": {"env": nothing},
+        "read-only HOME": {"env": base | {"HOME": str(locked)}},
+        "no TMPDIR": {"env": base | {"TMPDIR": "/nonexistent"}},
+        "16 descriptors": {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))},
+        "stack of 256 KB": {
+            "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10,) * 2)
+        },
+        **{
+            f"{mb} MB of address space": {"preexec_fn": memory(mb)}
+            for mb in (600, 1000, 1500, 2000, 3000, 4000)
+        },
+    }
+    results = {name: child(PLAIN, **options) for name, options in cases.items()}
+    wrong = {name: out[-200:] for name, (code, out) in results.items() if not settled(code, out)}
+    fine = [name for name, (code, _) in results.items() if code == 0]
+    refused = sorted(set(results) - set(fine) - set(wrong))
+    return (
+        not wrong,
+        f"work: {', '.join(fine)}; refused with our error: {', '.join(refused) or 'none'}; {wrong or ''}",
+    )
+
+
+@attack
+def pythons(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Every other Python on this machine that has numpy imports the package and runs a pair."""
+    names = [f"python3.{minor}{t}" for minor in range(10, 16) for t in ("", "t")]
+    found = [path for name in names if (path := shutil.which(name)) is not None]
+    package = str(Path(m3r.__file__).parents[1])
+    tried, wrong = [], []
+    for path in found:
+        environment = {**os.environ, "PYTHONPATH": package}
+        probe = subprocess.run([path, "-c", "import numpy, PIL, filelock"], capture_output=True, check=False)
+        if probe.returncode != 0:
+            continue
+        done = subprocess.run(
+            [path, "-c", PLAIN], capture_output=True, text=True, env=environment, check=False
+        )
+        tried.append(Path(path).name)
+        if done.returncode != 0:
+            wrong.append(f"{path}: {done.stderr[-200:]}")
+    return not wrong, f"{', '.join(tried) or 'none beside this one has numpy here'} {wrong or ''}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("time", help="in all: 90s, 10m, 1h")
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(ATTACKS)}")
+    arguments = parser.parse_args()
+    found = re.fullmatch(r"(\d+)([smh])", arguments.time)
+    if found is None or set(arguments.names) - set(ATTACKS):
+        parser.error(f"want a time like 10m, and names among {', '.join(ATTACKS)}")
+    seconds = int(found.group(1)) * {"s": 1, "m": 60, "h": 3600}[found.group(2)]
+    names = arguments.names or list(ATTACKS)
+    failed = 0
+    for name in names:
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            good, figures = ATTACKS[name](seconds / len(names), Path(folder))
+        failed += not good
+        print(
+            f"{'held' if good else 'FAULT'}  {name} ({time.monotonic() - start:.0f} s): {figures}", flush=True
+        )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
