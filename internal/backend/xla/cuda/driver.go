@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/dl"
 )
 
 // ErrNoDriver is in the chain of the error about a machine without a usable
@@ -30,14 +32,14 @@ type GPU struct {
 
 // ask reads the facts, once in a process.
 var ask = sync.OnceValues(func() (*Driver, error) {
-	lib, err := purego.Dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	lib, err := dl.Open("libcuda.so.1", true)
 	if err != nil {
 		return nil, fmt.Errorf("%w: libcuda.so.1, which NVIDIA's driver installs, is not here: %w", ErrNoDriver, err)
 	}
 	d := &Driver{}
 	var failed error
 	call := func(name string, args ...uintptr) {
-		f, err := purego.Dlsym(lib, name)
+		f, err := dl.Symbol(lib, name)
 		if err == nil {
 			if r, _, _ := purego.SyscallN(f, args...); int32(r) != 0 {
 				err = fmt.Errorf("%s: CUDA error %d", name, int32(r))

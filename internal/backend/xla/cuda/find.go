@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ebitengine/purego"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/dl"
 )
 
 // EnvPlugin names the environment variable with the plugin's file.
@@ -118,7 +118,7 @@ func (f found) preload() []string {
 				continue
 			}
 			slices.Sort(files)
-			if _, err := purego.Dlopen(files[0], purego.RTLD_NOW|purego.RTLD_GLOBAL); err == nil {
+			if _, err := dl.Open(files[0], true); err == nil {
 				opened = append(opened, files[0])
 			}
 			break

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/dl"
 )
 
 // EnvAny names the environment variable that, when it is "1", lets plugins of
@@ -53,11 +55,11 @@ func Load(path string) (*Plugin, error) {
 }
 
 func load(path string) (*Plugin, error) {
-	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	lib, err := dl.Open(path, false)
 	if err != nil {
 		return nil, err
 	}
-	get, err := purego.Dlsym(lib, "GetPjrtApi")
+	get, err := dl.Symbol(lib, "GetPjrtApi")
 	if err != nil {
 		return nil, fmt.Errorf("this is no PJRT plugin: %w", err)
 	}
