@@ -18,7 +18,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from . import export
-from ._checked import checked
+from ._arguments import checked
 from ._checkpoints import places
 from ._checkpoints.specs import MODEL_SPECS
 from ._engine.engine import Engine

@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ._checked import checked
+from ._arguments import checked
 from ._checkpoints import places
 from ._library import header
 from .errors import ArgumentError, FileError

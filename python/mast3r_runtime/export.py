@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ._checked import checked
+from ._arguments import checked
 from ._output import drawing
 from ._output.files import check_target, replacing
 from .errors import ArgumentError, ShapeError

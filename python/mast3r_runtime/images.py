@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 import numpy as np
 import numpy.typing as npt
 
-from ._checked import checked
+from ._arguments import checked
 from .errors import ImageError, ImageNotFoundError, ImageTypeError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ._checked import checked
+from ._arguments import checked
 from ._library import structs as S
 from ._library.cameras import check_intrinsics
 from ._library.memory import INT32, INT64, Array, GPUTensor

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ._checked import checked
+from ._arguments import checked
 from ._checkpoints import places
 from ._engine.engine import Engine
 from ._engine.facts import DeviceFacts

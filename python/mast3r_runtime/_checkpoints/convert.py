@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .._checked import checked
+from .._arguments import checked
 from .._library import calls
 from ..errors import ArgumentError, ModelNotFoundError
 from . import places

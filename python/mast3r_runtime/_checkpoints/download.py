@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._checked import checked
+from .._arguments import checked
 from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError
 from . import places
 from .specs import BASE_URL, MODEL_SPECS, CheckpointFile

@@ -12,7 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from .._checked import checked
+from .._arguments import checked
 from ..errors import ArgumentError, ModelNotFoundError
 from .specs import MODEL_SPECS, ModelSpec
 

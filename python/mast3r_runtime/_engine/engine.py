@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._checked import checked
+from .._arguments import checked
 from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 import numpy as np
 import numpy.typing as npt
 
-from .._checked import checked
+from .._arguments import checked
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import FLOAT64, INT32, GPUTensor

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-from .._checked import checked
+from .._arguments import checked
 from .._library import calls
 from .._library import structs as S
 from .._library.options import image_array, infer_options

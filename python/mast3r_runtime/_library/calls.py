@@ -185,7 +185,10 @@ def _load() -> C.CDLL:
 def call(name: str, *arguments: Any) -> int:
     """Call ``name``; return OK or PENDING, raise the error that belongs to any other status."""
     lib = library() if _library is None or _forked else _library
-    status: int = getattr(lib, name)(*arguments)
+    try:
+        status: int = getattr(lib, name)(*arguments)
+    except C.ArgumentError as error:  # a value that is no number, where the interface wants one
+        raise errors.ArgumentError(f"{name}: {error}") from error
     if status in (header.OK, header.PENDING):
         return status
     text = (lib.mast3r_last_error() or b"").decode("utf-8", "replace")

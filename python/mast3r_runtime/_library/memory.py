@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._checked import checked
+from .._arguments import checked
 from ..errors import ArgumentError, ShapeError
 from . import calls, dlpack, header
 from . import structs as S

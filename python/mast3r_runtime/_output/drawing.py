@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from .._checked import checked
+from .._arguments import checked
 from ..errors import ArgumentError, ShapeError
 
 __all__ = ["colourise", "confidence_map", "contact_sheet", "depth_map", "matches", "point_cloud"]

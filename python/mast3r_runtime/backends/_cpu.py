@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .._checked import checked
+from .._arguments import checked
 from .._engine.engine import Engine
 from .._engine.facts import DeviceFacts
 from .._library.memory import GPUTensor

@@ -9,7 +9,7 @@ it cannot, :class:`MPSEngine` runs on the CPU backend and says so in ``name()`` 
 
 from __future__ import annotations
 
-from .._checked import checked
+from .._arguments import checked
 from .._engine.engine import Engine
 from .._engine.facts import DeviceFacts
 from .._library.memory import GPUTensor

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .._checked import checked
+from .._arguments import checked
 from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted

@@ -8,7 +8,6 @@ come out of the caller's own code, a callback or an ``__array__``, pass as they 
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import inspect
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
-from .errors import ArgumentError, FileError, Mast3rError
+from ..errors import ArgumentError, FileError, Mast3rError
 
 __all__ = ["checked"]
 
@@ -26,12 +25,11 @@ T = TypeVar("T", bound="type | Callable[..., Any]")
 
 _BAD_ARGUMENT = (
     TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RecursionError, OSError,
-    ctypes.ArgumentError,
 )  # fmt: skip
 _OURS = tuple(
     os.path.join(os.path.realpath(path), "")
     for path in {
-        str(Path(__file__).parent),
+        str(Path(__file__).parents[1]),
         *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
         str(Path(inspect.getfile(inspect)).parent),
     }
