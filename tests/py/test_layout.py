@@ -20,8 +20,8 @@ ARROWS = {
     "__main__": {"cli"},
     "cli": {"_commands", "_version", "errors"},
     "_commands": {
-        "geometry", "_checkpoints", "_engine", "_library", "_output", "_scene", "_version", "collection", "errors",
-        "export", "images", "results", "retrieval", "scene", "viewer",
+        "_checkpoints", "_engine", "_library", "_output", "_scene", "_version", "collection", "errors",
+        "export", "geometry", "images", "results", "retrieval", "scene", "viewer",
     },
     "scene": {"_scene"},
     "viewer": {"_viewer"},
@@ -40,7 +40,8 @@ ARROWS = {
         "retrieval",
     },
     "runtime": {
-        "_arguments", "_checkpoints", "_engine", "_library", "config", "errors", "export", "images", "results",
+        "_arguments", "_checkpoints", "_engine", "_library", "config", "errors", "export", "images",
+        "results",
     },
     "backends": {"_arguments", "_engine", "_library", "errors", "results", "retrieval"},
     "_engine": {"_arguments",
