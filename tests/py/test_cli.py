@@ -83,7 +83,7 @@ def test_match(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert "matches" in printed and str(out) in printed
     with Image.open(out) as picture:
-        assert picture.size == (96 + 8 + 60, 90)  # both pictures at their own size
+        assert picture.size == (96 + 8 + 60, 90 + 24)  # both pictures at their own size, and a line of text
 
 
 def test_pose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

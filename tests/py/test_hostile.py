@@ -131,6 +131,7 @@ def owner(name: str, good: dict[str, Any]) -> tuple[Any, ...]:
         "RetrievalMethods": good["engine"], "Features": good["features_1"], "InferenceResult": good["result"],
         "MatchResult": good["matches"], "Transform": good["result"].transform_1, "RetrievalResult": good["results"][0],
         "MASt3RRuntimeConfig": good["config"],
+        "Retrieved": collection.Retrieved(np.ones((2, 2), np.float32), [], "global", good["results"][:2], [0, 1]),
     }  # fmt: skip
     if kind == "GPUTensor":
         return (m3r.GPUTensor.from_numpy(np.zeros((2, 3), np.float32)),)
@@ -148,7 +149,7 @@ def owner(name: str, good: dict[str, Any]) -> tuple[Any, ...]:
         runtime = m3r.get_runtime(good["config"])
         runtime.load(good["model"])
         return (runtime,)
-    return (objects[kind],) if kind in objects else ()
+    return (objects[kind],)
 
 
 def briefly(wrong: list[str]) -> list[str]:

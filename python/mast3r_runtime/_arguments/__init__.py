@@ -83,10 +83,15 @@ def _ours(function: Callable[..., Any], error: Exception) -> Mast3rError:
 
 
 def _is_callers(error: Exception) -> bool:
-    """Whether the error is one of ours, or came through a function that is no library's."""
+    """Whether the error is one of ours, or came through a function that is not part of a library.
+
+    An argument that is missing or unknown stays Python's own TypeError: the function never began.
+    """
     if isinstance(error, Mast3rError):
         return True
     trace: TracebackType | None = error.__traceback__ and error.__traceback__.tb_next
+    if trace is None and isinstance(error, TypeError):
+        return True
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if not file.startswith("<") and not os.path.realpath(file).startswith(_OURS):
