@@ -45,7 +45,7 @@ OTHER_FOCAL_SIGMA = 0.35
 DEPENDENCE = 4.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class PairPose:
     """Two cameras.
 

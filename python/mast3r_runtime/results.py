@@ -456,7 +456,7 @@ class Overlap:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class MatchResult:
     """Matches in descending order of confidence; equal ones in order of their index.
 

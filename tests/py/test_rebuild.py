@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import multiprocessing
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -15,8 +17,9 @@ import numpy as np
 import pytest
 from conftest import assert_same, child_environment, noise
 
+import mast3r_runtime as m3r
 import mast3r_runtime.tensor as mt
-from mast3r_runtime import errors
+from mast3r_runtime import errors, geometry
 from mast3r_runtime.backends._cpu import CPUEngine
 
 
@@ -135,3 +138,18 @@ def test_truth_and_equality(engine: CPUEngine, rng: np.random.Generator) -> None
             bool(mt.tensor([0.0, 1.0]))
         with pytest.raises(TypeError, match=r"tensor.numpy\(\)"):
             pickle.dumps(mt.tensor([1.0]))
+
+
+def test_results_that_hold_arrays_compare_by_identity() -> None:
+    """Every public one: the dataclass's own ``==`` would ask an array for its truth."""
+    checked = 0
+    for module in (m3r, geometry):
+        for name in module.__all__:
+            kind = getattr(module, name)
+            if not dataclasses.is_dataclass(kind):
+                continue
+            types = " ".join(str(field.type) for field in dataclasses.fields(kind))
+            if re.search(r"F32|F64|NDArray|GPUTensor|ndarray|Bools", types):
+                checked += 1
+                assert kind.__eq__ is object.__eq__, name
+    assert checked >= 5

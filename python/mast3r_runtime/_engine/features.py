@@ -30,7 +30,7 @@ F32 = npt.NDArray[np.float32]
 
 
 @checked
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a tensor has no one truth
 class Features:
     """What the encoder made of one picture: all that the decoder needs to know of it.
 

@@ -32,7 +32,7 @@ SURE = 1.001
 
 
 @checked
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
 class Refined:
     """Matches moved to where the pictures agree, in the order they were given in.
 
