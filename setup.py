@@ -6,7 +6,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 from setuptools import Command, Distribution, setup
@@ -14,7 +13,9 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "packaging"))
+# Modules by their folders: the package itself would want numpy.
+sys.path[:0] = [str(ROOT / "packaging"), str(ROOT / "python" / "mast3r_runtime" / "_library")]
+from reasons import is_musl  # noqa: E402
 from sbom import bill  # noqa: E402
 
 PACKAGE = "mast3r_runtime"
@@ -37,9 +38,7 @@ def unsupported() -> str:
         return f"no build for {GOOS}; Linux, macOS and Windows are supported"
     if os.environ.get("GOARCH"):  # a cross build: the machine at hand is not the one that matters
         return ""
-    if "musl" in (sysconfig.get_config_var("SOABI") or "") or "musl" in (
-        sysconfig.get_config_var("HOST_GNU_TYPE") or ""
-    ):
+    if is_musl():
         return (
             "Alpine and other systems with musl cannot load Go shared libraries (golang/go issue 54805). "
             "Use a system with glibc, for example the image python:3-slim."
