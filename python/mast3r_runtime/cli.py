@@ -2,7 +2,8 @@
 """The command line: ``mast3r VERB``. Only it and ``_commands`` print.
 
 Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood, or a
-package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``.
+package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``;
+5, 6 and 130: see ``batch``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from ._commands import collection, files, machine, pair, profile, scene
+from ._commands import collection, files, machine, many, pair, profile, scene
 from ._version import __version__
 from .errors import DependencyError, Mast3rError
 
@@ -89,6 +90,6 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(verb=run)
         return sub
 
-    for family in (pair, scene, machine, files, collection, profile):
+    for family in (pair, scene, machine, files, collection, many, profile):
         family.add(verb)
     return parser

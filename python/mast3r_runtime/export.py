@@ -7,7 +7,9 @@ ever seen under that name.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +51,8 @@ Picture = Image.Image
 
 
 @checked
-def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None = None) -> None:
-    """Every array of the result, the transforms as rows of integers, and the matches."""
+def write_npz(path: Path | BinaryIO, result: InferenceResult, matches: MatchResult | None = None) -> None:
+    """Every array of the result, the transforms as rows of integers, and the matches, to a file."""
     arrays: dict[str, npt.ArrayLike] = {}
     for name in result.__slots__:
         value = getattr(result, name)
@@ -63,7 +65,10 @@ def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None =
             value = getattr(matches, name)
             if isinstance(value, np.ndarray):
                 arrays[f"match_{name}"] = value
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    if not isinstance(path, (str, os.PathLike)):
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+        return
+    with replacing(Path(path)) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
