@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._output import safetensors
-from .packs import Packs
+from .packs import Packs, opened
 from .places import Entry
 from .store import Store
 
@@ -63,7 +62,7 @@ def _parses(name: str, data: bytes) -> bool:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
                 return all(archive[part] is not None for part in archive.files)
         elif name.endswith(".zip"):
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            with opened(io.BytesIO(data)) as archive:
                 return all(_parses(member, archive.read(member)) for member in archive.namelist())
     except Exception:  # damaged bytes end in any error of zip, json and numpy
         return False

@@ -10,12 +10,14 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
+from typing import IO
 
 from .places import Place
 
-__all__ = ["FOLDER", "Packs", "packed"]
+__all__ = ["FOLDER", "Packs", "opened", "packed"]
 
 FOLDER = "packs"
+COMMENT = b"mast3r-runtime pack"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same members make the same bytes, whenever they are packed
 DAMAGED = (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError)
 
@@ -26,7 +28,20 @@ def packed(files: dict[str, bytes]) -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name])
+        archive.comment = COMMENT
     return out.getvalue()
+
+
+def opened(file: IO[bytes]) -> zipfile.ZipFile:
+    """A pack; BadZipFile where it is none.
+
+    The members are zips themselves (npz), so the end of a pack that was cut is a whole zip: that
+    of its last member. The comment tells them apart.
+    """
+    archive = zipfile.ZipFile(file)
+    if archive.comment != COMMENT:
+        raise zipfile.BadZipFile("no pack")
+    return archive
 
 
 class Packs:
@@ -48,7 +63,7 @@ class Packs:
     def members(self, pack: str) -> list[str]:
         """The names in a pack; none where it is damaged."""
         try:
-            with self._place.open(pack) as file, zipfile.ZipFile(file) as archive:
+            with self._place.open(pack) as file, opened(file) as archive:
                 return archive.namelist()
         except DAMAGED:
             return []
@@ -62,7 +77,7 @@ class Packs:
         if pack is None:
             return None
         try:
-            with self._place.open(pack) as file, zipfile.ZipFile(file) as archive:
+            with self._place.open(pack) as file, opened(file) as archive:
                 return archive.read(name)
         except DAMAGED:
             return None
