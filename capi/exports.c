@@ -139,6 +139,10 @@ CALL(tensor_info, (mast3r_tensor_context context, mast3r_tensor_stats *out), (co
 CALL(tensor_commit, (mast3r_tensor_context context), (context))
 CALL(tensor_sync, (mast3r_tensor_context context), (context))
 CALL(tensor_cleanup, (mast3r_tensor_context context), (context))
+CALL(commands_begin, (mast3r_tensor_context context, mast3r_commands *out), (context, out))
+CALL(commands_commit, (mast3r_commands commands), (commands))
+CALL(commands_wait, (mast3r_commands commands), (commands))
+CALL(commands_release, (mast3r_commands commands), (commands))
 CALL(tensor_pool_info, (mast3r_tensor_context context, mast3r_pool *out), (context, out))
 CALL(tensor_pool_configure,
      (mast3r_tensor_context context, int32_t per_size, uint64_t limit_bytes),
@@ -150,6 +154,9 @@ CALL(tensor_from_host,
      (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data,
       size_t nbytes, mast3r_tensor *out),
      (context, dtype, ndim, (int64_t *)shape, (void *)data, nbytes, out))
+CALL(tensor_empty,
+     (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, mast3r_tensor *out),
+     (context, dtype, ndim, (int64_t *)shape, out))
 CALL(tensor_operations, (char *buffer, size_t capacity, size_t *needed), (buffer, capacity, needed))
 CALL(tensor_apply,
      (mast3r_tensor_context context, const char *operation, const char *attributes,

@@ -80,6 +80,7 @@ typedef uint64_t mast3r_engine;
 typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
 typedef uint64_t mast3r_tensor_context;
+typedef uint64_t mast3r_commands; /* operations of a context that are handed over together */
 typedef uint64_t mast3r_buffer;
 typedef uint64_t mast3r_index; /* pictures that can be searched by their retrieval features */
 
@@ -582,6 +583,14 @@ mast3r_status mast3r_tensor_info(mast3r_tensor_context context, mast3r_tensor_st
 mast3r_status mast3r_tensor_commit(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_sync(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_cleanup(mast3r_tensor_context context);
+/* A command buffer: the operations of the context between begin and commit. A context has one
+ * at a time; what was collected before is handed over first. commit does not wait. wait is
+ * for these operations and not for later ones; waiting again gives the same answer, waiting
+ * before the commit is an error. Each must be released once, which commits what is not yet. */
+mast3r_status mast3r_commands_begin(mast3r_tensor_context context, mast3r_commands *out);
+mast3r_status mast3r_commands_commit(mast3r_commands commands);
+mast3r_status mast3r_commands_wait(mast3r_commands commands);
+mast3r_status mast3r_commands_release(mast3r_commands commands);
 /* The same as the calls with pool alone, for the memory of tensors. */
 mast3r_status mast3r_tensor_pool_info(mast3r_tensor_context context, mast3r_pool *out);
 mast3r_status mast3r_tensor_pool_configure(mast3r_tensor_context context, int32_t per_size, uint64_t limit_bytes);
@@ -589,6 +598,9 @@ mast3r_status mast3r_tensor_pool_pressure(mast3r_tensor_context context, int32_t
 /* Copies nbytes of f32, f16 or i32 elements; data NULL: zeros. */
 mast3r_status mast3r_tensor_from_host(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
                                       const void *data, size_t nbytes, mast3r_tensor *out);
+/* Memory of the pool as it is: the elements are unspecified until an operation writes them. */
+mast3r_status mast3r_tensor_empty(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
+                                  mast3r_tensor *out);
 /* The signatures of all operations, as a JSON array of strings; see mast3r_engine_metadata. */
 mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *needed);
 /* Runs an operation by name. attributes: NULL or a JSON object. operands: 0 for an optional one

@@ -46,9 +46,7 @@ func (b *Commands) Commit() error {
 	if b.c.closed {
 		return ErrClosed
 	}
-	err := b.c.commit()
-	b.c.commands, b.committed = nil, true
-	return err
+	return b.commit()
 }
 
 // Wait blocks until the device is done with the operations of the buffer, and returns
@@ -82,6 +80,24 @@ func (b *Commands) done(err error) error {
 		b.handed, b.err = nil, errors.Join(b.err, err)
 	}
 	return b.err
+}
+
+// Close commits what is not committed yet, so that the context can begin another command
+// buffer. It does not wait. Closing again does nothing.
+func (b *Commands) Close() error {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.committed || b.c.closed {
+		return nil
+	}
+	return b.commit()
+}
+
+// commit hands over. The caller holds the context's lock.
+func (b *Commands) commit() error {
+	err := b.c.commit()
+	b.c.commands, b.committed = nil, true
+	return err
 }
 
 // handOver adds work that the device got. The caller holds the context's lock.

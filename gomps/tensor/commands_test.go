@@ -65,6 +65,10 @@ func TestCommands(t *testing.T) {
 					t.Errorf("%v, want %v", got, want)
 				}
 			}
+			left := must[*Commands](t)(c.Begin())
+			if err := errors.Join(left.Close(), left.Close(), left.Wait()); err != nil {
+				t.Errorf("closing instead of the commit: %v", err)
+			}
 			open := must[*Commands](t)(c.Begin())
 			if err := c.Close(); err != nil {
 				t.Fatal(err)

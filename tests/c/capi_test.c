@@ -485,6 +485,26 @@ static void test_eager(void) {
   mast3r_tensor_stats stats = {.size = sizeof stats};
   CHECK(mast3r_tensor_info(context, &stats) == MAST3R_OK && stats.live_tensors == 2 && strcmp(stats.backend, "cpu") == 0);
   CHECK(mast3r_tensor_commit(context) == MAST3R_OK && mast3r_tensor_sync(context) == MAST3R_OK);
+
+  /* A command buffer, and memory that is written by it. */
+  mast3r_commands commands = 0, second = 0;
+  mast3r_tensor z = 0;
+  CHECK(mast3r_commands_begin(context, &commands) == MAST3R_OK && commands != 0);
+  WANT(mast3r_commands_begin(context, &second), MAST3R_E_ARGUMENT, "open");
+  WANT(mast3r_commands_wait(commands), MAST3R_E_ARGUMENT, "not committed");
+  CHECK(mast3r_tensor_empty(context, MAST3R_F32, 2, shape, &z) == MAST3R_OK);
+  both[0] = z, both[1] = x;
+  CHECK(mast3r_tensor_apply(context, "copy_", NULL, both, 2, NULL, 0, &count) == MAST3R_OK);
+  CHECK(mast3r_commands_commit(commands) == MAST3R_OK);
+  WANT(mast3r_commands_commit(commands), MAST3R_E_ARGUMENT, "before");
+  CHECK(mast3r_commands_wait(commands) == MAST3R_OK && mast3r_commands_wait(commands) == MAST3R_OK);
+  CHECK(mast3r_tensor_copy(z, out, sizeof out) == MAST3R_OK && memcmp(out, numbers, sizeof out) == 0);
+  CHECK(mast3r_commands_release(commands) == MAST3R_OK && mast3r_tensor_release(z) == MAST3R_OK);
+  WANT(mast3r_commands_wait(commands), MAST3R_E_HANDLE, "released");
+  WANT(mast3r_commands_wait(context), MAST3R_E_HANDLE, "want a command buffer");
+  WANT(mast3r_tensor_empty(context, 77, 2, shape, &z), MAST3R_E_ARGUMENT, "element type 77");
+  CHECK(mast3r_commands_begin(context, &second) == MAST3R_OK && mast3r_commands_release(second) == MAST3R_OK);
+
   CHECK(mast3r_tensor_cleanup(context) == MAST3R_OK && mast3r_tensor_close(context) == MAST3R_OK);
   WANT(mast3r_tensor_sync(context), MAST3R_E_HANDLE, "released");
   CHECK(mast3r_tensor_copy(x, out, sizeof out) == MAST3R_OK && out[1] == -2); /* outlives its context */

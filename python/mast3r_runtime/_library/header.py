@@ -168,6 +168,10 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_tensor_commit": [S.Handle],
     "mast3r_tensor_sync": [S.Handle],
     "mast3r_tensor_cleanup": [S.Handle],
+    "mast3r_commands_begin": [S.Handle, C.POINTER(S.Handle)],
+    "mast3r_commands_commit": [S.Handle],
+    "mast3r_commands_wait": [S.Handle],
+    "mast3r_commands_release": [S.Handle],
     "mast3r_tensor_pool_info": [S.Handle, C.POINTER(S.Pool)],
     "mast3r_tensor_pool_configure": [S.Handle, C.c_int32, C.c_uint64],
     "mast3r_tensor_pool_pressure": [S.Handle, C.c_int32, C.POINTER(C.c_uint64)],
@@ -180,6 +184,7 @@ SIGNATURES: dict[str, list[Any]] = {
         C.c_size_t,
         C.POINTER(S.Handle),
     ],
+    "mast3r_tensor_empty": [S.Handle, C.c_int32, C.c_int32, C.POINTER(C.c_int64), C.POINTER(S.Handle)],
     "mast3r_tensor_operations": [C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
     "mast3r_tensor_apply": [
         S.Handle,
