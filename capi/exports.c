@@ -163,6 +163,17 @@ CALL(tensor_apply,
       const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity, size_t *produced),
      (context, (char *)operation, (char *)attributes, (mast3r_tensor *)operands, count, results, capacity,
       produced))
+CALL(executor_open, (int32_t threads, mast3r_executor *out), (threads, out))
+CALL(executor_close, (mast3r_executor executor), (executor))
+CALL(executor_run,
+     (mast3r_executor executor, const char *graph, const mast3r_input *inputs, size_t count,
+      mast3r_tensor *results, size_t capacity, size_t *produced),
+     (executor, (char *)graph, (mast3r_input *)inputs, count, results, capacity, produced))
+CALL(executor_info,
+     (mast3r_executor executor, char *buffer, size_t capacity, size_t *needed),
+     (executor, buffer, capacity, needed))
+CALL(executor_configure, (mast3r_executor executor, const char *thresholds), (executor, (char *)thresholds))
+CALL(executor_calibrate, (mast3r_executor executor), (executor))
 CALL(buffer_acquire, (mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out), (engine, nbytes, out))
 CALL(buffer_contents, (mast3r_buffer buffer, void **out, uint64_t *length), (buffer, out, length))
 CALL(buffer_native, (mast3r_buffer buffer, void **out), (buffer, out))

@@ -81,6 +81,7 @@ typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
 typedef uint64_t mast3r_tensor_context;
 typedef uint64_t mast3r_commands; /* operations of a context that are handed over together */
+typedef uint64_t mast3r_executor; /* runs small graphs on a CPU and a GPU */
 typedef uint64_t mast3r_buffer;
 typedef uint64_t mast3r_index; /* pictures that can be searched by their retrieval features */
 
@@ -609,6 +610,38 @@ mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *ne
 mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *operation, const char *attributes,
                                   const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity,
                                   size_t *produced);
+
+/* ---- executor ---------------------------------------------------------- */
+
+/* An array of float32 on the host, row-major, and the name of the input that it is. */
+typedef struct {
+  uint32_t size;
+  int32_t ndim;
+  const char *name;
+  const float *data;
+  int64_t shape[MAST3R_MAX_DIMS];
+} mast3r_input;
+
+/* Runs graphs of a few operations, each on the GPU where its operands are large enough and
+ * there is one, else on the CPU. The calls of one executor take turns. */
+mast3r_status mast3r_executor_open(int32_t threads, mast3r_executor *out);
+mast3r_status mast3r_executor_close(mast3r_executor executor);
+/* graph is JSON:
+ *   {"nodes": [{"name": "h", "op": "MatMul", "operands": ["x", "w"]},
+ *              {"name": "y", "op": "LayerNorm", "operands": ["h", "g", "b"], "eps": 1e-5}],
+ *    "outputs": ["y"], "optimize": true}
+ * docs/tensor.md has the operations. An operand that names no node is an input; optimize joins
+ * products with what follows. The results are float32 on the host, in the order of outputs. */
+mast3r_status mast3r_executor_run(mast3r_executor executor, const char *graph, const mast3r_input *inputs, size_t count,
+                                  mast3r_tensor *results, size_t capacity, size_t *produced);
+/* A JSON object: "cpu" and "gpu", how many operations ran there; "fallbacks", why the CPU ran
+ * what was meant for the GPU, with how often; "thresholds". See mast3r_engine_metadata. */
+mast3r_status mast3r_executor_info(mast3r_executor executor, char *buffer, size_t capacity, size_t *needed);
+/* thresholds is a JSON object: from how many elements of its operands on an operation goes to
+ * the GPU. It replaces all; an operation that is not in it stays on the CPU. */
+mast3r_status mast3r_executor_configure(mast3r_executor executor, const char *thresholds);
+/* Measures products on both devices and sets their thresholds; without a GPU it changes nothing. */
+mast3r_status mast3r_executor_calibrate(mast3r_executor executor);
 
 /* ---- buffers ---------------------------------------------------------- */
 
