@@ -10,10 +10,17 @@ import "C"
 import (
 	"encoding/json"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps/tensor/executor"
 )
+
+// executorTurns is an executor whose calls take turns: it serves one goroutine at a time.
+type executorTurns struct {
+	mu sync.Mutex
+	e  *executor.Executor
+}
 
 //export m3r_executor_open
 func m3r_executor_open(threads C.int32_t, out *C.mast3r_executor) status {
@@ -26,7 +33,7 @@ func m3r_executor_open(threads C.int32_t, out *C.mast3r_executor) status {
 		if err != nil {
 			return named(call, err)
 		}
-		*out = C.mast3r_executor(handles.add(kindExecutor, e))
+		*out = C.mast3r_executor(handles.add(kindExecutor, &executorTurns{e: e}))
 		return nil
 	})
 }
@@ -39,18 +46,23 @@ func m3r_executor_close(h C.mast3r_executor) status {
 		if err != nil {
 			return err
 		}
-		return named(call, v.(*executor.Executor).Close())
+		t := v.(*executorTurns)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return named(call, t.e.Close())
 	})
 }
 
 // onExecutor runs f with an executor.
 func onExecutor(call string, h C.mast3r_executor, f func(*executor.Executor) error) status {
 	return done(func() error {
-		e, err := lookup[*executor.Executor](call, h, kindExecutor)
+		t, err := lookup[*executorTurns](call, h, kindExecutor)
 		if err != nil {
 			return err
 		}
-		return named(call, f(e))
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return named(call, f(t.e))
 	})
 }
 
@@ -129,7 +141,7 @@ func m3r_executor_info(h C.mast3r_executor, buffer *C.char, capacity C.size_t, n
 			return null(call, "buffer or needed")
 		}
 		s := e.Stats()
-		return putJSON(buffer, capacity, needed, map[string]any{"cpu": s.CPU, "gpu": s.GPU, "fallbacks": s.Fallbacks, "thresholds": s.Thresholds})
+		return putJSON(buffer, capacity, needed, map[string]any{"cpu": s.CPU, "gpu": s.GPU, "fallbacks": s.Fallbacks, "thresholds": e.Thresholds})
 	})
 }
 
@@ -144,7 +156,11 @@ func m3r_executor_configure(h C.mast3r_executor, thresholds *C.char) status {
 		if err := json.Unmarshal([]byte(C.GoString(thresholds)), &t); err != nil {
 			return fail(C.MAST3R_E_ARGUMENT, "thresholds %q: %v", C.GoString(thresholds), err)
 		}
-		return e.SetThresholds(t)
+		if err := t.Check(); err != nil {
+			return err
+		}
+		e.Thresholds = t
+		return nil
 	})
 }
 

@@ -73,7 +73,8 @@ def test_errors_name_the_node(inputs: dict[str, np.ndarray]) -> None:
             with pytest.raises(errors.ArgumentError, match=match):
                 executor.run(graph, inputs)
         with pytest.raises(errors.ShapeError, match="node .y"):
-            executor.run(mt.Graph().add("y", "MatMul", "x", "w").output("y"), {"x": np.ones((2, 3)), "w": np.ones((2, 3))})
+            product = mt.Graph().add("y", "MatMul", "x", "w").output("y")
+            executor.run(product, {"x": np.ones((2, 3)), "w": np.ones((2, 3))})
         with pytest.raises(errors.ArgumentError, match="dimensions"):
             executor.run(layer(), {**inputs, "x": np.ones((1,) * 9)})
     with pytest.raises(errors.ClosedError):

@@ -7,16 +7,14 @@ import json
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .._arguments import checked
 from .._library import calls, header
 from .._library import structs as S
 from .._library.memory import Array, GPUTensor
-from ..errors import ArgumentError, ClosedError
+from ..errors import ArgumentError, ClosedError, checked
 
 __all__ = ["Executor", "ExecutorStats", "Graph"]
 
@@ -50,7 +48,8 @@ class Graph:
         return self
 
     def _json(self, optimize: bool) -> bytes:
-        return json.dumps({"nodes": self._nodes, "outputs": self._outputs, "optimize": bool(optimize)}).encode()
+        form = {"nodes": self._nodes, "outputs": self._outputs, "optimize": bool(optimize)}
+        return json.dumps(form).encode()
 
 
 @dataclass(frozen=True)
