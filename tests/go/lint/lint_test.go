@@ -49,7 +49,7 @@ var arrows = map[string][]string{
 	"internal/backend/metal/objc":     {},
 	"internal/backend/metal/device":   {"internal/backend/metal/objc", "internal/par"},
 	"internal/backend/metal/mpsgraph": {"internal/backend/metal/device", "internal/backend/metal/objc", "internal/tensor"},
-	"internal/backend/metal":          {"internal/backend", "internal/backend/bufpool", "internal/graph", "internal/graph/passes", "internal/backend/metal/device", "internal/backend/metal/mpsgraph", "internal/backend/metal/objc", "internal/par", "internal/tensor", "internal/fault"},
+	"internal/backend/metal":          {"internal/backend", "internal/backend/bufpool", "internal/backend/cpu/vec", "internal/graph", "internal/graph/passes", "internal/backend/metal/device", "internal/backend/metal/mpsgraph", "internal/backend/metal/objc", "internal/par", "internal/tensor", "internal/fault"},
 	"internal/backend/xla/stablehlo":  {"internal/graph", "internal/tensor"},
 	"internal/backend/xla/dl":         {},
 	"internal/backend/xla/pjrt":       {"internal/backend/xla/dl"},
