@@ -107,7 +107,7 @@ func estimateCost(opt CostOptions) (_ *Cost, err error) {
 	}
 	m, ok := net.(model.Pairwise)
 	if !ok {
-		return nil, &ConfigError{"Model", net.Facts().Variant, "a network of pairs"}
+		return nil, &UnsupportedError{net.Facts().Variant, "estimate of cost", "EstimateMemory counts the memory of its scenes"}
 	}
 	facts := m.Facts()
 	c.Variant = cmp.Or(opt.Variant, facts.Variant)

@@ -120,6 +120,8 @@ type picture struct {
 	feat          backend.Buffer
 }
 
+func (p *picture) size() string { return fmt.Sprintf("%dx%d", p.height, p.width) }
+
 func (p *picture) grid(f vit.Facts) vit.Grid { return f.GridOf(p.height, p.width) }
 
 // work is a backend.Work with what is needed to read its times.
@@ -345,7 +347,7 @@ func (w *work) timing(t *Timing) {
 		switch w.stages[i] {
 		case "encoder":
 			t.Encoder += d
-		case "decoder":
+		case "decoder", "trunk":
 			t.Decoder += d
 		default:
 			t.Heads += d
