@@ -5,7 +5,6 @@ package gomps
 import (
 	"slices"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/da3"
 )
 
@@ -19,7 +18,7 @@ const metricVariant, metricFocal = "da3_metric_large", 300
 
 // lookAtOne runs a network of one view on view i.
 func (c *viewsCall) lookAtOne(i int) ([]SceneView, error) {
-	w, err := c.begin(backend.Decode)
+	w, err := c.begin(decoderQueue)
 	if err != nil {
 		return nil, err
 	}

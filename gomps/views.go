@@ -42,7 +42,7 @@ func (c *viewsCall) run() error {
 
 // encode fills in the features of the pictures that have none.
 func (c *viewsCall) encode() error {
-	w, err := c.begin(backend.Encode)
+	w, err := c.begin(encoderQueue)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (c *viewsCall) look(from, to int) ([]SceneView, WindowReport, error) {
 		}
 	}
 	report.Reference = from + reference
-	w, err := c.begin(backend.Decode)
+	w, err := c.begin(decoderQueue)
 	if err != nil {
 		return nil, report, err
 	}
@@ -199,7 +199,7 @@ func (c *viewsCall) given(from, to int) (backend.Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.begin(backend.Decode)
+	w, err := c.begin(decoderQueue)
 	if err != nil {
 		return nil, err
 	}

@@ -157,7 +157,10 @@ func TestUnsupported(t *testing.T) {
 			_, err := e.Infer(ctx, pics[0], pics[1], gomps.InferOptions{Only: gomps.OutputDesc | gomps.OutputPoints})
 			return err
 		},
-		"4:3":       func() error { _, err := e.Infer(ctx, pics[0], pics[1], gomps.InferOptions{Rectangle43: true}); return err },
+		"4:3": func() error {
+			_, err := e.Infer(ctx, pics[0], pics[1], gomps.InferOptions{Rectangle43: true})
+			return err
+		},
 		"export":    func() error { return e.ExportONNX(ctx, t.TempDir()+"/x.onnx", gomps.ExportOptions{}) },
 		"profile":   func() error { _, err := e.Profile(ctx, pics[0], pics[1], gomps.ProfileOptions{}); return err },
 		"retrieval": func() error { return e.LoadRetrieval(ctx, t.TempDir()) },
