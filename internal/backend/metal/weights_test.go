@@ -94,7 +94,7 @@ func runAffine(t testing.TB, b *metal.Backend, p backend.Program, n int) {
 	for i := range n {
 		copy(x.Bytes()[4*i:], floats(float32(i%50)))
 	}
-	w := begin(t, b, backend.Encode)
+	w := begin(t, b, backend.First)
 	defer w.Discard()
 	if err := w.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
 		t.Fatal(err)
@@ -306,7 +306,7 @@ func TestFileCutShort(t *testing.T) {
 // once runs p on one input.
 func once(t testing.TB, b *metal.Backend, p backend.Program, in backend.Buffer, out ...backend.Buffer) {
 	t.Helper()
-	w := begin(t, b, backend.Encode)
+	w := begin(t, b, backend.First)
 	defer w.Discard()
 	if err := w.Run(background, p, []backend.Buffer{in}, out); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
@@ -94,7 +94,7 @@ func plan(t *testing.T, p backend.Precision, file tensor.DType, v variant, slack
 	must(t, err)
 	b, err := metal.New(metal.Config{})
 	must(t, err)
-	m, err := model.Open(set)
+	m, err := mast3r.Open(set)
 	must(t, err)
 	s := v.sizes[0]
 	grid := m.GridOf(s.height, s.width)
@@ -105,8 +105,8 @@ func plan(t *testing.T, p backend.Precision, file tensor.DType, v variant, slack
 	for _, build := range []func() (*graph.Graph, error){
 		func() (*graph.Graph, error) { return m.Encoder(2, s.height, s.width) },
 		func() (*graph.Graph, error) { return m.Decoder(1, grid, grid) },
-		func() (*graph.Graph, error) { return m.Head(1, 1, s.height, s.width, model.AllOutputs) },
-		func() (*graph.Graph, error) { return m.Head(2, 1, s.height, s.width, model.AllOutputs) },
+		func() (*graph.Graph, error) { return m.Head(1, 1, s.height, s.width, mast3r.AllOutputs) },
+		func() (*graph.Graph, error) { return m.Head(2, 1, s.height, s.width, mast3r.AllOutputs) },
 	} {
 		g, err := build()
 		must(t, err)
