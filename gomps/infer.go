@@ -38,6 +38,9 @@ func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptio
 	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
+	if err := j.admit([]Image{img1, img2}, opt, len(views) > 2); err != nil {
+		return err
+	}
 	pics, err := j.prepare([]Image{img1, img2}, opt)
 	if err != nil {
 		return err
@@ -75,6 +78,9 @@ func (e *Engine) InferSequence(ctx context.Context, images []Image, opt InferOpt
 	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
+	if err := j.admit(images, opt, false); err != nil {
+		return nil, err
+	}
 	s := sequence{job: j, opt: opt, out: make([]*Result, len(images)-1)}
 	for i := range images {
 		if err := s.step(i, images[i]); err != nil {

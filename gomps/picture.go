@@ -3,6 +3,7 @@
 package gomps
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -47,6 +48,9 @@ func (j *job) prepare(images []Image, opt InferOptions) ([]*picture, error) {
 // prepareAt is prepare for images whose first is number base of the call.
 func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture, error) {
 	start := time.Now()
+	if err := j.admit(images, opt, false); err != nil {
+		return nil, err
+	}
 	pics := make([]*picture, len(images))
 	for i, img := range images {
 		pic, err := j.prepareOne(img, opt)
@@ -65,27 +69,28 @@ func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture,
 	return pics, nil
 }
 
+// transform says how a picture comes to network size.
+func (j *job) transform(img Image, opt InferOptions) (t preprocess.Transform, err error) {
+	if err := img.check(); err != nil {
+		return t, err
+	}
+	patch := j.l.model.Patch
+	if opt.Raw {
+		if img.Height%patch != 0 || img.Width%patch != 0 {
+			return t, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
+		}
+		return preprocess.Transform{OriginalW: img.Width, OriginalH: img.Height,
+			ResizedW: img.Width, ResizedH: img.Height, Width: img.Width, Height: img.Height}, nil
+	}
+	return preprocess.Plan(img.Width, img.Height, cmp.Or(opt.Resolution, j.l.size), patch, opt.Rectangle43)
+}
+
 func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
 	defer fault.Watch(img.Pix, "the memory of the picture")() // a mapped file, perhaps
 	defer fault.Guard(&err)()
-	if err := img.check(); err != nil {
+	t, err := j.transform(img, opt)
+	if err != nil {
 		return nil, err
-	}
-	patch := j.l.model.Patch
-	t := preprocess.Transform{OriginalW: img.Width, OriginalH: img.Height,
-		ResizedW: img.Width, ResizedH: img.Height, Width: img.Width, Height: img.Height}
-	if opt.Raw {
-		if img.Height%patch != 0 || img.Width%patch != 0 {
-			return nil, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
-		}
-	} else {
-		size := opt.Resolution
-		if size == 0 {
-			size = j.l.size
-		}
-		if t, err = preprocess.Plan(img.Width, img.Height, size, patch, opt.Rectangle43); err != nil {
-			return nil, err
-		}
 	}
 	buf, err := j.temp(3 * t.Width * t.Height)
 	if err != nil {
