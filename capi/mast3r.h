@@ -103,7 +103,7 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t resolution;    /* long side in pixels, 0: the model's own */
+  int32_t resolution;    /* long side in pixels (224: short side, a square), 0: the model's own */
   int32_t threads;       /* 0: every core */
   int32_t reserved;
   const char *variant;   /* NULL or "auto": any model */

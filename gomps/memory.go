@@ -120,7 +120,7 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 	c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric}
 	out, err := c.memory(ctx, count, m, backend.Options{Precision: precision})
 	if err != nil {
-		return nil, err
+		return nil, loadError(cmp.Or(opt.Model, opt.Variant), err)
 	}
 	out.Variant, out.Backend = cmp.Or(opt.Variant, m.Variant), cfg.Backend
 	room := memory.Now()
@@ -161,7 +161,7 @@ func (c call) memory(ctx context.Context, count counter, m *model.Model, opt bac
 	}
 	f, err := count(ctx, graphs, opt)
 	if err != nil {
-		return nil, fmt.Errorf("gomps: memory of a pair: %w", err)
+		return nil, err
 	}
 	out := &Memory{Precision: opt.Precision.String(), Height1: c.h1, Width1: c.w1, Height2: c.h2, Width2: c.w2, Pictures: c.pictures,
 		Weights: int64(f.Weights), Activations: int64(f.Activations)}
@@ -255,7 +255,7 @@ func (j *job) fits(planner backend.Planner, c call) error {
 	}
 	m, err := c.memory(j.ctx, planner.Footprint, j.l.model, j.l.programs.opt)
 	if err != nil {
-		return err
+		return j.planError(c.String(), err)
 	}
 	room := memory.Now()
 	if have := int64(room.Free) + int64(planner.Held()); room.By != "" && m.Total > have {

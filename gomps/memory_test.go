@@ -29,7 +29,7 @@ func (c memoryCase) String() string {
 // TestEstimateMemory compares the estimate with the peak of a process of its own that
 // makes the call: never more than the estimate, never less than 77 % of it.
 func TestEstimateMemory(t *testing.T) {
-	if path := os.Getenv("MAST3R_TEST_MEMORY"); path != "" {
+	if path := os.Getenv("GOMPS_TEST_MEMORY"); path != "" {
 		measureCall(t, path)
 		return
 	}
@@ -59,7 +59,7 @@ func TestEstimateMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEstimateMemory$", "-test.v")
-			cmd.Env = append(os.Environ(), "MAST3R_TEST_MEMORY="+path, "MAST3R_TEST_CALL="+c.String())
+			cmd.Env = append(os.Environ(), "GOMPS_TEST_MEMORY="+path, "GOMPS_TEST_CALL="+c.String())
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -80,7 +80,7 @@ func TestEstimateMemory(t *testing.T) {
 
 // measureCall makes a call and prints by how much the process grew at its peak.
 func measureCall(t *testing.T, path string) {
-	f := strings.Split(os.Getenv("MAST3R_TEST_CALL"), "/")
+	f := strings.Split(os.Getenv("GOMPS_TEST_CALL"), "/")
 	var h, w, n int
 	if _, err := fmt.Sscanf(f[2]+" "+f[3], "%dx%d %d", &h, &w, &n); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestTooLargeForMemory(t *testing.T) {
 			return err
 		},
 		"sequence of small pictures": func() error {
-			images := make([]gomps.Image, 1<<20)
+			images := make([]gomps.Image, 1<<19)
 			for i := range images {
 				images[i] = big
 			}
