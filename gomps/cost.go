@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -99,15 +100,29 @@ func estimateCost(opt CostOptions) (_ *Cost, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
-	m, err := model.Open(set)
+	m, err := pairwise(set, cmp.Or(opt.Model, opt.Variant))
 	if err != nil {
-		return nil, &WeightsError{cmp.Or(opt.Model, opt.Variant), err}
+		return nil, err
 	}
-	c.Variant = cmp.Or(opt.Variant, m.Variant)
-	if err := c.sizes(m); err != nil {
+	facts := m.Facts()
+	c.Variant = cmp.Or(opt.Variant, facts.Variant)
+	if err := c.sizes(facts); err != nil {
 		return nil, err
 	}
 	return c, c.count(m)
+}
+
+// pairwise opens a set as a network of pairs.
+func pairwise(set *weights.Set, name string) (model.Pairwise, error) {
+	net, err := model.Open(set)
+	if err != nil {
+		return nil, &WeightsError{name, err}
+	}
+	m, ok := net.(model.Pairwise)
+	if !ok {
+		return nil, &ConfigError{"Model", net.Facts().Variant, "a network of pairs"}
+	}
+	return m, nil
 }
 
 // weights opens the model, or makes a set of the variant's shapes whose elements
@@ -163,7 +178,7 @@ func published(variant string) (synth.Dims, error) {
 	return d, err
 }
 
-func (c *Cost) sizes(m *model.Model) error {
+func (c *Cost) sizes(m vit.Facts) error {
 	if c.Height1 == 0 && c.Width1 == 0 {
 		c.Width1 = m.Resolution / m.Patch * m.Patch
 		c.Height1 = max(c.Width1*3/4/m.Patch*m.Patch, m.Patch)
@@ -181,7 +196,7 @@ func (c *Cost) sizes(m *model.Model) error {
 }
 
 // count adds up the programs that a pair runs.
-func (c *Cost) count(m *model.Model) (err error) {
+func (c *Cost) count(m model.Pairwise) (err error) {
 	defer fault.Guard(&err)()
 	ops := map[string]*CostPart{}
 	graphs, err := pairGraphs(m, c.Height1, c.Width1, c.Height2, c.Width2)

@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/memory"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 )
 
 // MemoryOptions are the options of EstimateMemory.
@@ -99,11 +100,11 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
-	m, err := model.Open(set)
+	m, err := pairwise(set, cmp.Or(opt.Model, opt.Variant))
 	if err != nil {
-		return nil, &WeightsError{cmp.Or(opt.Model, opt.Variant), err}
+		return nil, err
 	}
-	if err := size.sizes(m); err != nil {
+	if err := size.sizes(m.Facts()); err != nil {
 		return nil, err
 	}
 	count := byShapes
@@ -122,7 +123,7 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 	if err != nil {
 		return nil, loadError(cmp.Or(opt.Model, opt.Variant), err)
 	}
-	out.Variant, out.Backend = cmp.Or(opt.Variant, m.Variant), cfg.Backend
+	out.Variant, out.Backend = cmp.Or(opt.Variant, m.Facts().Variant), cfg.Backend
 	room := memory.Now()
 	out.Free, out.Limit = int64(room.Free), room.By
 	return out, nil
@@ -147,14 +148,14 @@ func (c call) String() string {
 }
 
 // memory adds up what the call needs.
-func (c call) memory(ctx context.Context, count counter, m *model.Model, opt backend.Options) (_ *Memory, err error) {
+func (c call) memory(ctx context.Context, count counter, net model.Network, opt backend.Options) (_ *Memory, err error) {
 	defer fault.Guard(&err)()
 	var graphs []*graph.Graph
-	if c.pictures == 1 {
-		g, e := m.Encoder(1, c.h1, c.w1)
-		graphs, err = []*graph.Graph{g}, e
-	} else {
+	if m, ok := net.(model.Pairwise); ok && c.pictures > 1 {
 		graphs, err = pairGraphs(m, c.h1, c.w1, c.h2, c.w2)
+	} else {
+		g, e := net.Encoder(1, c.h1, c.w1)
+		graphs, err = []*graph.Graph{g}, e
 	}
 	if err != nil {
 		return nil, err
@@ -269,8 +270,8 @@ func (j *job) fits(planner backend.Planner, c call) error {
 }
 
 // pairGraphs are the programs of a pair in the order they run, named after their part.
-func pairGraphs(m *model.Model, h1, w1, h2, w2 int) ([]*graph.Graph, error) {
-	g1, g2 := m.GridOf(h1, w1), m.GridOf(h2, w2)
+func pairGraphs(m model.Pairwise, h1, w1, h2, w2 int) ([]*graph.Graph, error) {
+	g1, g2 := m.Facts().GridOf(h1, w1), m.Facts().GridOf(h2, w2)
 	var all []*graph.Graph
 	var errs []error
 	add := func(name string, g *graph.Graph, err error) {
@@ -292,9 +293,9 @@ func pairGraphs(m *model.Model, h1, w1, h2, w2 int) ([]*graph.Graph, error) {
 	}
 	g, err := m.Decoder(1, g1, g2)
 	add("decoder", g, err)
-	g, err = m.Head(1, 1, h1, w1, model.AllOutputs)
+	g, err = m.Head(1, 1, h1, w1, mast3r.AllOutputs)
 	add("head1", g, err)
-	g, err = m.Head(2, 1, h2, w2, model.AllOutputs)
+	g, err = m.Head(2, 1, h2, w2, mast3r.AllOutputs)
 	add("head2", g, err)
 	return all, errors.Join(errs...)
 }

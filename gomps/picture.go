@@ -74,7 +74,7 @@ func (j *job) transform(img Image, opt InferOptions) (t preprocess.Transform, er
 	if err := img.check(); err != nil {
 		return t, err
 	}
-	patch := j.l.model.Patch
+	patch := j.l.facts.Patch
 	if opt.Raw {
 		if img.Height%patch != 0 || img.Width%patch != 0 {
 			return t, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
