@@ -36,7 +36,7 @@ func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Feat
 	if err != nil {
 		return nil, err
 	}
-	w, err := j.begin(backend.Encode)
+	w, err := j.begin(encoderQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (e *Engine) Decode(ctx context.Context, a, b *Features, opt InferOptions) (
 			return nil, err
 		}
 	}
-	w, err := j.begin(backend.Decode)
+	w, err := j.begin(decoderQueue)
 	if err != nil {
 		return nil, err
 	}

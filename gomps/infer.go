@@ -5,8 +5,6 @@ package gomps
 import (
 	"context"
 	"fmt"
-
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
 // Infer reconstructs a pair (network.md 9, asymmetric): both views in camera 1's
@@ -45,7 +43,7 @@ func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptio
 	if err != nil {
 		return err
 	}
-	w, err := j.begin(backend.Decode)
+	w, err := j.begin(decoderQueue)
 	if err != nil {
 		return err
 	}
@@ -116,7 +114,7 @@ func (s *sequence) step(i int, img Image) error {
 		return err
 	}
 	pic := pics[0]
-	enc, err := s.begin(backend.Encode)
+	enc, err := s.begin(encoderQueue)
 	if err != nil {
 		return err
 	}
@@ -131,7 +129,7 @@ func (s *sequence) step(i int, img Image) error {
 	if previous == nil {
 		return nil
 	}
-	dec, err := s.begin(backend.Decode)
+	dec, err := s.begin(decoderQueue)
 	if err != nil {
 		return err
 	}

@@ -127,11 +127,15 @@ type picture struct {
 
 func (p *picture) grid(f vit.Facts) vit.Grid { return f.GridOf(p.height, p.width) }
 
+// The encoder of the next picture may fill the gaps between the decoder's smaller
+// products.
+const encoderQueue, decoderQueue = backend.First, backend.Second
+
 // work is a backend.Work with what is needed to read its times.
 type work struct {
 	backend.Work
 	j       *job
-	lane    backend.Lane
+	queue   backend.Queue
 	stages  []string // of the Runs, in order
 	pending backend.Pending
 	times   []time.Duration
@@ -144,12 +148,12 @@ type work struct {
 	outs []*Tensor
 }
 
-func (j *job) begin(lane backend.Lane) (*work, error) {
-	b, err := j.e.dev.Begin(lane)
+func (j *job) begin(queue backend.Queue) (*work, error) {
+	b, err := j.e.dev.Begin(queue)
 	if err != nil {
 		return nil, deviceError("begin work", err)
 	}
-	w := &work{Work: b, j: j, lane: lane}
+	w := &work{Work: b, j: j, queue: queue}
 	j.works = append(j.works, w)
 	return w, nil
 }
@@ -178,7 +182,7 @@ func (w *work) flush() error {
 		return w.wrap("wait for the device", err)
 	}
 	w.timed = append(w.timed, times...)
-	next, err := w.j.e.dev.Begin(w.lane)
+	next, err := w.j.e.dev.Begin(w.queue)
 	if err != nil {
 		return deviceError("begin work", err)
 	}

@@ -130,7 +130,7 @@ func (r *profiler) pair(ctx context.Context, img1, img2 Image, opt ProfileOption
 	if err != nil {
 		return err
 	}
-	w, err := j.begin(backend.Decode)
+	w, err := j.begin(decoderQueue)
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 	if err != nil {
 		return nil, err
 	}
-	w, err := j.begin(backend.Encode)
+	w, err := j.begin(encoderQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -414,7 +414,7 @@ func (w *words) rows(features []float32, rows int) (top []int32, stride int, err
 		defer bufs[i].Release()
 	}
 	copy(float32s(bufs[0].Bytes(), len(features)), features)
-	work, err := w.dev.Begin(backend.Encode)
+	work, err := w.dev.Begin(encoderQueue)
 	if err != nil {
 		return nil, 0, deviceError("begin work", err)
 	}

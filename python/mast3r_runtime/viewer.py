@@ -11,8 +11,8 @@ The file needs a browser with WebGL 2 and nothing else: no server, no other file
 
 from __future__ import annotations
 
-from ._viewer.html import Viewable, write_html
-from ._viewer.page import Camera, Cloud, Matches, Page
-from ._viewer.sources import pair_page, points_page
+from ._output.html import Viewable, write_html
+from ._output.page import Camera, Cloud, Matches, Page
+from ._output.sources import pair_page, points_page
 
 __all__ = ["Camera", "Cloud", "Matches", "Page", "Viewable", "pair_page", "points_page", "write_html"]

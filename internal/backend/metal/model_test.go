@@ -167,7 +167,7 @@ func runPair(t *testing.T, b *metal.Backend, progs []backend.Program) {
 		}
 		pixels, all = append(pixels, x), append(all, x)
 	}
-	w := begin(t, b, backend.Decode)
+	w := begin(t, b, backend.Second)
 	defer w.Discard()
 	run := func(p backend.Program, in []backend.Buffer) []backend.Buffer {
 		out := outputs(p)
@@ -233,7 +233,7 @@ func TestEveryCommandBufferIsAsked(t *testing.T) {
 			for n := 1; ; n++ {
 				s.Set("fail_command", fmt.Sprint(n))
 				before := s.Counter("commits")
-				w := begin(t, b, backend.Decode)
+				w := begin(t, b, backend.Second)
 				check(t, errors.Join(w.Run(background, p, in, out), w.Run(background, p, in, out)))
 				done, err := w.Submit()
 				check(t, err)
@@ -264,7 +264,7 @@ func TestHiddenCommits(t *testing.T) {
 	s.Set("latency", "0.01")
 	p, in, out := part(t, b, parts(t, m, 2*m.Patch, 2*m.Patch)[2])
 	for i := range 2 {
-		w := begin(t, b, backend.Decode)
+		w := begin(t, b, backend.Second)
 		if err := w.Run(background, p, in, out); !errors.Is(err, device.ErrHiddenCommits) {
 			t.Errorf("got %v", err)
 		}
@@ -303,7 +303,7 @@ func TestWithoutTheProperty(t *testing.T) {
 	}
 	p, in, out := part(t, b, parts(t, m, 2*m.Patch, 2*m.Patch)[2])
 	defer release(in, out)
-	w := begin(t, b, backend.Decode)
+	w := begin(t, b, backend.Second)
 	check(t, w.Run(background, p, in, out))
 	w.Discard()
 	if n := s.Counter("commits"); n != 0 {

@@ -90,7 +90,7 @@ func runAffine(t testing.TB, b *metal.Backend, p backend.Program, n int) {
 	for i := range n {
 		copy(x.Bytes()[4*i:], floats(float32(i%50)))
 	}
-	w := begin(t, b, backend.Encode)
+	w := begin(t, b, backend.First)
 	defer w.Discard()
 	if err := w.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
 		t.Fatal(err)

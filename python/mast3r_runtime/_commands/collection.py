@@ -193,7 +193,8 @@ def _matches_in(path: Path) -> int | None:
 
 
 def _batch(arguments: argparse.Namespace) -> int:
-    from .. import collection, export
+    from .. import collection
+    from .._output import export
     from ..errors import ImageError
 
     paths = collection.list_images(arguments.folder)

@@ -59,8 +59,7 @@ def _pair_options(parser: argparse.ArgumentParser) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     from tqdm.auto import tqdm
 
-    from .. import export
-    from .._output import drawing
+    from .._output import drawing, export
     from . import demo
 
     scores: dict[str, Any] = {}
@@ -112,9 +111,9 @@ def _run_onnx(arguments: argparse.Namespace, image_1: Any, image_2: Any) -> tupl
 
 
 def _infer(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
+    from .._output.html import write_html
     from ..errors import ArgumentError
-    from ..viewer import write_html
 
     keep = export.KEEP if arguments.keep is None else arguments.keep
     if not 0 < keep <= 1:
@@ -132,7 +131,7 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 
 def _match(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
     from .._output.files import check_target
 
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +175,7 @@ def _drawn(image_1: Any, image_2: Any, matches: Any, epipolar: bool, caption: st
 
 
 def _pose(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
     from .._output.files import check_target
     from ..geometry import exif_focal
 

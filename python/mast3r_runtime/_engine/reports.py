@@ -7,12 +7,12 @@ import json
 import os
 from typing import Any
 
-from .._arguments import checked
 from .._checkpoints.places import bundled_model
 from .._library import calls
 from .._library import structs as S
 from .._library.options import image_array, infer_options
-from ..images import ImageLike
+from ..errors import checked
+from ..images import ImageLike, read_image
 from .engine import Engine
 
 __all__ = ["check_metal", "estimate_cost", "estimate_memory", "profile"]
@@ -176,7 +176,8 @@ def profile(
         say which of those times are measured and which are shares by cost.
     """
     handle = engine._live()
-    structs, pictures = image_array([image_1, image_2])
+    pictures = [read_image(image_1), read_image(image_2)]
+    structs = image_array(pictures)
     options = infer_options(preprocess, True, None, None)
     arguments = (structs[0], structs[1], options)
     count, keep = calls.int32("iterations", iterations, 1), (pictures, structs, options)

@@ -65,6 +65,7 @@ var arrows = map[string][]string{
 	"internal/graph/onnx":             {"internal/graph", "internal/graph/passes", "internal/tensor", "internal/newfile"},
 	"gomps":                           {"gomps/geometry", "internal/backend", "internal/backend/open", "internal/graph/onnx", "internal/retrieval", "internal/graph", "internal/graph/passes", "internal/match", "internal/match/refine", "internal/backend/metal/device", "internal/model", "internal/model/mast3r", "internal/model/vit", "internal/backend/metal", "internal/par", "internal/model/preprocess", "internal/backend/selfcheck", "internal/tensor", "internal/model/weights", "internal/model/weights/synth", "internal/fault", "internal/memory"},
 	"gomps/tensor":                    {"internal/backend", "internal/backend/open", "internal/graph", "internal/tensor"},
+	"gomps/tensor/executor":           {"gomps/tensor"},
 	"capi":                            {"gomps", "gomps/geometry", "gomps/tensor", "internal/par", "internal/fault"},
 	"capi/cmd/libmast3r":              {"capi"},
 	"capi/pyext":                      {"capi", "capi/pyext/hide", "gomps"},

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import export
 from ..errors import ArgumentError, Mast3rError
 from ..geometry import network_focal, pair_cameras
 from ..images import U8
 from ..results import InferenceResult, MatchResult
+from . import export
 from .page import Camera, Cloud, Matches, Page
 
 __all__ = ["pair_page", "points_page"]

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .._output import drawing
-from .._output.files import replacing
-from .._version import __version__
+from .._library.version import __version__
 from ..errors import ArgumentError, ShapeError
 from ..images import U8
+from . import drawing
+from .files import replacing
 
 __all__ = ["Camera", "Cloud", "Matches", "Page", "html", "write"]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tensor
+package executor
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mast3r-runtime/mast3r-runtime/gomps/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
 
@@ -49,7 +50,7 @@ func block(t testing.TB) (*Graph, map[string]Array) {
 
 func TestExecutor(t *testing.T) {
 	metalsim.Open(t)
-	e, err := NewExecutor(1)
+	e, err := New(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +98,11 @@ func TestExecutor(t *testing.T) {
 // TestExecutorFallsBack: no GPU and a failing one give the same numbers and a
 // reason.
 func TestExecutorFallsBack(t *testing.T) {
-	cpu, err := Open(Config{Backend: "cpu"})
+	cpu, err := tensor.Open(tensor.Config{Backend: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Executor{cpu: cpu, noGPU: "no GPU in this test", Thresholds: DefaultThresholds(), stats: ExecutorStats{Fallbacks: map[string]int{}}}
+	e := &Executor{cpu: cpu, noGPU: "no GPU in this test", Thresholds: DefaultThresholds(), stats: Stats{Fallbacks: map[string]int{}}}
 	defer e.Close()
 	g, in := block(t)
 	want, err := e.Execute(g, in)
@@ -112,7 +113,7 @@ func TestExecutorFallsBack(t *testing.T) {
 		t.Errorf("without a GPU: %+v", s)
 	}
 	// A closed context fails as a lost device does.
-	broken, err := Open(Config{Backend: "cpu"})
+	broken, err := tensor.Open(tensor.Config{Backend: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestExecutorFallsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := e.Stats(); s.Fallbacks[ErrClosed.Error()] != 2 {
+	if s := e.Stats(); s.Fallbacks[tensor.ErrClosed.Error()] != 2 {
 		t.Errorf("with a lost GPU: %+v", s)
 	}
 	for i, v := range want["y"].Data {
@@ -133,11 +134,11 @@ func TestExecutorFallsBack(t *testing.T) {
 }
 
 func TestExecutorErrors(t *testing.T) {
-	cpu, err := Open(Config{Backend: "cpu"})
+	cpu, err := tensor.Open(tensor.Config{Backend: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Executor{cpu: cpu, stats: ExecutorStats{Fallbacks: map[string]int{}}}
+	e := &Executor{cpu: cpu, stats: Stats{Fallbacks: map[string]int{}}}
 	defer e.Close()
 	g, in := block(t)
 	delete(in, "w2")
@@ -145,11 +146,11 @@ func TestExecutorErrors(t *testing.T) {
 		t.Errorf("missing input: %v", err)
 	}
 	in["w2"] = wave(39, 16)
-	if _, err := e.Execute(g, in); !errors.Is(err, ErrShape) || !strings.Contains(err.Error(), `"m2"`) {
+	if _, err := e.Execute(g, in); !errors.Is(err, tensor.ErrShape) || !strings.Contains(err.Error(), `"m2"`) {
 		t.Errorf("wrong shape: %v", err)
 	}
 	in["w2"] = Array{Data: make([]float32, 3), Shape: []int{40, 16}}
-	if _, err := e.Execute(g, in); !errors.Is(err, ErrShape) {
+	if _, err := e.Execute(g, in); !errors.Is(err, tensor.ErrShape) {
 		t.Errorf("wrong length: %v", err)
 	}
 	loop := NewGraph()
@@ -162,7 +163,7 @@ func TestExecutorErrors(t *testing.T) {
 	for _, err := range []error{
 		loop.AddNode("a", Op{Kind: OpGelu}, "x"), loop.AddNode("c", Op{Kind: "Sinh"}, "x"), loop.AddNode("c", Op{Kind: OpAdd}, "x"), loop.SetOutput("zz"),
 	} {
-		if !errors.Is(err, ErrOption) {
+		if !errors.Is(err, tensor.ErrOption) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -175,7 +176,7 @@ func TestExecutorErrors(t *testing.T) {
 // also when the product is one with what follows it.
 func TestFusionStaysOnTheDevice(t *testing.T) {
 	metalsim.Open(t)
-	e, err := NewExecutor(1)
+	e, err := New(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func TestFusionStaysOnTheDevice(t *testing.T) {
 }
 
 func TestGeluTanhInGraph(t *testing.T) {
-	e, err := NewExecutor(1)
+	e, err := New(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,5 +238,27 @@ func TestGeluTanhInGraph(t *testing.T) {
 		if d := math.Abs(float64(out["y"].Data[i]) - want); d > 1e-6 {
 			t.Errorf("gelu_tanh(%v) = %v, want %v", v, out["y"].Data[i], want)
 		}
+	}
+}
+
+// BenchmarkRouting runs the graph of the tests with routing and without.
+func BenchmarkRouting(b *testing.B) {
+	for _, name := range []string{"on", "off"} {
+		b.Run(name, func(b *testing.B) {
+			e, err := New(0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close()
+			if name == "off" {
+				e.Thresholds = Thresholds{}
+			}
+			g, in := block(b)
+			for b.Loop() {
+				if _, err := e.Execute(g, in); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
