@@ -120,7 +120,7 @@ func pairwise(set *weights.Set, name string) (model.Pairwise, error) {
 	}
 	m, ok := net.(model.Pairwise)
 	if !ok {
-		return nil, &ConfigError{"Model", net.Facts().Variant, "a network of pairs"}
+		return nil, &UnsupportedError{net.Facts().Variant, "estimate", "only networks of pairs are counted"}
 	}
 	return m, nil
 }

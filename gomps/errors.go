@@ -25,6 +25,8 @@ var (
 	ErrFile    = errors.New("gomps: a file was refused")       // *FileError
 	ErrDevice  = errors.New("gomps: the device failed")        // *DeviceError
 	ErrMemory  = errors.New("gomps: too little memory")        // *MemoryError
+	// ErrUnsupported is the kind of *UnsupportedError.
+	ErrUnsupported = errors.New("gomps: the network cannot do this")
 )
 
 // Is makes errors.Is find the kind.
@@ -35,6 +37,16 @@ func (e *WeightsError) Is(target error) bool { return target == ErrWeights }
 func (e *FileError) Is(target error) bool    { return target == ErrFile }
 func (e *DeviceError) Is(target error) bool  { return target == ErrDevice }
 func (e *MemoryError) Is(target error) bool  { return target == ErrMemory }
+
+// Is makes errors.Is find the kind.
+func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
+
+// UnsupportedError says what the loaded network does not have, and what to do instead.
+type UnsupportedError struct{ Network, What, Instead string }
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("gomps: %s has no %s: %s", e.Network, e.What, e.Instead)
+}
 
 // ConfigError says which setting cannot be used.
 type ConfigError struct{ Field, Got, Want string }

@@ -125,6 +125,8 @@ type picture struct {
 	feat          backend.Buffer
 }
 
+func (p *picture) size() string { return fmt.Sprintf("%dx%d", p.height, p.width) }
+
 func (p *picture) grid(f vit.Facts) vit.Grid { return f.GridOf(p.height, p.width) }
 
 // The encoder of the next picture may fill the gaps between the decoder's smaller
@@ -354,7 +356,7 @@ func (w *work) timing(t *Timing) {
 		switch w.stages[i] {
 		case "encoder":
 			t.Encoder += d
-		case "decoder":
+		case "decoder", "trunk":
 			t.Decoder += d
 		default:
 			t.Heads += d

@@ -16,6 +16,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/memory"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
 
 // MemoryOptions are the options of EstimateMemory.
@@ -224,19 +225,15 @@ func byShapes(_ context.Context, graphs []*graph.Graph, opt backend.Options) (f 
 }
 
 // admit refuses work on pictures that does not fit into what memory there is, before
-// anything is allocated for it. Only the CPU can plan its memory. Pictures that cannot
-// be used are left to prepare, which names them.
-func (j *job) admit(images []Image, opt InferOptions, symmetric bool) error {
+// anything is allocated for it. Only the CPU can plan its memory, and only that of pairs
+// is counted.
+func (j *job) admit(pictures []preprocess.Transform, symmetric bool) error {
 	planner, ok := j.e.dev.(backend.Planner)
-	if !ok {
+	if !ok || j.l.views != nil {
 		return nil
 	}
-	c := call{pictures: len(images), symmetric: symmetric}
-	for _, img := range images {
-		t, err := j.transform(img, opt)
-		if err != nil {
-			return nil
-		}
+	c := call{pictures: len(pictures), symmetric: symmetric}
+	for _, t := range pictures {
 		switch n := t.Height * t.Width; {
 		case n > c.h1*c.w1:
 			c.h1, c.w1, c.h2, c.w2 = t.Height, t.Width, c.h1, c.w1
@@ -245,6 +242,19 @@ func (j *job) admit(images []Image, opt InferOptions, symmetric bool) error {
 		}
 	}
 	return j.fits(planner, c)
+}
+
+// admitImages is admit before anything is known of the pictures. Those that cannot be
+// used are left to prepare, which names them.
+func (j *job) admitImages(images []Image, opt InferOptions, symmetric bool) error {
+	plans := make([]preprocess.Transform, len(images))
+	for i, img := range images {
+		var err error
+		if plans[i], err = j.transform(img, opt); err != nil {
+			return nil
+		}
+	}
+	return j.admit(plans, symmetric)
 }
 
 // fits compares what a call needs with what may still be used, and with what the

@@ -48,12 +48,23 @@ func (j *job) prepare(images []Image, opt InferOptions) ([]*picture, error) {
 // prepareAt is prepare for images whose first is number base of the call.
 func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture, error) {
 	start := time.Now()
-	if err := j.admit(images, opt, false); err != nil {
+	pics := make([]*picture, len(images))
+	plans := make([]preprocess.Transform, len(images))
+	for i, img := range images {
+		t, err := j.transform(img, opt)
+		if err != nil {
+			return nil, &ImageError{base + i, err}
+		}
+		plans[i] = t
+	}
+	if j.l.views != nil {
+		preprocess.Common(plans)
+	}
+	if err := j.admit(plans, false); err != nil {
 		return nil, err
 	}
-	pics := make([]*picture, len(images))
 	for i, img := range images {
-		pic, err := j.prepareOne(img, opt)
+		pic, err := j.prepareOne(img, plans[i])
 		if device := (*DeviceError)(nil); errors.As(err, &device) {
 			return nil, err // no fault of the picture
 		}
@@ -74,24 +85,22 @@ func (j *job) transform(img Image, opt InferOptions) (t preprocess.Transform, er
 	if err := img.check(); err != nil {
 		return t, err
 	}
-	patch := j.l.facts.Patch
-	if opt.Raw {
-		if img.Height%patch != 0 || img.Width%patch != 0 {
-			return t, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
-		}
+	patch, size := j.l.facts.Patch, cmp.Or(opt.Resolution, j.l.size)
+	switch {
+	case opt.Raw && (img.Height%patch != 0 || img.Width%patch != 0):
+		return t, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
+	case opt.Raw:
 		return preprocess.Transform{OriginalW: img.Width, OriginalH: img.Height,
 			ResizedW: img.Width, ResizedH: img.Height, Width: img.Width, Height: img.Height}, nil
+	case j.l.views != nil:
+		return preprocess.PlanNearest(img.Width, img.Height, size, patch)
 	}
-	return preprocess.Plan(img.Width, img.Height, cmp.Or(opt.Resolution, j.l.size), patch, opt.Rectangle43)
+	return preprocess.Plan(img.Width, img.Height, size, patch, opt.Rectangle43)
 }
 
-func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
+func (j *job) prepareOne(img Image, t preprocess.Transform) (_ *picture, err error) {
 	defer fault.Watch(img.Pix, "the memory of the picture")() // a mapped file, perhaps
 	defer fault.Guard(&err)()
-	t, err := j.transform(img, opt)
-	if err != nil {
-		return nil, err
-	}
 	buf, err := j.temp(3 * t.Width * t.Height)
 	if err != nil {
 		return nil, err

@@ -294,7 +294,8 @@ def test_results_pickle_and_copy(engine: CPUEngine, rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize(
-    ("resolution", "size", "kept"), [(223, (160, 208), 0.89), (224, (224, 224), 0.74), (225, (160, 224), 0.94)]
+    ("resolution", "size", "kept"),
+    [(223, (160, 208), 0.89), (224, (224, 224), 0.74), (225, (160, 224), 0.94)],
 )
 def test_224_is_a_square_of_the_middle(
     engine: CPUEngine, resolution: int, size: tuple[int, int], kept: float
