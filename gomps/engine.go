@@ -58,6 +58,7 @@ type loaded struct {
 	size      int      // long side
 	unused    []string // tensors of the file that the model does not read
 	programs  programs
+	admitted  map[call]bool // calls whose memory there was
 	counts    struct{ encodes, decodes, heads atomic.Uint64 }
 }
 

@@ -39,6 +39,9 @@ func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptio
 	}
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
+	if err := j.admitImages([]Image{img1, img2}, opt, len(views) > 2); err != nil {
+		return err
+	}
 	pics, err := j.prepare([]Image{img1, img2}, opt)
 	if err != nil {
 		return err
@@ -90,6 +93,9 @@ func (e *Engine) InferSequence(ctx context.Context, images []Image, opt InferOpt
 	defer j.close()
 	if l.pair == nil {
 		return j.sequenceByViews(images, opt)
+	}
+	if err := j.admitImages(images, opt, false); err != nil {
+		return nil, err
 	}
 	s := sequence{job: j, opt: opt, out: make([]*Result, len(images)-1)}
 	for i := range images {

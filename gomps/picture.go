@@ -60,6 +60,9 @@ func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture,
 	if j.l.views != nil {
 		preprocess.Common(plans)
 	}
+	if err := j.admit(plans, false); err != nil {
+		return nil, err
+	}
 	for i, img := range images {
 		pic, err := j.prepareOne(img, plans[i])
 		if device := (*DeviceError)(nil); errors.As(err, &device) {

@@ -21,7 +21,7 @@ from ._checkpoints.places import get_checkpoint_paths, get_checkpoint_urls, get_
 from ._checkpoints.specs import MODEL_SPECS, CheckpointFile, ModelSpec
 from ._engine.engine import Engine
 from ._engine.features import Features
-from ._engine.reports import check_metal, estimate_cost, profile
+from ._engine.reports import check_metal, estimate_cost, estimate_memory, profile
 from ._engine.runtime import (
     Runtime,
     get_available_backends,
@@ -97,6 +97,7 @@ __all__ = [
     "download",
     "errors",
     "estimate_cost",
+    "estimate_memory",
     "get_available_backends",
     "get_backend_info",
     "get_best_backend",

@@ -33,6 +33,7 @@ __all__ = [
     "InternalError",
     "LibraryError",
     "Mast3rError",
+    "MemoryLimitError",
     "ModelNotFoundError",
     "NotLoadedError",
     "OfflineError",
@@ -66,6 +67,10 @@ class DependencyError(Mast3rError, ImportError):
 
 class DeviceError(Mast3rError):
     """The requested backend is not available, or it failed."""
+
+
+class MemoryLimitError(Mast3rError, MemoryError):
+    """The work does not fit into the memory that is left; the message gives need, rest and limit."""
 
 
 class NotLoadedError(Mast3rError):

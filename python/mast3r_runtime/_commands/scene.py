@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import engine_options, note, open_engine, say
+from .common import engine_options, note, open_engine, say, say_memory
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
@@ -126,6 +126,7 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.store or arguments.out / ".cache"
     with _Bars() as bars, open_engine(arguments) as engine:
+        say_memory(engine)
         try:
             scene = reconstruct(engine, dict(listed), store=store, progress=bars, **options)
         except SceneError as error:

@@ -49,7 +49,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     variant : str
         The model that :meth:`load` expects; ``auto`` accepts any model.
     resolution : int
-        Long side of the pictures at the network, in pixels; 0: the model's own.
+        Long side of the pictures at the network, in pixels; 0: the model's own. 224 is the
+        short side of a square from the picture's middle, as in the reference.
     precision : {"auto", "fp32", "tf32", "fp16", "bf16"}
         The type of weights and products. ``info()`` tells which one the backend uses.
     num_threads : int
