@@ -36,13 +36,18 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument(
         "--mapper", choices=("auto", "global", "incremental"), default="auto", help="default: try, compare"
     )
-    make.add_argument("--scale-from", default="network", help="network, none, or A,B=METRES (two cameras)")
+    make.add_argument(
+        "--scale-from", default="network", help="network, none, A,B=METRES (two cameras), or a file of poses"
+    )
+    make.add_argument("--up", choices=("auto", "none"), default="auto", help="auto: level the world")
     make.add_argument("--masks", type=Path, help="folder of masks of the same names, white: use")
     make.add_argument("--dense", choices=("all", "none"), default="all")
     make.add_argument("--dense-conf", type=float, default=1.5, help="least confidence (default: 1.5)")
+    make.add_argument("--max-dense", type=float, default=5e6, help="points of dense.ply (default: 5e6)")
     make.add_argument("--covariance", action="store_true", help="how exactly the cameras are known")
     make.add_argument("--seed", type=int, default=0)
     make.add_argument("--store", type=Path, help="what was computed (default: .cache in the scene)")
+    make.add_argument("--keep-database", action="store_true", help="keep COLMAP's database.db")
     make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
     make.add_argument("--strict", action="store_true", help="exit with 4 where a picture is not placed")
     make.add_argument("--html", action=argparse.BooleanOptionalAction, default=True, help="write scene.html")
@@ -80,6 +85,8 @@ def _camera_options(make: argparse.ArgumentParser) -> None:
     make.add_argument("--camera-model", choices=tuple(MODELS))
     make.add_argument("--intrinsics", help="FX,FY,CX,CY in original pixels, cameras.txt or transforms.json")
     make.add_argument("--refine-intrinsics", action="store_true", help="start from --intrinsics, then refine")
+    make.add_argument("--poses", type=Path, help="known poses: transforms.json or COLMAP's images.txt")
+    make.add_argument("--fix-poses", action="store_true", help="keep --poses as they are")
     make.add_argument(
         "--focal-from", choices=FOCAL_SOURCES, default="auto", help="where the first guess is from"
     )
@@ -102,10 +109,13 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
         "focal_from": arguments.focal_from,
         "intrinsics": given.intrinsics(arguments.intrinsics, sizes) if arguments.intrinsics else None,
         "refine_intrinsics": arguments.refine_intrinsics,
+        "poses": given.poses(arguments.poses, names) if arguments.poses else None,
+        "fix_poses": arguments.fix_poses,
         "mapper": arguments.mapper,
         "stride": arguments.stride,
         "min_inliers": arguments.min_inliers,
         "scale": given.scale(arguments.scale_from, names),
+        "up": arguments.up,
         "masks": given.masks(arguments.masks, sizes) if arguments.masks else None,
         "dense": arguments.dense == "all",
         "dense_conf": arguments.dense_conf,
@@ -124,6 +134,7 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     options = _options(arguments, listed)
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.store or arguments.out / ".cache"
+    options["database"] = arguments.out / "database.db" if arguments.keep_database else None
     with _Bars() as bars, open_engine(arguments) as engine:
         try:
             scene = scenes.reconstruct(engine, dict(listed), store=store, progress=bars, **options)
@@ -132,7 +143,7 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
                 (arguments.out / "report.json").write_text(json.dumps(error.report, indent=1) + "\n")
             raise
     formats = [name for name in scenes.FORMATS if name != "html" or arguments.html]
-    scene.write(arguments.out, formats)
+    scene.write(arguments.out, formats, int(arguments.max_dense))
     _link(arguments.out / "images", [(p.name, p.path) for p in scene.placed], arguments.copy_images)
     for line in _warnings(scene):
         print(f"mast3r: {line}", file=sys.stderr)
