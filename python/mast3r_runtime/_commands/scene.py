@@ -61,11 +61,13 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     find.add_argument("--json", action="store_true", help="print JSON")
 
     show = verb("view", _view, "Write a scene or a file of points as one HTML page.")
-    show.add_argument("source", type=Path, help="folder of reconstruct, .ply or .glb")
+    show.add_argument("source", type=Path, help="folder of reconstruct, result.npz of infer, .ply or .glb")
     show.add_argument("-o", "--out", type=Path, help="page to write (default: beside the source)")
     show.add_argument("--open", action="store_true", help="open it in the browser")
     show.add_argument("--max-points", type=float, default=1e6, help="points to keep (default: 1e6)")
     show.add_argument("--thumb", type=int, default=160, help="long side of the thumbnails (default: 160)")
+    show.add_argument("--live", action="store_true", help="serve it by viser in place of writing a page")
+    show.add_argument("--port", type=int, default=8080, help="of --live (default: 8080)")
     show.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -280,10 +282,23 @@ def _localize(arguments: argparse.Namespace) -> int:
     return 0 if found.pose is not None else NOT_LOCATED
 
 
+def _live(arguments: argparse.Namespace, shown: Any) -> int:
+    """Serve until Ctrl-C."""
+    from ..viewer import serve
+
+    server = serve(shown, arguments.port, int(arguments.max_points), arguments.thumb)
+    address = f"http://{server.get_host()}:{server.get_port()}"
+    say(arguments, {"address": address}, f"{address}, until Ctrl-C")
+    if arguments.open:
+        webbrowser.open(address)
+    server.sleep_forever()
+    return 0
+
+
 def _view(arguments: argparse.Namespace) -> int:
     from ..errors import ArgumentError
     from ..scene import Scene
-    from ..viewer import points_page, write_html
+    from ..viewer import points_page, result_page, write_html
 
     source: Path = arguments.source
     shown: Any
@@ -291,8 +306,12 @@ def _view(arguments: argparse.Namespace) -> int:
         shown, page = Scene.load(source).page(source.resolve().name), source / "scene.html"
     elif source.suffix in (".ply", ".glb"):
         shown, page = points_page(source), source.with_suffix(".html")
+    elif source.suffix == ".npz":
+        shown, page = result_page(source, source.resolve().parent.name), source.with_suffix(".html")
     else:
-        raise ArgumentError(f"view {str(source)!r}: want a folder of reconstruct, .ply or .glb")
+        raise ArgumentError(f"view {str(source)!r}: want a folder of reconstruct, result.npz, .ply or .glb")
+    if arguments.live:
+        return _live(arguments, shown)
     target = arguments.out or page
     write_html(target, shown, max_points=int(arguments.max_points), thumb=arguments.thumb)
     size = target.stat().st_size
