@@ -94,6 +94,8 @@ CALL(submit_profile,
      (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, iterations,
       wait, out))
 CALL(submit_cost, (const mast3r_cost_options *options, mast3r_job *out), ((mast3r_cost_options *)options, out))
+CALL(submit_memory, (const mast3r_memory_options *options, mast3r_job *out), ((mast3r_memory_options *)options, out))
+CALL(job_memory, (mast3r_job job, mast3r_memory *out), (job, out))
 CALL(job_report, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
 CALL(job_progress, (mast3r_job job, mast3r_progress *out), (job, out))
 CALL(job_files, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))

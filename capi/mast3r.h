@@ -73,7 +73,8 @@ enum {
   MAST3R_E_NOT_FOUND = 12, /* no such file */
   MAST3R_E_FORKED = 13,    /* called in a forked child */
   MAST3R_E_INTERNAL = 14,  /* a bug in this library that was caught */
-  MAST3R_E_FILE = 15       /* the system refused to read or write a file */
+  MAST3R_E_FILE = 15,      /* the system refused to read or write a file */
+  MAST3R_E_MEMORY = 16     /* the work does not fit into the memory that is left */
 };
 
 typedef uint64_t mast3r_engine;
@@ -102,7 +103,7 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t resolution;    /* long side in pixels, 0: the model's own */
+  int32_t resolution;    /* long side in pixels (224: short side, a square), 0: the model's own */
   int32_t threads;       /* 0: every core */
   int32_t reserved;
   const char *variant;   /* NULL or "auto": any model */
@@ -307,6 +308,30 @@ typedef struct {
   double tflops, gb_per_s; /* what the machine can do; 0: an M4 Pro */
 } mast3r_cost_options;
 
+/* What mast3r_submit_memory estimates: a model file, or if model is NULL, a published variant. */
+typedef struct {
+  uint32_t size;
+  int32_t height1, width1, height2, width2; /* network sizes; 0: the model's own at 4:3 */
+  int32_t pictures;        /* of one call: 0 and 2 are a pair, more are a sequence */
+  int32_t symmetric;
+  int32_t threads;         /* as in mast3r_config */
+  const char *model, *variant;
+  const char *backend;     /* "cpu", "metal", "cuda"; NULL: "cpu" */
+  const char *precision;   /* as in mast3r_config; NULL: "auto" */
+} mast3r_memory_options;
+
+/* Bytes at the peak of a call, the loaded model included. On the CPU the peak of the process was
+ * measured between 77 % and 100 % of total. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  int64_t weights, activations, buffers, results;
+  int64_t runtime;  /* what a process with an engine has besides */
+  int64_t total;    /* the sum */
+  int64_t free;     /* what this process may still use; 0: not known */
+  char limit[128];  /* what sets that limit: the machine, a control group, the address space */
+} mast3r_memory;
+
 /* One encoded picture. */
 typedef struct {
   uint32_t size;
@@ -503,6 +528,10 @@ mast3r_status mast3r_submit_profile(mast3r_engine engine, const mast3r_image *im
 /* Counts the work of a pair from its shapes; runs nothing. Read the result with
  * mast3r_job_report. */
 mast3r_status mast3r_submit_cost(const mast3r_cost_options *options, mast3r_job *out);
+/* Estimates what a call needs; runs nothing. A call that does not fit is refused with
+ * MAST3R_E_MEMORY before anything is allocated for it, on the CPU. */
+mast3r_status mast3r_submit_memory(const mast3r_memory_options *options, mast3r_job *out);
+mast3r_status mast3r_job_memory(mast3r_job job, mast3r_memory *out);
 /* The report of a finished job as a JSON object; see mast3r_engine_metadata. */
 mast3r_status mast3r_job_report(mast3r_job job, char *buffer, size_t capacity, size_t *needed);
 

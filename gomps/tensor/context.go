@@ -289,7 +289,7 @@ func release(list []*Tensor) {
 
 func (c *Context) encode(p backend.Program, in, out []backend.Buffer) error {
 	if c.work == nil {
-		w, err := c.dev.Begin(backend.Decode)
+		w, err := c.dev.Begin(backend.First)
 		if err != nil {
 			return err
 		}

@@ -150,3 +150,22 @@ func TestHost(t *testing.T) {
 }
 
 func second(_ *Tensor, err error) error { return err }
+
+// Array is a value on the host.
+type Array struct {
+	Data  []float32
+	Shape []int
+}
+
+// wave is a deterministic array.
+func wave(shape ...int) Array {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	a := Array{Data: make([]float32, n), Shape: shape}
+	for i := range a.Data {
+		a.Data[i] = float32(math.Sin(float64(i)*0.37 + float64(len(shape)+n)))
+	}
+	return a
+}

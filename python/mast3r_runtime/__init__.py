@@ -21,10 +21,17 @@ from ._checkpoints.places import get_checkpoint_paths, get_checkpoint_urls, get_
 from ._checkpoints.specs import MODEL_SPECS, CheckpointFile, ModelSpec
 from ._engine.engine import Engine
 from ._engine.features import Features
-from ._engine.reports import check_metal, estimate_cost, profile
+from ._engine.reports import check_metal, estimate_cost, estimate_memory, profile
+from ._engine.runtime import (
+    Runtime,
+    get_available_backends,
+    get_backend_info,
+    get_best_backend,
+    get_runtime,
+)
 from ._library.limits import CancelToken, limit
 from ._library.memory import GPUTensor
-from ._version import __version__
+from ._library.version import __version__
 from .config import (
     PRESET_DESKTOP_PRECISION,
     PRESET_DRONE_FAST,
@@ -49,13 +56,6 @@ from .results import (
     confidence_mask,
 )
 from .retrieval import Index, Pair, RetrievalResult, scene_pairs, similarity
-from .runtime import (
-    Runtime,
-    get_available_backends,
-    get_backend_info,
-    get_best_backend,
-    get_runtime,
-)
 
 __all__ = [
     "BackendType",
@@ -95,6 +95,7 @@ __all__ = [
     "download",
     "errors",
     "estimate_cost",
+    "estimate_memory",
     "get_available_backends",
     "get_backend_info",
     "get_best_backend",

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ._arguments import checked
 from ._library import structs as S
 from ._library.cameras import check_intrinsics
 from ._library.memory import INT32, INT64, Array, GPUTensor
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, ShapeError, checked
 from .images import U8
 
 if TYPE_CHECKING:
@@ -273,7 +272,7 @@ class _Pair:
         depth = None
         if kind in ("pts3d", "depth"):
             depth = np.asarray(getattr(self, f"pts3d_{view}"), np.float32)[:, :, 2]
-        from ._output.maps import resampled
+        from .geometry import resampled
 
         return resampled(values, getattr(self, f"transform_{view}"), depth)
 

@@ -12,10 +12,10 @@ The file needs a browser with WebGL 2 and nothing else: no server, no other file
 
 from __future__ import annotations
 
-from ._viewer.html import Viewable, write_html
-from ._viewer.live import serve
-from ._viewer.page import Camera, Cloud, Matches, Page
-from ._viewer.sources import pair_page, points_page, result_page
+from ._output.html import Viewable, write_html
+from ._output.live import serve
+from ._output.page import Camera, Cloud, Matches, Page
+from ._output.sources import pair_page, points_page, result_page
 
 __all__ = [
     "Camera",

@@ -234,6 +234,24 @@ static void test_reports(void) {
   WANT(mast3r_submit_cost(&cost, &job), MAST3R_E_ABI, "size");
   WANT(mast3r_submit_cost(NULL, &job), MAST3R_E_ARGUMENT, "NULL");
 
+  mast3r_memory_options need = {.size = sizeof need, .variant = "mast3r_vit_large", .height1 = 384, .width1 = 512};
+  mast3r_memory memory = {.size = sizeof memory};
+  WANT(mast3r_job_memory(job, &memory), MAST3R_E_HANDLE, "");
+  CHECK(finish(mast3r_submit_memory(&need, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_memory(job, &memory) == MAST3R_OK);
+  CHECK(memory.weights > 2500LL << 20 && memory.total == memory.weights + memory.activations + memory.buffers + memory.results + memory.runtime);
+  CHECK(memory.free > 0 && memory.limit[0] != 0);
+  CHECK(read_report(job) == MAST3R_OK && strstr(report, "\"activations\":") != NULL);
+  memory.size = 0;
+  WANT(mast3r_job_memory(job, &memory), MAST3R_E_ABI, "size");
+  WANT(mast3r_job_memory(job, NULL), MAST3R_E_ARGUMENT, "NULL");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  need.pictures = 1;
+  WANT(finish(mast3r_submit_memory(&need, &job), &job), MAST3R_E_ARGUMENT, "Pictures");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  need.size = 0;
+  WANT(mast3r_submit_memory(&need, &job), MAST3R_E_ABI, "size");
+
   mast3r_engine engine = open_engine(1);
   mast3r_image a = picture(0), b = picture(1);
   mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};

@@ -265,6 +265,23 @@ static void test_context_of_an_engine() {
   CHECK(first == second);
 }
 
+static void test_memory() {
+  mast3r_memory_options options{};
+  options.model = model.c_str();
+  options.height1 = 48, options.width1 = 64;
+  const auto pair = mast3r::estimate_memory(options);
+  CHECK(pair.weights > 0 && pair.total > pair.weights && pair.free > 0);
+  options.pictures = 100;
+  CHECK(mast3r::estimate_memory(options).results == 99 * pair.results);
+  options.backend = "none";
+  try {
+    mast3r::estimate_memory(options);
+    CHECK(false);
+  } catch (const mast3r::ArgumentError &) {
+    CHECK(true);
+  }
+}
+
 static void test_limits() {
   mast3r::MPSGraphEngine engine(config());
   engine.load(model);
@@ -302,6 +319,7 @@ int main(int argc, char **argv) {
     test_retrieval_and_export();
     test_context_of_an_engine();
     test_limits();
+    test_memory();
   } catch (const std::exception &error) {
     std::printf("unexpected: %s\n", error.what());
     failed++;

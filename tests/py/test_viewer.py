@@ -24,7 +24,7 @@ from PIL import Image
 
 from mast3r_runtime import cli, export
 from mast3r_runtime._commands import demo
-from mast3r_runtime._viewer import page as pages
+from mast3r_runtime._output import page as pages
 from mast3r_runtime.errors import ArgumentError, DependencyError, ShapeError
 from mast3r_runtime.viewer import (
     Camera,
@@ -38,7 +38,7 @@ from mast3r_runtime.viewer import (
     write_html,
 )
 
-WEB = ROOT / "python" / "mast3r_runtime" / "_viewer" / "web"
+WEB = ROOT / "python" / "mast3r_runtime" / "_output" / "web"
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def test_arguments(tmp_path: Path) -> None:
 
 
 def test_files_of_points(tmp_path: Path) -> None:
-    from mast3r_runtime import export
+    from mast3r_runtime._output import export
 
     made = cloud(100)
     for name in ("a.ply", "a.glb", "b.GLB"):

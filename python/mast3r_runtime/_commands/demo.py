@@ -20,10 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .. import export
 from .._engine.engine import Engine
-from .._output import drawing
-from ..export import Picture, write_result
+from .._output import drawing, export
+from .._output.export import Picture, write_result
 from ..images import U8, read_image
 from ..results import InferenceResult, MatchResult
 from . import explain

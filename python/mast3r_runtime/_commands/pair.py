@@ -60,8 +60,7 @@ def _pair_options(parser: argparse.ArgumentParser) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     from tqdm.auto import tqdm
 
-    from .. import export
-    from .._output import drawing
+    from .._output import drawing, export
     from . import demo
 
     scores: dict[str, Any] = {}
@@ -113,9 +112,9 @@ def _run_onnx(arguments: argparse.Namespace, image_1: Any, image_2: Any) -> tupl
 
 
 def _infer(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
+    from .._output.html import write_html
     from ..errors import ArgumentError
-    from ..viewer import write_html
     from . import explain
 
     keep = export.KEEP if arguments.keep is None else arguments.keep
@@ -136,7 +135,7 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 
 def _match(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
     from .._output.files import check_target
     from . import explain
 
@@ -153,7 +152,7 @@ def _match(arguments: argparse.Namespace) -> int:
 
 
 def _pose(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
     from .._output.files import check_target
     from . import explain
 

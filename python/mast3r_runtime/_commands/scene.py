@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import engine_options, note, open_engine, say
+from .common import engine_options, note, open_engine, say, say_memory
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
@@ -128,8 +128,9 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
 
 
 def _reconstruct(arguments: argparse.Namespace) -> int:
-    from .. import scene as scenes
     from .._scene import photos
+    from .._scene.files import FORMATS
+    from .._scene.reconstruct import reconstruct
     from ..errors import SceneError
 
     listed = photos.find(arguments.pictures, arguments.recursive)
@@ -138,13 +139,14 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     store = arguments.store or arguments.out / ".cache"
     options["database"] = arguments.out / "database.db" if arguments.keep_database else None
     with _Bars() as bars, open_engine(arguments) as engine:
+        say_memory(engine)
         try:
-            scene = scenes.reconstruct(engine, dict(listed), store=store, progress=bars, **options)
+            scene = reconstruct(engine, dict(listed), store=store, progress=bars, **options)
         except SceneError as error:
             if error.report is not None:
                 (arguments.out / "report.json").write_text(json.dumps(error.report, indent=1) + "\n")
             raise
-    formats = [name for name in scenes.FORMATS if name != "html" or arguments.html]
+    formats = [name for name in FORMATS if name != "html" or arguments.html]
     scene.write(arguments.out, formats, int(arguments.max_dense))
     _link(arguments.out / "images", [(p.name, p.path) for p in scene.placed], arguments.copy_images)
     for line in _warnings(scene):
@@ -235,13 +237,13 @@ def look(arguments: argparse.Namespace, page: Path) -> None:
 
 def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any]) -> Path | None:
     """The demo's last part: a scene of rendered views, and how far it is from the truth."""
-    from .. import scene as scenes
+    from .._output.html import write_html
     from .._scene import known
+    from .._scene.reconstruct import reconstruct
     from ..errors import DependencyError
-    from ..viewer import write_html
 
     try:
-        scene = scenes.reconstruct(engine, known.paths())
+        scene = reconstruct(engine, known.paths())
     except DependencyError as error:
         note(arguments, f"Scene: left out, {error}")
         return None
@@ -255,7 +257,7 @@ def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, 
 
 
 def _localize(arguments: argparse.Namespace) -> int:
-    from ..scene import Scene
+    from .._scene.scene import Scene
 
     scene = Scene.load(arguments.scene)
     with open_engine(arguments) as engine:
@@ -284,7 +286,7 @@ def _localize(arguments: argparse.Namespace) -> int:
 
 def _live(arguments: argparse.Namespace, shown: Any) -> int:
     """Serve until Ctrl-C."""
-    from ..viewer import serve
+    from .._output.live import serve
 
     server = serve(shown, arguments.port, int(arguments.max_points), arguments.thumb)
     address = f"http://{server.get_host()}:{server.get_port()}"
@@ -296,9 +298,10 @@ def _live(arguments: argparse.Namespace, shown: Any) -> int:
 
 
 def _view(arguments: argparse.Namespace) -> int:
+    from .._output.html import write_html
+    from .._output.sources import points_page, result_page
+    from .._scene.scene import Scene
     from ..errors import ArgumentError
-    from ..scene import Scene
-    from ..viewer import points_page, result_page, write_html
 
     source: Path = arguments.source
     shown: Any

@@ -28,6 +28,7 @@ E_NOT_FOUND = 12
 E_FORKED = 13
 E_INTERNAL = 14
 E_FILE = 15
+E_MEMORY = 16
 POINTS = 1
 CONF = 2
 DESC = 4
@@ -135,6 +136,8 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.Handle),
     ],
     "mast3r_submit_cost": [C.POINTER(S.CostOptions), C.POINTER(S.Handle)],
+    "mast3r_submit_memory": [C.POINTER(S.MemoryOptions), C.POINTER(S.Handle)],
+    "mast3r_job_memory": [S.Handle, C.POINTER(S.Memory)],
     "mast3r_job_report": [S.Handle, C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
     "mast3r_job_progress": [S.Handle, C.POINTER(S.Progress)],
     "mast3r_job_files": [S.Handle, C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentError, ShapeError
-from ..images import U8, ImageLike, read_image
 from . import calls, header
 from . import structs as S
 from .memory import Array, GPUTensor
@@ -25,6 +24,7 @@ OUTPUTS = {
     "desc_conf": header.DESC_CONF,
 }
 
+U8 = npt.NDArray[np.uint8]
 Only = Iterable[str] | None
 DescLike = Union[npt.ArrayLike, GPUTensor]
 
@@ -57,16 +57,15 @@ def infer_options(
     )
 
 
-def image_array(images: Sequence[ImageLike]) -> tuple[C.Array[S.Image], list[U8]]:
-    """Return pictures as an array of structs, and the arrays whose memory it points at."""
-    pictures = [read_image(image) for image in images]
+def image_array(pictures: Sequence[U8]) -> C.Array[S.Image]:
+    """Return RGB pictures as an array of structs, which point at the pictures' memory."""
     structs = (S.Image * len(pictures))()
     for struct, picture in zip(structs, pictures, strict=True):
         struct.size = _IMAGE_SIZE
         struct.height, struct.width, _ = picture.shape
         struct.stride = 3 * struct.width
         struct.pixels = picture.ctypes.data
-    return structs, pictures
+    return structs
 
 
 def map_struct(

@@ -325,6 +325,38 @@ class CostOptions(_Sized):
     ]
 
 
+class MemoryOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("height1", C.c_int32),
+        ("width1", C.c_int32),
+        ("height2", C.c_int32),
+        ("width2", C.c_int32),
+        ("pictures", C.c_int32),
+        ("symmetric", C.c_int32),
+        ("threads", C.c_int32),
+        ("model", C.c_char_p),
+        ("variant", C.c_char_p),
+        ("backend", C.c_char_p),
+        ("precision", C.c_char_p),
+    ]
+
+
+class Memory(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("weights", C.c_int64),
+        ("activations", C.c_int64),
+        ("buffers", C.c_int64),
+        ("results", C.c_int64),
+        ("runtime", C.c_int64),
+        ("total", C.c_int64),
+        ("free", C.c_int64),
+        ("limit", C.c_char * 128),
+    ]
+
+
 class Encoded(_Sized):
     _fields_ = [
         ("size", C.c_uint32),

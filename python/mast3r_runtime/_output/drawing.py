@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from .._arguments import checked
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, checked
 
 __all__ = ["colourise", "confidence_map", "contact_sheet", "depth_map", "matches", "point_cloud"]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._output.export import write_points
 from .._output.files import replacing, short_name
-from .._viewer.page import write as write_page
+from .._output.page import write as write_page
 from ..errors import ArgumentError, FileError
-from ..export import write_points
 from ..results import Transform
 from . import colmap_files, glb
 from .dense import DepthMap

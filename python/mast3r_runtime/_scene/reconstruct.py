@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import collection
 from .._engine.engine import Engine
-from .._version import __version__
+from .._library.version import __version__
 from ..errors import ArgumentError, SceneError
 from ..images import U8, read_image
 from ..retrieval import scene_pairs

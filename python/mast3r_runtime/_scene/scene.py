@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._viewer import page as pages
+from .._output import page as pages
 from ..errors import SceneError
 from ..images import ImageLike
 from . import colmap_files, files, solver

@@ -14,13 +14,12 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .._arguments import checked
 from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
 from .._library.pool import Pool
-from ..errors import ArgumentError, ClosedError, ShapeError
+from ..errors import ArgumentError, ClosedError, ShapeError, checked
 
 __all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
 
