@@ -155,9 +155,17 @@ class Scene:
         """The pose of a new picture, or why there is none. Needs the extra ``scene``."""
         return localize(self, engine, image)
 
-    def write(self, folder: str | os.PathLike[str], formats: Sequence[str] | None = None) -> list[Path]:
-        """Write the scene's files; see ``mast3r_runtime.scene.FORMATS``. Returns their paths."""
-        return files.write(self, Path(folder), formats)
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        formats: Sequence[str] | None = None,
+        max_dense: int = files.MAX_DENSE,
+    ) -> list[Path]:
+        """Write the scene's files; see ``mast3r_runtime.scene.FORMATS``. Returns their paths.
+
+        ``dense.ply`` has at most ``max_dense`` points: above it one is kept of each cell of space.
+        """
+        return files.write(self, Path(folder), formats, max_dense)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Scene:
