@@ -10,7 +10,8 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -32,14 +33,14 @@ type job struct {
 	// wait submits each program alone and waits for it, for Profile.
 	wait bool
 	// want are the outputs of the heads.
-	want model.Outputs
+	want mast3r.Outputs
 }
 
 func (e *Engine) newJob(ctx context.Context, l *loaded, want Outputs) *job {
 	if want&AllOutputs == 0 {
 		want = AllOutputs
 	}
-	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: model.Outputs(want & AllOutputs)}
+	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: mast3r.Outputs(want & AllOutputs)}
 }
 
 // keep lets the results outlive the job and completes a timing.
@@ -98,17 +99,22 @@ func (j *job) result(n *graph.Node) (*Tensor, backend.Buffer, error) {
 func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, error) {
 	p, err := j.l.programs.get(j.ctx, key, build)
 	if err != nil {
-		if j.ctx.Err() != nil {
-			return nil, fmt.Errorf("gomps: %s: %w", key.what, j.ctx.Err())
-		}
-		var e *tensor.RangeError
-		if errors.As(err, &e) {
-			return nil, &WeightsError{j.l.path, e}
-		}
-		return nil, deviceError("compile "+key.what, err)
+		return nil, j.planError(key.what, err)
 	}
 	j.programs = append(j.programs, p)
 	return p, nil
+}
+
+// planError is why a program cannot be made.
+func (j *job) planError(what string, err error) error {
+	if j.ctx.Err() != nil {
+		return fmt.Errorf("gomps: %s: %w", what, j.ctx.Err())
+	}
+	var e *tensor.RangeError
+	if errors.As(err, &e) {
+		return &WeightsError{j.l.path, e}
+	}
+	return deviceError("compile "+what, err)
 }
 
 // picture is an image on its way through the network.
@@ -119,13 +125,19 @@ type picture struct {
 	feat          backend.Buffer
 }
 
-func (p *picture) grid(m *model.Model) model.Grid { return m.GridOf(p.height, p.width) }
+func (p *picture) size() string { return fmt.Sprintf("%dx%d", p.height, p.width) }
+
+func (p *picture) grid(f vit.Facts) vit.Grid { return f.GridOf(p.height, p.width) }
+
+// The encoder of the next picture may fill the gaps between the decoder's smaller
+// products.
+const encoderQueue, decoderQueue = backend.First, backend.Second
 
 // work is a backend.Work with what is needed to read its times.
 type work struct {
 	backend.Work
 	j       *job
-	lane    backend.Lane
+	queue   backend.Queue
 	stages  []string // of the Runs, in order
 	pending backend.Pending
 	times   []time.Duration
@@ -138,12 +150,12 @@ type work struct {
 	outs []*Tensor
 }
 
-func (j *job) begin(lane backend.Lane) (*work, error) {
-	b, err := j.e.dev.Begin(lane)
+func (j *job) begin(queue backend.Queue) (*work, error) {
+	b, err := j.e.dev.Begin(queue)
 	if err != nil {
 		return nil, deviceError("begin work", err)
 	}
-	w := &work{Work: b, j: j, lane: lane}
+	w := &work{Work: b, j: j, queue: queue}
 	j.works = append(j.works, w)
 	return w, nil
 }
@@ -172,7 +184,7 @@ func (w *work) flush() error {
 		return w.wrap("wait for the device", err)
 	}
 	w.timed = append(w.timed, times...)
-	next, err := w.j.e.dev.Begin(w.lane)
+	next, err := w.j.e.dev.Begin(w.queue)
 	if err != nil {
 		return deviceError("begin work", err)
 	}
@@ -222,9 +234,9 @@ func (w *work) encode(pics ...*picture) error {
 
 // decode runs the decoders and both heads for the pair (a, b).
 func (w *work) decode(a, b *picture, va, vb *View) error {
-	m := w.j.l.model
+	f := w.j.l.facts
 	p, err := w.j.program(part{what: "decoder", h1: a.height, w1: a.width, h2: b.height, w2: b.width}, func() (*graph.Graph, error) {
-		return m.Decoder(1, a.grid(m), b.grid(m))
+		return w.j.l.pair.Decoder(1, a.grid(f), b.grid(f))
 	})
 	if err != nil {
 		return err
@@ -248,10 +260,9 @@ func (w *work) decode(a, b *picture, va, vb *View) error {
 }
 
 func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) error {
-	m := w.j.l.model
 	want := w.j.want
 	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
-		return m.Head(view, 1, pic.height, pic.width, want)
+		return w.j.l.pair.Head(view, 1, pic.height, pic.width, want)
 	})
 	if err != nil {
 		return err
@@ -345,7 +356,7 @@ func (w *work) timing(t *Timing) {
 		switch w.stages[i] {
 		case "encoder":
 			t.Encoder += d
-		case "decoder":
+		case "decoder", "trunk":
 			t.Decoder += d
 		default:
 			t.Heads += d

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .._version import __version__
+from .._library.version import __version__
 from .common import backend_option, engine_options, note, open_engine, say
 
 __all__ = ["add"]

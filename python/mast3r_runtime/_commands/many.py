@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from .common import say
 
 if TYPE_CHECKING:
-    from ..distributed import Progress, Report
+    from .._pairs.driver import Progress
+    from .._pairs.run import Report
 
 __all__ = ["add", "batch_options", "batch_store", "drops", "store_of"]
 
@@ -119,7 +120,7 @@ def batch_store(
 ) -> int:
     """``batch --store``."""
     from .._pairs.driver import Interrupted
-    from ..distributed import run_pairs
+    from .._pairs.run import run_pairs
     from ..errors import StoreError
 
     if arguments.status:
@@ -237,8 +238,8 @@ def _say_status(
     arguments: argparse.Namespace, store: str, paths: list[Path], pairs: list[tuple[int, int]]
 ) -> int:
     from .._pairs import plan, record
+    from .._store.store import Store
     from ..errors import ArgumentError
-    from ..store import Store
 
     opened = _existing(store)
     wanted = [os.path.abspath(path) for path in paths]
@@ -263,8 +264,8 @@ def _say_status(
 
 
 def _existing(where: str) -> Any:
+    from .._store.store import Store
     from ..errors import FileError
-    from ..store import Store
 
     if "://" not in where and not (Path(where) / "store.json").is_file():
         raise FileError(f"store {where!r}: there is none")

@@ -57,9 +57,7 @@ def connect(where: str, workers: int) -> Iterator[Any]:
         if rest and not (rest.isdigit() and int(rest)):
             raise ArgumentError(f"dask {where!r}: want local or local:WORKERS")
         count = int(rest) if rest else workers
-        cluster = distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
-        )
+        cluster = _local(distributed, count)
     elif kind in _QUEUES and rest:
         cluster = _queue(kind, Path(rest))
     else:
@@ -73,6 +71,22 @@ def connect(where: str, workers: int) -> Iterator[Any]:
     finally:
         client.close()
         cluster.close()
+
+
+def _local(distributed: Any, count: int) -> Any:
+    """Worker processes of this machine that come back, however busy it is.
+
+    A nanny gives a process up for good where it does not start within the timeout; ``adapt``
+    then makes another.
+    """
+    dask: Any = importlib.import_module("dask")
+    patient = {f"distributed.comm.timeouts.{name}": "300s" for name in ("connect", "tcp")}
+    with dask.config.set(patient):
+        cluster = distributed.LocalCluster(
+            n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+        )
+    cluster.adapt(minimum=count, maximum=count, interval="5s")
+    return cluster
 
 
 def _queue(kind: str, path: Path) -> Any:

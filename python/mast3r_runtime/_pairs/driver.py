@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._store.store import Store
 from ..errors import StoreError
-from ..store import Store
 from . import task
 from .plan import I32
 from .rule import Rule
@@ -34,6 +34,7 @@ _log = logging.getLogger("mast3r_runtime")
 
 CHUNK = 16  # pictures of a job of stage 1
 SECONDS = 20.0  # what a job should take, once it is known what a pair takes
+ALONE = 60.0  # seconds without a worker after which that is said
 DEATHS = 3  # workers that a job may take with it before it is cut up, and a pair before it is set aside
 
 
@@ -281,10 +282,16 @@ class Driver:
     ) -> None:
         """Keep every worker busy and little more waiting, so that stopping is soon."""
         executor = self.executor or _Here()
+        alone = time.monotonic()  # when there was a worker last, or that was said
         running: dict[Future[Any], _Job] = {}
         with self._interrupts(running):
             while True:
                 count = max(self.workers(), 1)
+                if self.workers():
+                    alone = time.monotonic()
+                elif time.monotonic() - alone > ALONE:
+                    _log.warning("no worker for %.0f s; waiting for one (Ctrl-C stops)", ALONE)
+                    alone = time.monotonic()
                 while not self._stop and len(running) < (count + (count + 1) // 2 if self.executor else 1):
                     job = self._next(jobs, running)
                     if job is None:

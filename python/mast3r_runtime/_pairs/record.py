@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from .._engine.engine import Engine
-from .._store.store import name_of
+from .._store.store import Store, key_of, name_of
 from ..errors import ArgumentError
-from ..store import Store, key_of
 from .plan import I32, depth_pairs, rows
 from .rule import Rule
 from .task import Picture, picture_hash

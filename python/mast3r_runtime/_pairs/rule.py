@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .._engine.engine import Engine
-from .._version import __version__
+from .._library.version import __version__
+from .._store.store import file_hash, key_of
 from ..errors import ArgumentError
-from ..store import file_hash, key_of
 
 __all__ = ["FEATURES", "ONLY", "STRIDES", "Rule", "model_hash", "stride_for"]
 

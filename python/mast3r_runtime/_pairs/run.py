@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._store.store import Store
 from ..errors import ArgumentError
-from ..store import Store
 from . import task
 from .dask import executor_of
 from .driver import Driver, Failure, Progress

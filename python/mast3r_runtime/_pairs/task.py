@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._engine.engine import Engine
-from .._version import __version__
+from .._library.version import __version__
+from .._store.store import Store, file_hash
 from ..errors import ArgumentError, ImageError, ImageNotFoundError, Mast3rError, StoreError
-from ..store import Store, file_hash
 from .machine import cores
 from .rule import Rule
 from .worker import Outcome, PairWorker

@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from .._engine.engine import Engine
 from .._engine.features import Features
+from .._library.version import __version__
 from .._output import safetensors
-from .._version import __version__
+from .._output.export import write_npz
+from .._store.store import Arrays, Store
 from ..errors import Mast3rError
-from ..export import write_npz
 from ..geometry import network_focal
 from ..images import U8, read_image
 from ..results import InferenceResult, MatchResult
-from ..store import Arrays, Store
 from .rule import Rule
 
 __all__ = ["VERDICTS", "CACHE_BYTES", "Outcome", "PairWorker"]
