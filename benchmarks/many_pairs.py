@@ -99,17 +99,16 @@ def workers_of(arguments: argparse.Namespace):
     if arguments.engine == "local":
         workers = Workers(arguments.workers)
         return workers, workers.shutdown, workers.pids
-    from dask.distributed import Client, LocalCluster
+    from mast3r_runtime._pairs.dask import connect
 
-    cluster = LocalCluster(n_workers=arguments.workers, threads_per_worker=1, dashboard_address=None)
-    client = Client(cluster)
+    opened = connect(f"local:{arguments.workers}", arguments.workers)
+    client = opened.__enter__()
 
     def close() -> None:
-        client.close()
-        cluster.close()
+        opened.__exit__(None, None, None)
 
     def pids() -> list[int]:
-        nannies = [nanny.process.pid for nanny in cluster.workers.values() if nanny.process is not None]
+        nannies = [n.process.pid for n in list(client.cluster.workers.values()) if n.process is not None]
         return [pid for pid in nannies if pid]
 
     return client, close, pids
@@ -150,6 +149,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--kill-every", type=float, default=120, help="seconds; 0: never")
     parser.add_argument("--resolution", type=int, default=96)
+    parser.add_argument("--model", type=Path, help="default: the wheel's")
     parser.add_argument("--engine", choices=("dask", "local"), default="dask")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "distributed-bench")
     arguments = parser.parse_args()
@@ -164,8 +164,8 @@ def main() -> None:
     watch.start()
     cpu = os.times()
     report = run_pairs(
-        paths, pairs, store=where, client=client, backend="cpu", precision="fp32",
-        resolution=arguments.resolution, progress=watch.tell,
+        paths, pairs, store=where, client=client, model=arguments.model, backend="cpu",
+        precision="fp32", resolution=arguments.resolution, progress=watch.tell,
     )  # fmt: skip
     watch.over.set()
     watch.join()
@@ -175,8 +175,9 @@ def main() -> None:
     keys = list(store.keys("pairs"))
     again = time.monotonic()
     second = run_pairs(
-        paths, pairs, store=where, backend="cpu", precision="fp32", resolution=arguments.resolution
-    )
+        paths, pairs, store=where, model=arguments.model, backend="cpu", precision="fp32",
+        resolution=arguments.resolution,
+    )  # fmt: skip
     driver, worker = (max(s[k] for s in watch.samples) for k in (1, 2))
     spent = used.user + used.system - cpu.user - cpu.system
     values = {
