@@ -39,7 +39,7 @@ func (l *lowering) op(n *graph.Node) (value, error) {
 		return l.attention(n, o), nil
 	case graph.LayerNorm, graph.RMSNorm, graph.Softmax, graph.L2Normalize, graph.ExpPoints:
 		return l.vectors(n)
-	case graph.Reduce, graph.ArgReduce, graph.TopK, graph.CumSum:
+	case graph.Reduce, graph.ArgReduce, graph.TopK:
 		return l.reductions(n)
 	case graph.Conv2D, graph.ConvTranspose2D, graph.Pool2D, graph.Resize2D, graph.PixelShuffle:
 		return l.maps(n)
