@@ -49,6 +49,8 @@ const (
 	GeluTanh
 	// Step is 1 for x > 0, else 0: the derivative of Relu.
 	Step
+	Floor
+	Ceil
 )
 
 // Binary applies Fn to pairs of elements; shapes broadcast as in numpy.
@@ -83,6 +85,8 @@ const (
 	Pow
 	Maximum
 	Minimum
+	// Atan2 is the angle of the point (b, a), in the quadrant of their signs.
+	Atan2
 )
 
 // Affine is x*Scale + Shift with two numbers, computed in float32 as a product
@@ -171,6 +175,8 @@ var unaryFns = [...]struct {
 	Gelu:       {"gelu", "x Phi(x), the erf form.", Names{"", "", "Gelu"}, func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) }, false, nil},
 	GeluTanh:   {"gelu_tanh", "The tanh approximation of gelu.", Names{"", "", ""}, geluTanh, false, nil},
 	Step:       {"step", "1 where x > 0, else 0.", Names{"", "", ""}, step, false, noONNX},
+	Floor:      {"floor", "The largest whole number up to x.", Names{"floor", "floor", "Floor"}, math.Floor, false, nil},
+	Ceil:       {"ceil", "The smallest whole number from x on.", Names{"ceil", "ceil", "Ceil"}, math.Ceil, false, nil},
 }
 
 // geluTanh is the approximation some networks were trained with. It is up to
@@ -241,6 +247,7 @@ var binaryFns = [...]struct {
 	Pow:     {"pow", "a to the power of b.", Names{"power", "power", "Pow"}, math.Pow, nil},
 	Maximum: {"maximum", "The larger of two elements.", Names{"maximumWithNaNPropagation", "maximum", "Max"}, math.Max, nil},
 	Minimum: {"minimum", "The smaller of two elements.", Names{"minimumWithNaNPropagation", "minimum", "Min"}, math.Min, nil},
+	Atan2:   {"atan2", "The angle of the point (b, a) in radians, -pi to pi.", Names{"atan2", "atan2", ""}, math.Atan2, noONNX},
 }
 
 // BinaryFns lists the functions of Binary.
