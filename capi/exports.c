@@ -73,6 +73,10 @@ CALL(submit_decode,
      (mast3r_engine engine, const mast3r_features *picture1, const mast3r_features *picture2,
       const mast3r_infer_options *options, mast3r_job *out),
      (engine, (mast3r_features *)picture1, (mast3r_features *)picture2, (mast3r_infer_options *)options, out))
+CALL(submit_views,
+     (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_views_options *options,
+      mast3r_job *out),
+     (engine, (mast3r_image *)images, count, (mast3r_views_options *)options, out))
 CALL(submit_load_retrieval,
      (mast3r_engine engine, const char *model, const char *retrieval, mast3r_job *out),
      (engine, (char *)model, (char *)retrieval, out))
@@ -94,6 +98,8 @@ CALL(submit_profile,
      (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, iterations,
       wait, out))
 CALL(submit_cost, (const mast3r_cost_options *options, mast3r_job *out), ((mast3r_cost_options *)options, out))
+CALL(submit_memory, (const mast3r_memory_options *options, mast3r_job *out), ((mast3r_memory_options *)options, out))
+CALL(job_memory, (mast3r_job job, mast3r_memory *out), (job, out))
 CALL(job_report, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
 CALL(job_progress, (mast3r_job job, mast3r_progress *out), (job, out))
 CALL(job_files, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
@@ -102,6 +108,10 @@ CALL(job_cancel, (mast3r_job job), (job))
 CALL(job_free, (mast3r_job job), (job))
 CALL(job_results, (mast3r_job job, size_t *count), (job, count))
 CALL(job_take_result, (mast3r_job job, size_t index, mast3r_result *out), (job, index, out))
+CALL(job_take_view, (mast3r_job job, size_t index, mast3r_scene_view *out), (job, index, out))
+CALL(job_windows,
+     (mast3r_job job, mast3r_window *out, size_t capacity, size_t *count, mast3r_timing *timing),
+     (job, out, capacity, count, timing))
 CALL(job_take_matches, (mast3r_job job, mast3r_matches *out), (job, out))
 CALL(job_take_refined, (mast3r_job job, mast3r_refined *out), (job, out))
 CALL(job_take_pose, (mast3r_job job, mast3r_pose *out), (job, out))

@@ -32,6 +32,7 @@ func TestStatusOfErrors(t *testing.T) {
 		{&gomps.ShapeError{What: "w"}, 10},
 		{&gomps.DeviceError{Op: "x", Err: inner}, 11},
 		{&gomps.FileError{Err: &fs.PathError{Op: "write", Path: "p", Err: inner}}, 15},
+		{fmt.Errorf("wrapped: %w", &gomps.MemoryError{What: "a pair", Limit: "the machine"}), 16},
 		{inner, 14},
 	} {
 		if got := statusOf(c.err); got != c.want {

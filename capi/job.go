@@ -31,6 +31,7 @@ type job struct {
 
 	mu         sync.Mutex // guards taking
 	results    []pairResult
+	scene      *gomps.Scene // views without depth: taken
 	matches    *gomps.Matches
 	refined    *gomps.Refined
 	pose       *relative
@@ -53,6 +54,9 @@ func (j *job) release() error {
 		if f != nil {
 			f.Release()
 		}
+	}
+	if j.scene != nil {
+		j.scene.Release()
 	}
 	if j.index == nil {
 		return nil

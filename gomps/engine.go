@@ -52,11 +52,13 @@ type loaded struct {
 	set       *weights.Set
 	model     model.Network
 	facts     vit.Facts
-	pair      model.Pairwise // nil where the network is none
+	pair      model.Pairwise  // nil where the network is none
+	views     model.Multiview // likewise
 	precision backend.Precision
 	size      int      // long side
 	unused    []string // tensors of the file that the model does not read
 	programs  programs
+	admitted  map[call]bool // calls whose memory there was
 	counts    struct{ encodes, decodes, heads atomic.Uint64 }
 }
 
@@ -131,6 +133,7 @@ func (e *Engine) prepare(set *weights.Set) (_ *loaded, err error) {
 	}
 	l := &loaded{set: set, model: m, facts: facts, size: e.cfg.Resolution, unused: m.Report().Extra}
 	l.pair, _ = m.(model.Pairwise)
+	l.views, _ = m.(model.Multiview)
 	if l.size == 0 {
 		l.size = facts.Resolution
 	}

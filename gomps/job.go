@@ -99,17 +99,22 @@ func (j *job) result(n *graph.Node) (*Tensor, backend.Buffer, error) {
 func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, error) {
 	p, err := j.l.programs.get(j.ctx, key, build)
 	if err != nil {
-		if j.ctx.Err() != nil {
-			return nil, fmt.Errorf("gomps: %s: %w", key.what, j.ctx.Err())
-		}
-		var e *tensor.RangeError
-		if errors.As(err, &e) {
-			return nil, &WeightsError{j.l.path, e}
-		}
-		return nil, deviceError("compile "+key.what, err)
+		return nil, j.planError(key.what, err)
 	}
 	j.programs = append(j.programs, p)
 	return p, nil
+}
+
+// planError is why a program cannot be made.
+func (j *job) planError(what string, err error) error {
+	if j.ctx.Err() != nil {
+		return fmt.Errorf("gomps: %s: %w", what, j.ctx.Err())
+	}
+	var e *tensor.RangeError
+	if errors.As(err, &e) {
+		return &WeightsError{j.l.path, e}
+	}
+	return deviceError("compile "+what, err)
 }
 
 // picture is an image on its way through the network.
@@ -119,6 +124,8 @@ type picture struct {
 	pixels        backend.Buffer
 	feat          backend.Buffer
 }
+
+func (p *picture) size() string { return fmt.Sprintf("%dx%d", p.height, p.width) }
 
 func (p *picture) grid(f vit.Facts) vit.Grid { return f.GridOf(p.height, p.width) }
 
@@ -349,7 +356,7 @@ func (w *work) timing(t *Timing) {
 		switch w.stages[i] {
 		case "encoder":
 			t.Encoder += d
-		case "decoder":
+		case "decoder", "trunk":
 			t.Decoder += d
 		default:
 			t.Heads += d

@@ -106,6 +106,21 @@ type Profiler interface {
 	SetProfile(f func(Sample))
 }
 
+// Footprint is the memory of programs that take turns, in bytes.
+type Footprint struct {
+	// Weights are prepared weights, what preparing the largest takes, and constants;
+	// Activations what the programs compute in: the most that one of them needs.
+	Weights, Activations int
+}
+
+// Planner is a Backend that can say what programs will need before anything is
+// allocated for them.
+type Planner interface {
+	Footprint(ctx context.Context, graphs []*graph.Graph, opt Options) (Footprint, error)
+	// Held is what the backend has by now of what Footprint counts, and of buffers.
+	Held() int
+}
+
 // Backend runs graphs. Its methods may be called from any goroutine.
 type Backend interface {
 	Device() Device

@@ -33,12 +33,14 @@ __all__ = [
     "InternalError",
     "LibraryError",
     "Mast3rError",
+    "MemoryLimitError",
     "ModelNotFoundError",
     "NotLoadedError",
     "OfflineError",
     "SceneError",
     "ShapeError",
     "TimeLimitError",
+    "UnsupportedError",
     "WeightsError",
 ]
 
@@ -67,6 +69,10 @@ class DeviceError(Mast3rError):
     """The requested backend is not available, or it failed."""
 
 
+class MemoryLimitError(Mast3rError, MemoryError):
+    """The work does not fit into the memory that is left; the message gives need, rest and limit."""
+
+
 class NotLoadedError(Mast3rError):
     """The call needs a model, and none is loaded."""
 
@@ -85,6 +91,10 @@ class TimeLimitError(Mast3rError, TimeoutError):
 
 class InternalError(Mast3rError):
     """A bug in the native library, caught before it could end the process."""
+
+
+class UnsupportedError(Mast3rError, NotImplementedError):
+    """The loaded network cannot do this; the message says which call or network can."""
 
 
 class WeightsError(Mast3rError, ValueError):

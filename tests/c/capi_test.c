@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The C interface as a C program meets it: capi_test MODEL.safetensors
+ * The C interface as a C program meets it: capi_test MODEL.safetensors MANY_VIEWS.safetensors
  *
  * One line a failed check, exit 1; nothing else is printed but the closing count.
  */
@@ -19,7 +19,7 @@
 enum { HEIGHT = 48, WIDTH = 64, PIXELS = HEIGHT * WIDTH };
 
 static int passed, failed;
-static const char *model;
+static const char *model, *many;
 
 #define CHECK(cond)                                                                        \
   do {                                                                                     \
@@ -234,6 +234,24 @@ static void test_reports(void) {
   WANT(mast3r_submit_cost(&cost, &job), MAST3R_E_ABI, "size");
   WANT(mast3r_submit_cost(NULL, &job), MAST3R_E_ARGUMENT, "NULL");
 
+  mast3r_memory_options need = {.size = sizeof need, .variant = "mast3r_vit_large", .height1 = 384, .width1 = 512};
+  mast3r_memory memory = {.size = sizeof memory};
+  WANT(mast3r_job_memory(job, &memory), MAST3R_E_HANDLE, "");
+  CHECK(finish(mast3r_submit_memory(&need, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_memory(job, &memory) == MAST3R_OK);
+  CHECK(memory.weights > 2500LL << 20 && memory.total == memory.weights + memory.activations + memory.buffers + memory.results + memory.runtime);
+  CHECK(memory.free > 0 && memory.limit[0] != 0);
+  CHECK(read_report(job) == MAST3R_OK && strstr(report, "\"activations\":") != NULL);
+  memory.size = 0;
+  WANT(mast3r_job_memory(job, &memory), MAST3R_E_ABI, "size");
+  WANT(mast3r_job_memory(job, NULL), MAST3R_E_ARGUMENT, "NULL");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  need.pictures = 1;
+  WANT(finish(mast3r_submit_memory(&need, &job), &job), MAST3R_E_ARGUMENT, "Pictures");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  need.size = 0;
+  WANT(mast3r_submit_memory(&need, &job), MAST3R_E_ABI, "size");
+
   mast3r_engine engine = open_engine(1);
   mast3r_image a = picture(0), b = picture(1);
   mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
@@ -326,6 +344,39 @@ static void test_sequence_and_symmetric(void) {
   CHECK(mast3r_job_take_result(job, 0, &result) == MAST3R_OK && result.views == 4);
   release_result(&result);
   CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+static void test_views(void) {
+  mast3r_engine engine = open_engine(1);
+  mast3r_image images[2] = {picture(0), picture(1)};
+  mast3r_job job = 0;
+  CHECK(finish(mast3r_submit_views(engine, images, 2, NULL, &job), &job) == MAST3R_E_UNSUPPORTED);
+  CHECK(strstr(mast3r_last_error(), "Infer") != NULL || strstr(mast3r_last_error(), "pair") != NULL);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(finish(mast3r_submit_load(engine, many, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  mast3r_views_options options = {.size = sizeof options, .reference = "first"};
+  double poses[32] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
+  options.poses = poses;
+  CHECK(mast3r_submit_views(engine, images, 2, &options, &job) == MAST3R_E_ARGUMENT); /* no intrinsics */
+  options.poses = NULL;
+  CHECK(mast3r_submit_views(engine, images, 0, &options, &job) == MAST3R_E_SHAPE);
+  CHECK(finish(mast3r_submit_views(engine, images, 2, &options, &job), &job) == MAST3R_OK);
+  size_t count = 0;
+  CHECK(mast3r_job_results(job, &count) == MAST3R_OK && count == 2);
+  mast3r_scene_view view = {.size = sizeof view};
+  CHECK(mast3r_job_take_view(job, 2, &view) == MAST3R_E_ARGUMENT);
+  CHECK(mast3r_job_take_view(job, 1, &view) == MAST3R_OK && view.depth && view.conf && view.points && !view.rays);
+  CHECK(view.pose[15] == 1 && view.intrinsics[0] > 0 && view.transform.width % 14 == 0);
+  CHECK(mast3r_job_take_view(job, 1, &view) == MAST3R_E_ARGUMENT); /* taken */
+  mast3r_tensor all[] = {view.depth, view.conf, view.points};
+  for (int i = 0; i < 3; i++) CHECK(mast3r_tensor_release(all[i]) == MAST3R_OK);
+  mast3r_window window = {.size = sizeof window};
+  mast3r_timing timing;
+  CHECK(mast3r_job_windows(job, &window, 1, &count, &timing) == MAST3R_OK && count == 1);
+  CHECK(window.count == 2 && window.overlap == 0 && window.scale == 1 && timing.total_ms > 0);
+  CHECK(mast3r_job_free(job) == MAST3R_OK); /* frees the view that nobody took */
   CHECK(mast3r_engine_close(engine) == MAST3R_OK);
 }
 
@@ -524,11 +575,12 @@ static void test_fork(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    fprintf(stderr, "usage: capi_test MODEL.safetensors\n");
+  if (argc != 3) {
+    fprintf(stderr, "usage: capi_test MODEL.safetensors MANY_VIEWS.safetensors\n");
     return 2;
   }
   model = argv[1];
+  many = argv[2];
   setvbuf(stdout, NULL, _IOLBF, 0); /* what was found is seen even when the next line crashes */
   make_pictures();
   test_library();
@@ -540,6 +592,7 @@ int main(int argc, char **argv) {
   test_bad_pictures();
   test_pair();
   test_sequence_and_symmetric();
+  test_views();
   test_match();
   test_cancel();
   test_threads();

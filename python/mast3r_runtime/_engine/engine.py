@@ -23,6 +23,7 @@ from ..results import GPUInferenceResult, InferenceResult, MatchResult, Symmetri
 from .features import FeatureMethods
 from .matching import MatchingMethods
 from .retrieval import RetrievalMethods
+from .views import ViewMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +37,7 @@ _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 @checked
-class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
+class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     """Runs the network on pairs of pictures.
 
     Several threads may share an engine. A pickled engine holds its configuration and the paths
@@ -48,7 +49,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     variant : str
         The model that :meth:`load` expects; ``auto`` accepts any model.
     resolution : int
-        Long side of the pictures at the network, in pixels; 0: the model's own.
+        Long side of the pictures at the network, in pixels; 0: the model's own. 224 is the
+        short side of a square from the picture's middle, as in the reference.
     precision : {"auto", "fp32", "tf32", "fp16", "bf16"}
         The type of weights and products. ``info()`` tells which one the backend uses.
     num_threads : int

@@ -28,6 +28,8 @@ E_NOT_FOUND = 12
 E_FORKED = 13
 E_INTERNAL = 14
 E_FILE = 15
+E_MEMORY = 16
+E_UNSUPPORTED = 17
 POINTS = 1
 CONF = 2
 DESC = 4
@@ -113,6 +115,13 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.InferOptions),
         C.POINTER(S.Handle),
     ],
+    "mast3r_submit_views": [
+        S.Handle,
+        C.POINTER(S.Image),
+        C.c_size_t,
+        C.POINTER(S.ViewsOptions),
+        C.POINTER(S.Handle),
+    ],
     "mast3r_submit_load_retrieval": [S.Handle, C.c_char_p, C.c_char_p, C.POINTER(S.Handle)],
     "mast3r_engine_retrieval": [S.Handle, C.POINTER(C.c_int32), C.POINTER(C.c_int32)],
     "mast3r_submit_retrieval": [
@@ -135,6 +144,8 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.Handle),
     ],
     "mast3r_submit_cost": [C.POINTER(S.CostOptions), C.POINTER(S.Handle)],
+    "mast3r_submit_memory": [C.POINTER(S.MemoryOptions), C.POINTER(S.Handle)],
+    "mast3r_job_memory": [S.Handle, C.POINTER(S.Memory)],
     "mast3r_job_report": [S.Handle, C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
     "mast3r_job_progress": [S.Handle, C.POINTER(S.Progress)],
     "mast3r_job_files": [S.Handle, C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
@@ -143,6 +154,14 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_job_free": [S.Handle],
     "mast3r_job_results": [S.Handle, C.POINTER(C.c_size_t)],
     "mast3r_job_take_result": [S.Handle, C.c_size_t, C.POINTER(S.Result)],
+    "mast3r_job_take_view": [S.Handle, C.c_size_t, C.POINTER(S.SceneView)],
+    "mast3r_job_windows": [
+        S.Handle,
+        C.POINTER(S.Window),
+        C.c_size_t,
+        C.POINTER(C.c_size_t),
+        C.POINTER(S.Timing),
+    ],
     "mast3r_job_take_matches": [S.Handle, C.POINTER(S.Matches)],
     "mast3r_job_take_refined": [S.Handle, C.POINTER(S.Refined)],
     "mast3r_job_take_pose": [S.Handle, C.POINTER(S.Pose)],

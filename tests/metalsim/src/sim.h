@@ -131,6 +131,7 @@ void *ms_block_invoke(void *b); // function pointer, NULL when b is not a block
 // ---- violations, counters, configuration ---------------------------------------------
 void ms_violation(const char *code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void ms_count(const char *name, int64_t add);
+void ms_peak(const char *name, int64_t value);
 
 typedef struct {
 	int os;                 // 150000 = macOS 15.0
