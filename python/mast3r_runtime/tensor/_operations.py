@@ -207,7 +207,7 @@ def attention_scores(q: TensorLike, k: TensorLike, scale: float) -> Tensor:
     return apply("attention_scores", (q, k), {"scale": scale})[0]
 
 
-def avg_pool2d(x: TensorLike, kernel: int, stride: int) -> Tensor:
+def avg_pool2d(x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> Tensor:
     """Average pooling of maps [B,C,H,W]."""
     return apply("avg_pool2d", (x,), {"kernel": kernel, "stride": stride})[0]
 
@@ -441,13 +441,13 @@ def max(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
     return apply("max", (x,), {"axes": axes})[0]
 
 
-def max_pool2d(x: TensorLike, kernel: int, stride: int) -> tuple[Tensor, Tensor]:
+def max_pool2d(x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> tuple[Tensor, Tensor]:
     """Max pooling of maps [B,C,H,W]; also the positions of the maxima."""
     y, argmax = apply("max_pool2d", (x,), {"kernel": kernel, "stride": stride})
     return y, argmax
 
 
-def max_pool2d_backward(gy: TensorLike, x: TensorLike, kernel: int, stride: int) -> Tensor:
+def max_pool2d_backward(gy: TensorLike, x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> Tensor:
     """Gradient of max_pool2d; overlapping windows add up."""
     return apply("max_pool2d_backward", (gy, x), {"kernel": kernel, "stride": stride})[0]
 

@@ -223,7 +223,7 @@ func TestPoolGradients(t *testing.T) {
 	g := open(t)
 	x := f32(shape{1, 3, 3, 1}, 1, 2, 3, 4, 9, 5, 6, 7, 8)
 	dy := f32(shape{1, 2, 2, 1}, 1, 10, 100, 1000)
-	p := mpsgraph.Pool{Kernel: 2, Stride: 1}
+	p := mpsgraph.Pool{Kernel: [2]int{2, 2}, Stride: [2]int{1, 1}}
 	out, err := g.run([]array{x, dy}, func(m *graph, in values) values {
 		return values{m.MaxPool2DGradient(in[1], in[0], p), m.AvgPool2DGradient(in[1], in[0], p), m.MaxPool2D(in[0], p), m.AvgPool2D(in[0], p)}
 	})

@@ -643,17 +643,21 @@ module @g_conv_transpose2d {
   }
 }
 module @g_pool2d {
-  func.func public @main(%x0: tensor<90xf32>) -> (tensor<18xf32>) {
+  func.func public @main(%x0: tensor<90xf32>) -> (tensor<24xf32>) {
     %0 = stablehlo.reshape %x0 : (tensor<90xf32>) -> tensor<1x5x6x3xf32>
-    %1 = stablehlo.slice %0 [0:1, 0:3:2, 0:5:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %2 = stablehlo.slice %0 [0:1, 0:3:2, 1:6:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %3 = stablehlo.maximum %1, %2 : tensor<1x2x3x3xf32>
-    %4 = stablehlo.slice %0 [0:1, 1:4:2, 0:5:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %5 = stablehlo.maximum %3, %4 : tensor<1x2x3x3xf32>
-    %6 = stablehlo.slice %0 [0:1, 1:4:2, 1:6:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %7 = stablehlo.maximum %5, %6 : tensor<1x2x3x3xf32>
-    %8 = stablehlo.reshape %7 : (tensor<1x2x3x3xf32>) -> tensor<18xf32>
-    return %8 : tensor<18xf32>
+    %1 = stablehlo.slice %0 [0:1, 0:3:2, 0:4, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %2 = stablehlo.slice %0 [0:1, 0:3:2, 1:5, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %3 = stablehlo.maximum %1, %2 : tensor<1x2x4x3xf32>
+    %4 = stablehlo.slice %0 [0:1, 0:3:2, 2:6, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %5 = stablehlo.maximum %3, %4 : tensor<1x2x4x3xf32>
+    %6 = stablehlo.slice %0 [0:1, 1:4:2, 0:4, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %7 = stablehlo.maximum %5, %6 : tensor<1x2x4x3xf32>
+    %8 = stablehlo.slice %0 [0:1, 1:4:2, 1:5, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %9 = stablehlo.maximum %7, %8 : tensor<1x2x4x3xf32>
+    %10 = stablehlo.slice %0 [0:1, 1:4:2, 2:6, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %11 = stablehlo.maximum %9, %10 : tensor<1x2x4x3xf32>
+    %12 = stablehlo.reshape %11 : (tensor<1x2x4x3xf32>) -> tensor<24xf32>
+    return %12 : tensor<24xf32>
   }
 }
 module @g_resize2d {
