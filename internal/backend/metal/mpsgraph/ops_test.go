@@ -32,6 +32,8 @@ func (g *gpu) one(in []array, build func(*graph, values) *value) array {
 	return out[0]
 }
 
+var sine = mpsgraph.Function("sin", "sin")
+
 func TestElementwise(t *testing.T) {
 	g := open(t)
 	x := f32(shape{2, 3}, 0.5, 1, 1.5, 2, 0.25, 3)
@@ -48,9 +50,7 @@ func TestElementwise(t *testing.T) {
 		"rsqrt":      {(*graph).Rsqrt, func(v float64) float64 { return 1 / math.Sqrt(v) }},
 		"reciprocal": {(*graph).Reciprocal, func(v float64) float64 { return 1 / v }},
 		"square":     {(*graph).Square, func(v float64) float64 { return v * v }},
-		"sin":        {(*graph).Sin, math.Sin},
-		"cos":        {(*graph).Cos, math.Cos},
-		"tan":        {(*graph).Tan, math.Tan},
+		"sin":        {sine, math.Sin},
 		"tanh":       {(*graph).Tanh, math.Tanh},
 		"sigmoid":    {(*graph).Sigmoid, func(v float64) float64 { return 1 / (1 + math.Exp(-v)) }},
 		"erf":        {(*graph).Erf, math.Erf},
