@@ -27,12 +27,14 @@ __all__ = [
     "argmax_all",
     "argmin",
     "argmin_all",
+    "atan2",
     "attention",
     "attention_scores",
     "avg_pool2d",
     "batch_norm",
     "broadcast",
     "cast",
+    "ceil",
     "chunk",
     "col2im",
     "concat",
@@ -53,6 +55,7 @@ __all__ = [
     "erf",
     "exp",
     "expm1",
+    "floor",
     "gather",
     "gelu",
     "gelu_linear",
@@ -189,6 +192,11 @@ def argmin_all(x: TensorLike) -> Tensor:
     return apply("argmin_all", (x,), {})[0]
 
 
+def atan2(a: TensorLike, b: TensorLike) -> Tensor:
+    """The angle of the point (b, a) in radians, -pi to pi."""
+    return apply("atan2", (a, b), {})[0]
+
+
 def attention(q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None = None, *, scale: float) -> Tensor:
     """softmax(scale q k^T + mask) v for q, k, v [B,H,N,d]; the mask is added."""
     return apply("attention", (q, k, v, mask), {"scale": scale})[0]
@@ -217,6 +225,11 @@ def broadcast(x: TensorLike, shape: Sequence[int]) -> Tensor:
 def cast(x: TensorLike, to: str) -> Tensor:
     """Convert to f32, f16 or i32."""
     return apply("cast", (x,), {"to": to})[0]
+
+
+def ceil(x: TensorLike) -> Tensor:
+    """The smallest whole number from x on."""
+    return apply("ceil", (x,), {})[0]
 
 
 def chunk(x: TensorLike, axis: int, n: int) -> list[Tensor]:
@@ -320,6 +333,11 @@ def exp(x: TensorLike) -> Tensor:
 def expm1(x: TensorLike) -> Tensor:
     """exp(x) - 1, exact near 0."""
     return apply("expm1", (x,), {})[0]
+
+
+def floor(x: TensorLike) -> Tensor:
+    """The largest whole number up to x."""
+    return apply("floor", (x,), {})[0]
 
 
 def gather(x: TensorLike, index: TensorLike, axis: int) -> Tensor:
