@@ -4,7 +4,7 @@
 
 CPU time and memory of building the index and of looking pictures up, without a matrix of scores;
 table and JSON go to build/retrieval-growth/. Each picture has 32 features of 64 numbers, of which
-most fall on words that the pictures of its place share; the codebook has 2048 words. Above
+most are those of the place that 20 pictures see; the codebook has 2048 words. Above
 ``--sample`` pictures, so many are looked up, and the time for all is that times the rest.
 """
 
@@ -28,11 +28,12 @@ WORDS, DIM, FEATURES, PLACE = 2048, 64, 32, 20
 
 
 def picture(words: np.ndarray, number: int) -> RetrievalResult:
-    """Features around the words of a place that 20 pictures see, and some of its own."""
-    place = np.random.default_rng(number // PLACE).integers(0, len(words), FEATURES)
-    made = np.random.default_rng(1_000_000 + number)
-    chosen = np.where(made.random(FEATURES) < 0.7, place, made.integers(0, len(words), FEATURES))
-    features = (words[chosen] + made.normal(0, 0.7, (FEATURES, DIM))).astype(np.float32)
+    """Features of a place that 20 pictures see, and some of its own."""
+    shared, made = np.random.default_rng(number // PLACE), np.random.default_rng(1_000_000 + number)
+    seen = words[shared.integers(0, len(words), FEATURES)] + shared.normal(0, 0.7, (FEATURES, DIM))
+    own = words[made.integers(0, len(words), FEATURES)] + made.normal(0, 0.7, (FEATURES, DIM))
+    both = np.where(made.random((FEATURES, 1)) < 0.7, seen, own)
+    features = (both + made.normal(0, 0.3, (FEATURES, DIM))).astype(np.float32)
     attention = np.linalg.norm(features, axis=1).astype(np.float32)
     total = features.sum(0) / np.linalg.norm(features.sum(0))
     return RetrievalResult(*(np.ascontiguousarray(a).view(HostArray) for a in (features, attention, total)))
