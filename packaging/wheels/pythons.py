@@ -72,11 +72,14 @@ def oldest(wheel: Path) -> str:
 def row(python: Path, wheel: Path, needs: list[str]) -> str:
     """Install the wheel in an environment of its own, and run it there."""
     with tempfile.TemporaryDirectory(dir=WORK) as folder:
-        call([python, "-m", "venv", folder], folder)
+        libraries = str(python.parent.parent)  # libffi, of the version that it was built with
+        call([python, "-m", "venv", folder], folder, libraries)
         ours = Path(folder, "bin", "python")
-        call([ours, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *needs], folder)
-        checks = call([Path(folder, "bin", "mast3r"), "selfcheck"], folder).splitlines()[-1]
-        said = call([ours, ROOT / "packaging" / "wheels" / "try.py"], folder)
+        call(
+            [ours, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *needs], folder, libraries
+        )
+        checks = call([Path(folder, "bin", "mast3r"), "selfcheck"], folder, libraries).splitlines()[-1]
+        said = call([ours, ROOT / "packaging" / "wheels" / "try.py"], folder, libraries)
         matches = re.search(r": (\d+) matches", said)
         versions = re.search(r"Python (\S+), numpy (\S+)", said)
         if not matches or not versions:
@@ -84,9 +87,10 @@ def row(python: Path, wheel: Path, needs: list[str]) -> str:
         return f"| {versions[1]} | {versions[2]} | {int(matches[1]):,} matches | {checks} |"
 
 
-def call(command: list[str | Path], folder: str) -> str:
+def call(command: list[str | Path], folder: str, libraries: str) -> str:
     """Run a command outside the repository, whose package must not be imported."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    environment["LD_LIBRARY_PATH"] = libraries
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
