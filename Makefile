@@ -101,6 +101,7 @@ generate: ## write every generated file again: after a change of mast3r.h, a tab
 	$(GO) test ./internal/graph -run '^TestTable' -update
 	$(GO) test ./gomps/tensor -run '^TestOperations' -update
 	$(GO) test ./tests/go/metalcost -update
+	$(GO) test ./internal/backend/xla/stablehlo -update
 	$(GO) generate ./internal/...
 	$(GO) run ./tests/metalsim/gen
 	$(MAKE) reference
@@ -191,5 +192,5 @@ $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
 	touch $@

@@ -39,7 +39,9 @@ __all__ = [
     "OfflineError",
     "SceneError",
     "ShapeError",
+    "StoreError",
     "TimeLimitError",
+    "UnsupportedError",
     "WeightsError",
 ]
 
@@ -92,6 +94,10 @@ class InternalError(Mast3rError):
     """A bug in the native library, caught before it could end the process."""
 
 
+class UnsupportedError(Mast3rError, NotImplementedError):
+    """The loaded network cannot do this; the message says which call or network can."""
+
+
 class WeightsError(Mast3rError, ValueError):
     """The model file cannot be used."""
 
@@ -106,6 +112,10 @@ class OfflineError(ModelNotFoundError):
 
 class FileError(Mast3rError, OSError):
     """The system refused to read or write a file: no space, a read-only folder."""
+
+
+class StoreError(FileError):
+    """A store cannot be written and trying again will not help: it is full, or read-only."""
 
 
 class DownloadError(Mast3rError, OSError):

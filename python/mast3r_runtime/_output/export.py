@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +46,14 @@ Picture = Image.Image
 
 
 @checked
-def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None = None) -> None:
-    """Every array of the result, the transforms as rows of integers, and the matches."""
+def write_npz(path: Path | BinaryIO, result: InferenceResult, matches: MatchResult | None = None) -> None:
+    """Every array of the result, the transforms as rows of integers, the matches and their overlap.
+
+    ``path`` is a path, or a file that is open for writing.
+
+    Where the result has its pictures, also their colours at the size of the maps, ``rgb_1`` and
+    ``rgb_2 [H, W, 3]``.
+    """
     arrays: dict[str, npt.ArrayLike] = {}
     for name in result.__slots__:
         value = getattr(result, name)
@@ -53,12 +61,23 @@ def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None =
             arrays[name] = value
         elif name.startswith("transform"):
             arrays[name] = np.array([getattr(value, field) for field in value.__slots__], np.int32)
+    for view, image in enumerate(result.images or (), 1):
+        arrays[f"rgb_{view}"] = network_pixels(image, result, view)
     if matches is not None:
         for name in matches.__slots__:
             value = getattr(matches, name)
             if isinstance(value, np.ndarray):
                 arrays[f"match_{name}"] = value
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+        overlap = matches.overlap
+        if overlap is not None:
+            for name in overlap.__slots__:
+                value = getattr(overlap, name)
+                if value is not None:
+                    arrays[f"overlap_{name}"] = value
+    if not isinstance(path, (str, os.PathLike)):
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+        return
+    with replacing(Path(path)) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
