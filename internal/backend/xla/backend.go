@@ -61,6 +61,7 @@ type Backend struct {
 	host    *bufpool.Pool[[]byte] // the host's copies
 	weights *weightStore
 	cache   *cache
+	finders finders
 
 	mu     sync.Mutex
 	closed bool
@@ -151,6 +152,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.weights.close()
+	b.finders.close()
 	return b.release()
 }
 

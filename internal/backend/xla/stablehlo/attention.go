@@ -63,7 +63,7 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) value {
 		if r != nil {
 			x = l.rotate(x, *r)
 		}
-		qkv[i] = l.convert(x, d)
+		qkv[i] = l.rounded(l.convert(x, d))
 	}
 	q, k, v := qkv[0], qkv[1], qkv[2]
 	if l.opt.FusedAttention && !o.Mask && q.shape[3] == v.shape[3] && q.shape[3]%8 == 0 && q.shape[3] <= 128 {
@@ -76,7 +76,7 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) value {
 	if o.Mask {
 		s = l.binary("add", s, l.fit(l.f32(n, 3), s.shape))
 	}
-	p := l.convert(l.softmax(s, 3), d)
+	p := l.rounded(l.convert(l.softmax(s, 3), d))
 	// [B,H,Nq,Nk] x [B,Nk,H,hv] -> [B,H,Nq,hv]
 	y := l.dot(p, v, contraction{batchA: []int{0, 1}, batchB: []int{0, 2}, sumA: []int{3}, sumB: []int{1}}, l.result(n), l.opt.Exact)
 	return l.reshape(l.transpose(y, 0, 2, 1, 3), n.Shape)

@@ -20,8 +20,9 @@ type Options struct {
 	// Half is the type of the factors of products, BF16 or F16; the zero value
 	// leaves everything in float32.
 	Half tensor.DType
-	// Exact asks for products of float32 with all their digits. Without it a
-	// device may round the factors to TF32, which has ten bits.
+	// Exact asks for products of float32 with all their digits. Without it their
+	// factors are rounded to TF32, which has ten bits, to the nearest: a device's
+	// matrix units would cut the rest off, for twice the error and all of it downwards.
 	Exact bool
 	// FusedAttention writes attention without a mask as the custom call that XLA
 	// hands to cuDNN. It needs half precision.
@@ -39,6 +40,8 @@ type Weight struct {
 	// Shape and DType are what the program reads.
 	Shape tensor.Shape
 	DType tensor.DType
+	// Round asks for TF32's ten bits of the elements.
+	Round bool
 }
 
 // Module is a program in text and what it must be given: the graph's inputs in
@@ -225,6 +228,39 @@ func (l *lowering) f32(n *graph.Node, i int) value {
 	return l.as(n, i, tensor.F32)
 }
 
+// tf32 says whether the factors of products are rounded to TF32.
+func (l *lowering) tf32() bool { return l.opt.Half == tensor.Invalid && !l.opt.Exact }
+
+// factor is operand i of n as a product takes it, its dimensions permuted (nil
+// keeps them): a weight is arranged when it is uploaded, anything else in the
+// program.
+func (l *lowering) factor(n *graph.Node, i int, perm ...int) value {
+	if p, ok := n.In[i].Op.(graph.Param); ok {
+		if _, one := single(p); !one {
+			return l.weight(Weight{Params: []graph.Param{p}, Perm: perm, DType: l.half(), Round: l.tf32()})
+		}
+	}
+	v := l.rounded(l.as(n, i, l.half()))
+	if perm == nil {
+		return v
+	}
+	return l.transpose(v, perm...)
+}
+
+// rounded is a factor with the digits that the precision leaves it.
+func (l *lowering) rounded(v value) value {
+	if !l.tf32() || v.dtype != tensor.F32 {
+		return v
+	}
+	key := v.name + "tf32"
+	r, ok := l.casts[key]
+	if !ok {
+		r = l.emit(v, v.typ(), "stablehlo.reduce_precision %s, format = e8m10", v.name)
+		l.casts[key] = r
+	}
+	return r
+}
+
 // cast is v in type d, one operation for all that ask.
 func (l *lowering) cast(v value, d tensor.DType) value {
 	if v.dtype == d {
@@ -282,7 +318,7 @@ func (w Weight) key() string {
 	if w.Params == nil {
 		fmt.Fprint(&b, w.Table)
 	}
-	fmt.Fprintf(&b, "%v %v %v", w.Perm, w.Shape, w.DType)
+	fmt.Fprintf(&b, "%v %v %v %v", w.Perm, w.Shape, w.DType, w.Round)
 	return b.String()
 }
 
