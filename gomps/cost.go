@@ -15,6 +15,8 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -99,12 +101,17 @@ func estimateCost(opt CostOptions) (_ *Cost, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
-	m, err := model.Open(set)
+	net, err := model.Open(set)
 	if err != nil {
 		return nil, &WeightsError{cmp.Or(opt.Model, opt.Variant), err}
 	}
-	c.Variant = cmp.Or(opt.Variant, m.Variant)
-	if err := c.sizes(m); err != nil {
+	m, ok := net.(model.Pairwise)
+	if !ok {
+		return nil, &ConfigError{"Model", net.Facts().Variant, "a network of pairs"}
+	}
+	facts := m.Facts()
+	c.Variant = cmp.Or(opt.Variant, facts.Variant)
+	if err := c.sizes(facts); err != nil {
 		return nil, err
 	}
 	return c, c.count(m)
@@ -159,7 +166,7 @@ func published(variant string) (synth.Dims, error) {
 	return d, err
 }
 
-func (c *Cost) sizes(m *model.Model) error {
+func (c *Cost) sizes(m vit.Facts) error {
 	if c.Height1 == 0 && c.Width1 == 0 {
 		c.Width1 = m.Resolution / m.Patch * m.Patch
 		c.Height1 = max(c.Width1*3/4/m.Patch*m.Patch, m.Patch)
@@ -177,7 +184,7 @@ func (c *Cost) sizes(m *model.Model) error {
 }
 
 // count adds up the programs that a pair runs.
-func (c *Cost) count(m *model.Model) (err error) {
+func (c *Cost) count(m model.Pairwise) (err error) {
 	defer fault.Guard(&err)()
 	ops := map[string]*CostPart{}
 	add := func(name string, g *graph.Graph, err error) error {
@@ -206,7 +213,8 @@ func (c *Cost) count(m *model.Model) (err error) {
 		return nil
 	}
 	var errs []error
-	g1, g2 := m.GridOf(c.Height1, c.Width1), m.GridOf(c.Height2, c.Width2)
+	facts := m.Facts()
+	g1, g2 := facts.GridOf(c.Height1, c.Width1), facts.GridOf(c.Height2, c.Width2)
 	if g1 == g2 {
 		g, err := m.Encoder(2, c.Height1, c.Width1)
 		errs = append(errs, add("encoder", g, err))
@@ -218,9 +226,9 @@ func (c *Cost) count(m *model.Model) (err error) {
 	}
 	g, err := m.Decoder(1, g1, g2)
 	errs = append(errs, add("decoder", g, err))
-	g, err = m.Head(1, 1, c.Height1, c.Width1, model.AllOutputs)
+	g, err = m.Head(1, 1, c.Height1, c.Width1, mast3r.AllOutputs)
 	errs = append(errs, add("head1", g, err))
-	g, err = m.Head(2, 1, c.Height2, c.Width2, model.AllOutputs)
+	g, err = m.Head(2, 1, c.Height2, c.Width2, mast3r.AllOutputs)
 	errs = append(errs, add("head2", g, err))
 	c.Total.Name = "pair"
 	for _, p := range ops {

@@ -49,7 +49,7 @@ func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Feat
 	}
 	p := pics[0]
 	out := &Features{Transform: p.transform,
-		Tokens: newTensor(tensor.Shape{p.grid(l.model).Tokens(), l.model.EncDim}, p.feat)}
+		Tokens: newTensor(tensor.Shape{l.rows(p.height, p.width), l.facts.EncDim}, p.feat)}
 	j.disown(p.feat)
 	return out, nil
 }
@@ -66,7 +66,7 @@ func (e *Engine) NewFeatures(tokens []float32, t Transform) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	shape := tensor.Shape{n, l.model.EncDim}
+	shape := tensor.Shape{n, l.facts.EncDim}
 	if len(tokens) != shape.Numel() {
 		return nil, &ShapeError{"features", fmt.Sprintf("%d numbers", len(tokens)), fmt.Sprintf("%d for %v", shape.Numel(), shape)}
 	}
@@ -80,11 +80,16 @@ func (e *Engine) NewFeatures(tokens []float32, t Transform) (*Features, error) {
 
 // featureTokens is the number of tokens of a picture of a transform's size.
 func (l *loaded) featureTokens(t Transform) (int, error) {
-	p := l.model.Patch
+	p := l.facts.Patch
 	if t.Height < p || t.Width < p || t.Height%p != 0 || t.Width%p != 0 || t.Height > maxSide || t.Width > maxSide {
 		return 0, &ShapeError{"features", fmt.Sprintf("a picture of %dx%d", t.Height, t.Width), fmt.Sprintf("multiples of the patch size %d", p)}
 	}
-	return l.model.GridOf(t.Height, t.Width).Tokens(), nil
+	return l.rows(t.Height, t.Width), nil
+}
+
+// rows are those of the features of a picture of network size.
+func (l *loaded) rows(height, width int) int {
+	return l.facts.Lead + l.facts.GridOf(height, width).Tokens()
 }
 
 // Decode reconstructs the pair of two encoded pictures, as Infer does.
@@ -126,7 +131,7 @@ func (j *job) encoded(f *Features) (*picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	if want := (tensor.Shape{n, j.l.model.EncDim}); !f.Tokens.shape.Equal(want) {
+	if want := (tensor.Shape{n, j.l.facts.EncDim}); !f.Tokens.shape.Equal(want) {
 		return nil, &ShapeError{"features", f.Tokens.shape.String(), want.String()}
 	}
 	return &picture{transform: f.Transform, height: f.Transform.Height, width: f.Transform.Width, feat: *f.Tokens.mem.buf.Load()}, nil

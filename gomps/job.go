@@ -10,7 +10,8 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -32,14 +33,14 @@ type job struct {
 	// wait submits each program alone and waits for it, for Profile.
 	wait bool
 	// want are the outputs of the heads.
-	want model.Outputs
+	want mast3r.Outputs
 }
 
 func (e *Engine) newJob(ctx context.Context, l *loaded, want Outputs) *job {
 	if want&AllOutputs == 0 {
 		want = AllOutputs
 	}
-	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: model.Outputs(want & AllOutputs)}
+	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: mast3r.Outputs(want & AllOutputs)}
 }
 
 // keep lets the results outlive the job and completes a timing.
@@ -119,7 +120,7 @@ type picture struct {
 	feat          backend.Buffer
 }
 
-func (p *picture) grid(m *model.Model) model.Grid { return m.GridOf(p.height, p.width) }
+func (p *picture) grid(f vit.Facts) vit.Grid { return f.GridOf(p.height, p.width) }
 
 // work is a backend.Work with what is needed to read its times.
 type work struct {
@@ -222,9 +223,9 @@ func (w *work) encode(pics ...*picture) error {
 
 // decode runs the decoders and both heads for the pair (a, b).
 func (w *work) decode(a, b *picture, va, vb *View) error {
-	m := w.j.l.model
+	f := w.j.l.facts
 	p, err := w.j.program(part{what: "decoder", h1: a.height, w1: a.width, h2: b.height, w2: b.width}, func() (*graph.Graph, error) {
-		return m.Decoder(1, a.grid(m), b.grid(m))
+		return w.j.l.pair.Decoder(1, a.grid(f), b.grid(f))
 	})
 	if err != nil {
 		return err
@@ -248,10 +249,9 @@ func (w *work) decode(a, b *picture, va, vb *View) error {
 }
 
 func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) error {
-	m := w.j.l.model
 	want := w.j.want
 	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
-		return m.Head(view, 1, pic.height, pic.width, want)
+		return w.j.l.pair.Head(view, 1, pic.height, pic.width, want)
 	})
 	if err != nil {
 		return err

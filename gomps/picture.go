@@ -71,7 +71,7 @@ func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
 	if err := img.check(); err != nil {
 		return nil, err
 	}
-	patch := j.l.model.Patch
+	patch := j.l.facts.Patch
 	t := preprocess.Transform{OriginalW: img.Width, OriginalH: img.Height,
 		ResizedW: img.Width, ResizedH: img.Height, Width: img.Width, Height: img.Height}
 	if opt.Raw {

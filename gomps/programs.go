@@ -9,7 +9,7 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 )
 
 // maxPrograms bounds what is kept compiled. A pair needs four programs; pictures
@@ -24,7 +24,7 @@ type part struct {
 	// Sizes in pixels of view 1 and view 2; a part that has one view leaves the
 	// other 0.
 	h1, w1, h2, w2 int
-	want           model.Outputs // heads
+	want           mast3r.Outputs // heads
 }
 
 type program struct {

@@ -69,7 +69,7 @@ func (e *Engine) LoadRetrieval(ctx context.Context, path string) error {
 		return err
 	}
 	defer e.turn.give()
-	head, err := openHead(ctx, path, l.model.EncDim)
+	head, err := openHead(ctx, path, l.facts.EncDim)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (e *Engine) LoadRetrievalStandalone(ctx context.Context, modelPath, retriev
 	if err != nil {
 		return err
 	}
-	head, err := openHead(ctx, retrievalPath, l.model.EncDim)
+	head, err := openHead(ctx, retrievalPath, l.facts.EncDim)
 	if err != nil {
 		return errors.Join(err, l.close())
 	}
@@ -204,11 +204,11 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 	if err := w.finish(&t); err != nil {
 		return nil, err
 	}
-	n := pics[0].grid(l.model).Tokens()
+	n := pics[0].grid(l.facts).Tokens()
 	if err := pics[0].feat.Fetch(); err != nil {
 		return nil, deviceError("read the features", err)
 	}
-	x := float32s(pics[0].feat.Bytes(), n*l.model.EncDim)
+	x := float32s(pics[0].feat.Bytes(), n*l.facts.EncDim)
 	var f *retrieval.Features
 	err = e.pool.With(ctx, func(pool *par.Pool) (err error) {
 		f, err = e.retriever.head.Apply(pool, x, n)

@@ -23,7 +23,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/cuda"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
@@ -58,7 +58,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	m, err := model.Open(set)
+	m, err := mast3r.Open(set)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func open(attention string) (*xla.Backend, error) {
 // timer times graphs in one precision.
 type timer struct {
 	b   *xla.Backend
-	m   *model.Model
+	m   *mast3r.Model
 	p   backend.Precision
 	row map[string]any
 }
@@ -139,8 +139,8 @@ func (t *timer) all() error {
 		pair := func(n int) {
 			add(t.m.Encoder(2*n, *height, *width))
 			add(t.m.Decoder(n, g, g))
-			add(t.m.Head(1, n, *height, *width, model.AllOutputs))
-			add(t.m.Head(2, n, *height, *width, model.AllOutputs))
+			add(t.m.Head(1, n, *height, *width, mast3r.AllOutputs))
+			add(t.m.Head(2, n, *height, *width, mast3r.AllOutputs))
 		}
 		switch w {
 		case "encoder":
@@ -148,11 +148,11 @@ func (t *timer) all() error {
 		case "decoder":
 			add(t.m.Decoder(1, g, g))
 		case "head":
-			add(t.m.Head(1, 1, *height, *width, model.AllOutputs))
+			add(t.m.Head(1, 1, *height, *width, mast3r.AllOutputs))
 		case "points":
-			add(t.m.Head(1, 1, *height, *width, model.Points|model.Conf))
+			add(t.m.Head(1, 1, *height, *width, mast3r.Points|mast3r.Conf))
 		case "desc":
-			add(t.m.Head(1, 1, *height, *width, model.Desc|model.DescConf))
+			add(t.m.Head(1, 1, *height, *width, mast3r.Desc|mast3r.DescConf))
 		case "pair":
 			pair(1)
 		case "batch":

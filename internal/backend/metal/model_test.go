@@ -15,7 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -24,7 +24,7 @@ import (
 )
 
 // modelFile writes a synthetic model as users have it, in one file of type d.
-func modelFile(t *testing.T, variant string, d tensor.DType) *model.Model {
+func modelFile(t *testing.T, variant string, d tensor.DType) *mast3r.Model {
 	t.Helper()
 	pool := par.New(2)
 	defer pool.Close()
@@ -61,7 +61,7 @@ func modelFile(t *testing.T, variant string, d tensor.DType) *model.Model {
 			t.Error(err)
 		}
 	})
-	m, err := model.Open(file)
+	m, err := mast3r.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +69,13 @@ func modelFile(t *testing.T, variant string, d tensor.DType) *model.Model {
 }
 
 // parts builds the four graphs of a pair of one size.
-func parts(t *testing.T, m *model.Model, h, w int) []*graph.Graph {
+func parts(t *testing.T, m *mast3r.Model, h, w int) []*graph.Graph {
 	t.Helper()
 	grid := m.GridOf(h, w)
 	enc, err1 := m.Encoder(2, h, w)
 	dec, err2 := m.Decoder(1, grid, grid)
-	head1, err3 := m.Head(1, 1, h, w, model.AllOutputs)
-	head2, err4 := m.Head(2, 1, h, w, model.AllOutputs)
+	head1, err3 := m.Head(1, 1, h, w, mast3r.AllOutputs)
+	head2, err4 := m.Head(2, 1, h, w, mast3r.AllOutputs)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestModelFiles(t *testing.T) {
 			for _, n := range vectors {
 				folded += n // at most: biases of products stay half as wide
 			}
-			if m.Arch == model.DUNE {
+			if m.Arch == mast3r.DUNE {
 				// The position table is resampled for the grid, and joins the tokens.
 				folded += 4 * m.EncDim * (2*3 + 2*(1+m.Registers) + 8)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
@@ -82,7 +82,7 @@ func plan(t *testing.T, sim *metalsim.Sim, p backend.Precision, path string, s s
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.Open(set)
+	m, err := mast3r.Open(set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +91,8 @@ func plan(t *testing.T, sim *metalsim.Sim, p backend.Precision, path string, s s
 	for _, build := range []func() (*graph.Graph, error){
 		func() (*graph.Graph, error) { return m.Encoder(2, s.height, s.width) },
 		func() (*graph.Graph, error) { return m.Decoder(1, grid, grid) },
-		func() (*graph.Graph, error) { return m.Head(1, 1, s.height, s.width, model.AllOutputs) },
-		func() (*graph.Graph, error) { return m.Head(2, 1, s.height, s.width, model.AllOutputs) },
+		func() (*graph.Graph, error) { return m.Head(1, 1, s.height, s.width, mast3r.AllOutputs) },
+		func() (*graph.Graph, error) { return m.Head(2, 1, s.height, s.width, mast3r.AllOutputs) },
 	} {
 		g, err := build()
 		if err != nil {

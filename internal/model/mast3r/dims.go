@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package mast3r
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // Arch is a family of networks.
@@ -22,9 +22,13 @@ const (
 	DUNE   Arch = "dune"
 )
 
-// ErrUnknown is in the chain of the error about files that hold no network of
-// a known family.
-var ErrUnknown = errors.New("no MASt3R or DUNE-MASt3R network")
+// Marks are tensors that only the files of this family have.
+var Marks = []string{mast3rMark, duneMark}
+
+const (
+	mast3rMark = "enc_blocks.0.attn.qkv.weight"
+	duneMark   = "encoder.blocks.0.0.attn.qkv.weight"
+)
 
 // Dims are the dimensions of a network, all that is needed to build its graphs.
 type Dims struct {
@@ -61,63 +65,53 @@ const (
 	duneOuterEps = 1e-5
 )
 
-// first are a few of the names, for a message.
-func first(names []string) string {
-	const some = 5
-	list := fmt.Sprintf("%.200q", names[:min(some, len(names))])
-	if len(names) > some {
-		list += ", ..."
-	}
-	return list
-}
-
 // derive reads the dimensions off the shapes and the metadata of s.
 func derive(s *weights.Set) (Dims, error) {
-	meta := &metadata{values: s.Metadata()}
+	meta := &vit.Metadata{Values: s.Metadata()}
 	var d Dims
 	switch {
-	case s.Has("enc_blocks.0.attn.qkv.weight"):
+	case s.Has(mast3rMark):
 		d.Arch = MASt3R
-	case s.Has("encoder.blocks.0.0.attn.qkv.weight"):
+	case s.Has(duneMark):
 		d.Arch = DUNE
 	default:
-		return d, fmt.Errorf("model: %w: neither enc_blocks.0.attn.qkv.weight nor encoder.blocks.0.0.attn.qkv.weight is among its %d tensors: %s", ErrUnknown, len(s.Names()), first(s.Names()))
+		return d, vit.Unknown(s, Marks)
 	}
 	n := d.names()
-	shape := &shapes{set: s}
-	patch := shape.of(n.encoder+"patch_embed.proj.weight", 4)
+	shape := &vit.Shapes{Set: s}
+	patch := shape.Of(n.encoder+"patch_embed.proj.weight", 4)
 	d.EncDim, d.Patch = patch[0], patch[3]
-	d.EncDepth = depth(s, n.encBlock)
-	d.DecDim = shape.of(n.decoder+"decoder_embed.weight", 2)[0]
-	d.DecDepth = depth(s, n.decoder+"dec_blocks.%d.norm1.weight")
-	local := shape.of(n.decoder+"downstream_head1.head_local_features.fc2.weight", 2)[0]
+	d.EncDepth = vit.Depth(s, n.encBlock)
+	d.DecDim = shape.Of(n.decoder+"decoder_embed.weight", 2)[0]
+	d.DecDepth = vit.Depth(s, n.decoder+"dec_blocks.%d.norm1.weight")
+	local := shape.Of(n.decoder+"downstream_head1.head_local_features.fc2.weight", 2)[0]
 	if d.Arch == DUNE {
 		d.duneTokens(s, shape)
 	}
-	if err := errors.Join(shape.errs...); err != nil {
+	if err := errors.Join(shape.Errs...); err != nil {
 		return d, err
 	}
 	return d, d.finish(meta, local)
 }
 
 // finish fills in what the shapes do not say.
-func (d *Dims) finish(meta *metadata, local int) error {
-	d.EncHeads = meta.integer("enc_heads", d.EncDim/headDim)
-	d.DecHeads = meta.integer("dec_heads", d.DecDim/headDim)
-	d.Hooks = meta.hooks([4]int{0, d.DecDepth / 2, d.DecDepth * 3 / 4, d.DecDepth})
-	d.RopeBase = meta.number("rope_base", ropeBase)
-	d.NormEps = meta.number("norm_eps", normEps)
-	d.OuterNormEps = meta.number("outer_norm_eps", duneOuterEps)
-	meta.mode("depth_mode", ConfMode{float32(math.Inf(-1)), float32(math.Inf(1))})
-	d.Conf = meta.mode("conf_mode", ConfMode{1, float32(math.Inf(1))})
-	d.DescConf = meta.mode("desc_conf_mode", ConfMode{0, float32(math.Inf(1))})
+func (d *Dims) finish(meta *vit.Metadata, local int) error {
+	d.EncHeads = meta.Integer("enc_heads", d.EncDim/headDim)
+	d.DecHeads = meta.Integer("dec_heads", d.DecDim/headDim)
+	d.Hooks = meta.Hooks([4]int{0, d.DecDepth / 2, d.DecDepth * 3 / 4, d.DecDepth})
+	d.RopeBase = meta.Number("rope_base", ropeBase)
+	d.NormEps = meta.Number("norm_eps", normEps)
+	d.OuterNormEps = meta.Number("outer_norm_eps", duneOuterEps)
+	mode(meta, "depth_mode", ConfMode{float32(math.Inf(-1)), float32(math.Inf(1))})
+	d.Conf = mode(meta, "conf_mode", ConfMode{1, float32(math.Inf(1))})
+	d.DescConf = mode(meta, "desc_conf_mode", ConfMode{0, float32(math.Inf(1))})
 	d.DescDim = local/(d.Patch*d.Patch) - 1
-	d.Resolution = meta.integer("resolution", d.native())
-	d.Variant = meta.values["variant"]
+	d.Resolution = meta.Integer("resolution", d.native())
+	d.Variant = meta.Values["variant"]
 	if d.Variant == "" {
 		d.Variant = d.guessVariant()
 	}
-	if err := errors.Join(meta.errs...); err != nil {
+	if err := errors.Join(meta.Errs...); err != nil {
 		return err
 	}
 	return d.check(local)
@@ -171,14 +165,15 @@ func (d *Dims) guessVariant() string {
 	return fmt.Sprintf("%s_%d_%d", d.Arch, d.EncDim, d.EncDepth)
 }
 
-func (d *Dims) duneTokens(s *weights.Set, shape *shapes) {
-	pos := shape.of("encoder.pos_embed", 3)[1]
-	d.PosGrid = int(math.Round(math.Sqrt(float64(pos - 1))))
-	if d.PosGrid < 1 || d.PosGrid*d.PosGrid != pos-1 {
-		shape.errs = append(shape.errs, fmt.Errorf("model: encoder.pos_embed has %d positions, want 1 + a square", pos))
+func (d *Dims) duneTokens(s *weights.Set, shape *vit.Shapes) {
+	const table = "encoder.pos_embed"
+	side, err := vit.SquareSide(table, shape.Of(table, 3)[1])
+	if err != nil {
+		shape.Errs = append(shape.Errs, err)
 	}
+	d.PosGrid = side
 	if s.Has("encoder.register_tokens") {
-		d.Registers = shape.of("encoder.register_tokens", 3)[1]
+		d.Registers = shape.Of("encoder.register_tokens", 3)[1]
 	}
 }
 
@@ -196,96 +191,10 @@ func (d Dims) names() names {
 	return names{"", "", "enc_blocks.%d.norm1.weight", "enc_norm"}
 }
 
-// depth counts blocks. A file cannot make it run long: it stops at the first
-// name that is missing.
-func depth(s *weights.Set, format string) int {
-	n := 0
-	for s.Has(fmt.Sprintf(format, n)) {
-		n++
-	}
-	return n
-}
-
-// shapes collects what is missing, so that one error names all of it.
-type shapes struct {
-	set  *weights.Set
-	errs []error
-}
-
-func (s *shapes) of(name string, rank int) tensor.Shape {
-	want := make(tensor.Shape, rank)
-	for i := range want {
-		want[i] = -1
-	}
-	t, err := s.set.Need(name, want)
-	if err != nil {
-		s.errs = append(s.errs, err)
-		return make(tensor.Shape, rank)
-	}
-	return t.Shape
-}
-
-// metadata reads typed values out of a file's free-form strings and collects
-// what cannot be read.
-type metadata struct {
-	values map[string]string
-	errs   []error
-}
-
-func (m *metadata) fail(key, want string) {
-	m.errs = append(m.errs, fmt.Errorf("model: metadata %q is %.80q, want %s", key, m.values[key], want))
-}
-
-func (m *metadata) integer(key string, otherwise int) int {
-	v, ok := m.values[key]
-	if !ok {
-		return otherwise
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 {
-		m.fail(key, "a positive integer")
-		return otherwise
-	}
-	return n
-}
-
-func (m *metadata) number(key string, otherwise float32) float32 {
-	v, ok := m.values[key]
-	if !ok {
-		return otherwise
-	}
-	f, err := strconv.ParseFloat(v, 32)
-	if err != nil || !(f > 0) || math.IsInf(f, 0) {
-		m.fail(key, "a positive number")
-		return otherwise
-	}
-	return float32(f)
-}
-
-func (m *metadata) hooks(otherwise [4]int) [4]int {
-	v, ok := m.values["dpt_hooks"]
-	if !ok {
-		return otherwise
-	}
-	parts := strings.Split(v, ",")
-	var h [4]int
-	for i := range h {
-		var err error
-		if len(parts) == len(h) {
-			h[i], err = strconv.Atoi(strings.TrimSpace(parts[i]))
-		}
-		if len(parts) != len(h) || err != nil {
-			m.fail("dpt_hooks", "four integers")
-			return otherwise
-		}
-	}
-	return h
-}
-
 // mode reads "exp,min,max", the one output function of the published models.
 // The points have no limits in any of them.
-func (m *metadata) mode(key string, otherwise ConfMode) ConfMode {
-	v, ok := m.values[key]
+func mode(m *vit.Metadata, key string, otherwise ConfMode) ConfMode {
+	v, ok := m.Values[key]
 	if !ok {
 		return otherwise
 	}
@@ -298,6 +207,6 @@ func (m *metadata) mode(key string, otherwise ConfMode) ConfMode {
 			return ConfMode{float32(lo), float32(hi)}
 		}
 	}
-	m.fail(key, fmt.Sprintf(`"exp,%v,%v" or the like`, otherwise.Min, otherwise.Max))
+	m.Fail(key, fmt.Sprintf(`"exp,%v,%v" or the like`, otherwise.Min, otherwise.Max))
 	return otherwise
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package mast3r
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -81,7 +82,7 @@ func TestDamagedWeights(t *testing.T) {
 		kind  error
 		words []string
 	}{
-		"nothing": {nil, ErrUnknown, []string{"enc_blocks.0.attn.qkv.weight"}},
+		"nothing": {nil, vit.ErrUnknown, []string{"enc_blocks.0.attn.qkv.weight"}},
 		"three missing": {without(list, "enc_norm.bias", "dec_blocks2.9.norm_y.weight", "downstream_head2.dpt.head.4.bias"), weights.ErrMissing,
 			[]string{"enc_norm.bias", "dec_blocks2.9.norm_y.weight", "downstream_head2.dpt.head.4.bias"}},
 		"missing size": {without(list, "downstream_head1.head_local_features.fc2.weight"), weights.ErrMissing, []string{"head_local_features.fc2.weight"}},
@@ -154,7 +155,7 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	_, err1 := m.Encoder(0, 14, 14)
-	_, err2 := m.Decoder(1, Grid{0, 1}, Grid{1, 1})
+	_, err2 := m.Decoder(1, vit.Grid{Rows: 0, Cols: 1}, vit.Grid{Rows: 1, Cols: 1})
 	_, err3 := m.Head(3, 1, 14, 14, AllOutputs)
 	_, err4 := m.Head(1, 1, 14, 14, 0)
 	for i, err := range []error{err1, err2, err3, err4} {

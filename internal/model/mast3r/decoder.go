@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package mast3r
 
 import (
 	"fmt"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -16,7 +17,7 @@ import (
 // hooked decoder depths, view1.hook1, view1.hook2, view1.hook3, then view 2's,
 // f32 [batch,N,DecDim]; hook3 is normalised. Hook 0 of a head is the feature
 // itself.
-func (m *Model) Decoder(batch int, g1, g2 Grid) (*graph.Graph, error) {
+func (m *Model) Decoder(batch int, g1, g2 vit.Grid) (*graph.Graph, error) {
 	if batch < 1 || g1.Rows < 1 || g1.Cols < 1 || g2.Rows < 1 || g2.Cols < 1 {
 		return nil, fmt.Errorf("model: batch %d, grids %v and %v, want at least 1", batch, g1, g2)
 	}
@@ -32,9 +33,9 @@ func (m *Model) Decoder(batch int, g1, g2 Grid) (*graph.Graph, error) {
 	}
 	for i, v := range views {
 		feat := b.Input(fmt.Sprintf("feat%d", i+1), tensor.F32, batch, v.grid.Tokens(), m.EncDim)
-		v.x = b.linear(feat, p+"decoder_embed", m.DecDim)
-		b.view = v.tap
-		b.tap("embed", v.x)
+		v.x = b.LinearLayer(feat, p+"decoder_embed", m.DecDim)
+		b.View = v.tap
+		b.Tap("embed", v.x)
 	}
 	for i := range m.DecDepth {
 		// Both read what the other was before this block.
@@ -44,9 +45,9 @@ func (m *Model) Decoder(batch int, g1, g2 Grid) (*graph.Graph, error) {
 		views[1].push(x2)
 	}
 	for i, v := range views {
-		b.view = v.tap
-		out := b.norm(v.x, p+"dec_norm", m.NormEps)
-		b.tap("out", out)
+		b.View = v.tap
+		out := b.NormLayer(v.x, p+"dec_norm", m.NormEps)
+		b.Tap("out", out)
 		for j, h := range m.Hooks[1:] {
 			y := out
 			if h < m.DecDepth {
@@ -55,12 +56,12 @@ func (m *Model) Decoder(batch int, g1, g2 Grid) (*graph.Graph, error) {
 			b.Output(fmt.Sprintf("view%d.hook%d", i+1, j+1), y)
 		}
 	}
-	return b.build()
+	return b.Build()
 }
 
 // decoderView is one of the two token streams.
 type decoderView struct {
-	grid    Grid
+	grid    vit.Grid
 	blocks  string
 	tap     string
 	x       *graph.Node
@@ -80,36 +81,36 @@ func (b *builder) decoderBlock(v, other *decoderView, i int) *graph.Node {
 	d, eps, heads := m.DecDim, m.NormEps, m.DecHeads
 	name := fmt.Sprintf("%s%s.%d", m.names().decoder, v.blocks, i)
 	at := fmt.Sprintf("block%d.", i)
-	b.view = v.tap
+	b.View = v.tap
 	rope := graph.Rope{Rows: v.grid.Rows, Cols: v.grid.Cols, Base: m.RopeBase}
 	otherRope := graph.Rope{Rows: other.grid.Rows, Cols: other.grid.Cols, Base: m.RopeBase}
 
-	y := b.norm(v.x, name+".norm1", eps)
-	b.tap(at+"norm1", y)
-	x := b.AddTo(v.x, b.selfAttention(y, name+".attn", heads, &rope, at))
+	y := b.NormLayer(v.x, name+".norm1", eps)
+	b.Tap(at+"norm1", y)
+	x := b.AddTo(v.x, b.SelfAttention(y, name+".attn", heads, b.rope(heads, rope), at))
 
-	memory := b.norm(other.x, name+".norm_y", eps)
-	b.tap(at+"norm_y", memory)
-	y = b.norm(x, name+".norm2", eps)
-	b.tap(at+"norm2", y)
-	q := b.linear(y, name+".cross_attn.projq", d)
-	k := b.linear(memory, name+".cross_attn.projk", d)
-	val := b.linear(memory, name+".cross_attn.projv", d)
-	b.tap(at+"cross_q", q)
-	b.tap(at+"cross_k", k)
-	b.tap(at+"cross_v", val)
+	memory := b.NormLayer(other.x, name+".norm_y", eps)
+	b.Tap(at+"norm_y", memory)
+	y = b.NormLayer(x, name+".norm2", eps)
+	b.Tap(at+"norm2", y)
+	q := b.LinearLayer(y, name+".cross_attn.projq", d)
+	k := b.LinearLayer(memory, name+".cross_attn.projk", d)
+	val := b.LinearLayer(memory, name+".cross_attn.projv", d)
+	b.Tap(at+"cross_q", q)
+	b.Tap(at+"cross_k", k)
+	b.Tap(at+"cross_v", val)
 	q, k = b.RoPE(q, heads, rope), b.RoPE(k, heads, otherRope)
-	b.tap(at+"cross_q_rope", q)
-	b.tap(at+"cross_k_rope", k)
-	y = b.linear(b.Attention(q, k, val, heads, scaleOf(d/heads)), name+".cross_attn.proj", d)
-	b.tap(at+"cross_attn", y)
+	b.Tap(at+"cross_q_rope", q)
+	b.Tap(at+"cross_k_rope", k)
+	y = b.LinearLayer(b.Attention(q, k, val, heads, vit.ScaleOf(d/heads)), name+".cross_attn.proj", d)
+	b.Tap(at+"cross_attn", y)
 	x = b.AddTo(x, y)
 
-	y = b.norm(x, name+".norm3", eps)
-	b.tap(at+"norm3", y)
-	y = b.mlp(y, name+".mlp", d)
-	b.tap(at+"mlp", y)
+	y = b.NormLayer(x, name+".norm3", eps)
+	b.Tap(at+"norm3", y)
+	y = b.MLP(y, name+".mlp", d)
+	b.Tap(at+"mlp", y)
 	x = b.AddTo(x, y)
-	b.tap(fmt.Sprintf("block%d", i), x)
+	b.Tap(fmt.Sprintf("block%d", i), x)
 	return x
 }

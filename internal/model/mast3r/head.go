@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package mast3r
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -33,14 +34,14 @@ func (m *Model) Head(view, batch, height, width int, want Outputs) (*graph.Graph
 	if view != 1 && view != 2 {
 		return nil, fmt.Errorf("model: view %d, want 1 or 2", view)
 	}
-	if err := m.checkSize(height, width); err != nil {
+	if err := vit.CheckSize(height, width, m.Patch); err != nil {
 		return nil, err
 	}
 	if want&AllOutputs == 0 || batch < 1 {
 		return nil, fmt.Errorf("model: outputs %#x of %d pictures: nothing to compute", want, batch)
 	}
 	b := m.builder(fmt.Sprintf("head%d", view))
-	b.view = fmt.Sprintf("head%d.", view)
+	b.View = fmt.Sprintf("head%d.", view)
 	name := fmt.Sprintf("%sdownstream_head%d.", m.names().decoder, view)
 	g := m.GridOf(height, width)
 	in := [4]*graph.Node{b.Input("feat", tensor.F32, batch, g.Tokens(), m.EncDim)}
@@ -65,7 +66,7 @@ func (m *Model) Head(view, batch, height, width int, want Outputs) (*graph.Graph
 			b.Output("desc_conf", b.confidence(raw, m.DescDim, m.DescConf))
 		}
 	}
-	return b.build()
+	return b.Build()
 }
 
 // confidence is min + min(exp(x), max-min) of one channel.
@@ -83,76 +84,44 @@ func (b *builder) confidence(raw *graph.Node, channel int, mode ConfMode) *graph
 
 // dpt is the dense prediction transformer branch: four token grids at four
 // scales, fused from coarse to fine.
-func (b *builder) dpt(in [4]*graph.Node, name string, g Grid, height, width int) *graph.Node {
+func (b *builder) dpt(in [4]*graph.Node, name string, g vit.Grid, height, width int) *graph.Node {
 	var rn [4]*graph.Node
 	for i, x := range in {
 		x = b.Reshape(x, x.Shape[0], g.Rows, g.Cols, x.Shape[2])
-		x = b.rescale(x, i, fmt.Sprintf("%sact_postprocess.%d", name, i))
-		b.tap(fmt.Sprintf("act%d", i), x)
-		w := b.weight(fmt.Sprintf("%sscratch.layer%d_rn.weight", name, i+1), -1, x.Shape[3], 3, 3)
+		at := fmt.Sprintf("%sact_postprocess.%d", name, i)
+		x = b.Rescale(b.ConvLayer(x, at+".0", -1, 1, 1, 0), i, at+".1")
+		b.Tap(fmt.Sprintf("act%d", i), x)
+		w := b.Weight(fmt.Sprintf("%sscratch.layer%d_rn.weight", name, i+1), -1, x.Shape[3], 3, 3)
 		rn[i] = b.Conv2D(x, w, nil, 1, 1)
-		b.tap(fmt.Sprintf("rn%d", i), rn[i])
+		b.Tap(fmt.Sprintf("rn%d", i), rn[i])
 	}
-	p := b.refine(rn[3], nil, name+"scratch.refinenet4")
+	p := b.Refine(rn[3], nil, name+"scratch.refinenet4", 2*rn[3].Shape[1], 2*rn[3].Shape[2])
 	// The coarsest map has ceil(n/2) cells, so twice that may be one too many.
 	p = b.SliceAxis(b.SliceAxis(p, 1, 0, g.Rows), 2, 0, g.Cols)
-	b.tap("path4_cropped", p)
+	b.Tap("path4_cropped", p)
 	for i := 2; i >= 0; i-- {
-		p = b.refine(p, rn[i], fmt.Sprintf("%sscratch.refinenet%d", name, i+1))
-		b.tap(fmt.Sprintf("path%d", i+1), p)
+		p = b.Refine(p, rn[i], fmt.Sprintf("%sscratch.refinenet%d", name, i+1), 2*p.Shape[1], 2*p.Shape[2])
+		b.Tap(fmt.Sprintf("path%d", i+1), p)
 	}
-	p = b.conv(p, name+"head.0", -1, 3, 1, 1)
-	b.tap("conv0", p)
+	p = b.ConvLayer(p, name+"head.0", -1, 3, 1, 1)
+	b.Tap("conv0", p)
 	p = b.Bilinear(p, height, width)
-	b.tap("up", p)
-	p = b.conv(p, name+"head.2", -1, 3, 1, 1)
-	b.tap("conv2", p)
-	p = b.conv(b.Unary(graph.Relu, p), name+"head.4", 4, 1, 1, 0)
-	b.tap("dpt_raw", p)
+	b.Tap("up", p)
+	p = b.ConvLayer(p, name+"head.2", -1, 3, 1, 1)
+	b.Tap("conv2", p)
+	p = b.ConvLayer(b.Unary(graph.Relu, p), name+"head.4", 4, 1, 1, 0)
+	b.Tap("dpt_raw", p)
 	return p
-}
-
-// rescale brings hook i to its scale: 4x, 2x, 1x, 1/2x the token grid.
-func (b *builder) rescale(x *graph.Node, i int, name string) *graph.Node {
-	x = b.conv(x, name+".0", -1, 1, 1, 0)
-	c := x.Shape[3]
-	switch i {
-	case 0, 1:
-		k := 4 >> i
-		return b.ConvTranspose2D(x, b.weight(name+".1.weight", c, c, k, k), b.weight(name+".1.bias", c), k)
-	case 3:
-		return b.conv(x, name+".1", c, 3, 2, 1)
-	}
-	return x
-}
-
-// refine is one fusion step. The reference upsamples, then applies the 1x1
-// out_conv; bilinear weights sum to one, so the two commute, and a quarter of
-// the products is enough (network.md 7.1).
-func (b *builder) refine(x, skip *graph.Node, name string) *graph.Node {
-	if skip != nil {
-		x = b.AddTo(x, b.residualUnit(skip, name+".resConfUnit1"))
-	}
-	x = b.residualUnit(x, name+".resConfUnit2")
-	x = b.conv(x, name+".out_conv", x.Shape[3], 1, 1, 0)
-	return b.Bilinear(x, 2*x.Shape[1], 2*x.Shape[2])
-}
-
-// residualUnit is x + conv2(relu(conv1(relu(x)))).
-func (b *builder) residualUnit(x *graph.Node, name string) *graph.Node {
-	y := b.conv(b.Unary(graph.Relu, x), name+".conv1", x.Shape[3], 3, 1, 1)
-	y = b.conv(b.Unary(graph.Relu, y), name+".conv2", x.Shape[3], 3, 1, 1)
-	return b.AddTo(x, y)
 }
 
 // localFeatures is the descriptor branch: an mlp on encoder and decoder tokens,
 // encoder first, whose result holds a patch of pixels per token.
-func (b *builder) localFeatures(in [4]*graph.Node, name string, g Grid) *graph.Node {
+func (b *builder) localFeatures(in [4]*graph.Node, name string, g vit.Grid) *graph.Node {
 	m := b.m
 	x := b.Concat(2, in[0], in[3])
-	x = b.mlp(x, name, (m.DescDim+1)*m.Patch*m.Patch)
+	x = b.MLP(x, name, (m.DescDim+1)*m.Patch*m.Patch)
 	x = b.Reshape(x, x.Shape[0], g.Rows, g.Cols, x.Shape[2])
 	x = b.Add(graph.PixelShuffle{R: m.Patch}, x)
-	b.tap("local_raw", x)
+	b.Tap("local_raw", x)
 	return x
 }
