@@ -42,6 +42,7 @@ func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptio
 	if err != nil {
 		return err
 	}
+	j.compile(pics[0], pics[1])
 	w, err := j.begin(backend.Decode)
 	if err != nil {
 		return err

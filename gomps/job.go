@@ -96,17 +96,17 @@ func (j *job) result(n *graph.Node) (*Tensor, backend.Buffer, error) {
 	return t, b, nil
 }
 
-func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, error) {
-	p, err := j.l.programs.get(j.ctx, key, build)
+func (j *job) program(q wanted) (*program, error) {
+	p, err := j.l.programs.get(j.ctx, q.part, q.build)
 	if err != nil {
 		if j.ctx.Err() != nil {
-			return nil, fmt.Errorf("gomps: %s: %w", key.what, j.ctx.Err())
+			return nil, fmt.Errorf("gomps: %s: %w", q.what, j.ctx.Err())
 		}
 		var e *tensor.RangeError
 		if errors.As(err, &e) {
 			return nil, &WeightsError{j.l.path, e}
 		}
-		return nil, deviceError("compile "+key.what, err)
+		return nil, deviceError("compile "+q.what, err)
 	}
 	j.programs = append(j.programs, p)
 	return p, nil
@@ -188,19 +188,47 @@ func (w *work) wrap(what string, err error) error {
 	return deviceError(what, err)
 }
 
+// encoder, decoder and head are the parts of the network.
+func (l *loaded) encoder(images, height, width int) wanted {
+	return wanted{part{what: "encoder", images: images, h1: height, w1: width}, func() (*graph.Graph, error) {
+		return l.model.Encoder(images, height, width)
+	}}
+}
+
+func (l *loaded) decoder(a, b *picture) wanted {
+	return wanted{part{what: "decoder", h1: a.height, w1: a.width, h2: b.height, w2: b.width}, func() (*graph.Graph, error) {
+		return l.pair.Decoder(1, a.grid(l.facts), b.grid(l.facts))
+	}}
+}
+
+func (l *loaded) head(view int, pic *picture, want mast3r.Outputs) wanted {
+	return wanted{part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
+		return l.pair.Head(view, 1, pic.height, pic.width, want)
+	}}
+}
+
+// compile has the parts for a pair ready before the first of them is run.
+func (j *job) compile(a, b *picture) {
+	l := j.l
+	parts := []wanted{l.decoder(a, b), l.head(1, a, j.want), l.head(2, b, j.want)}
+	if a.height == b.height && a.width == b.width {
+		parts = append(parts, l.encoder(2, a.height, a.width))
+	} else {
+		parts = append(parts, l.encoder(1, a.height, a.width), l.encoder(1, b.height, b.width))
+	}
+	l.programs.ready(j.ctx, parts)
+}
+
 // encode fills in the features of the pictures, all at once when their sizes
 // agree.
 func (w *work) encode(pics ...*picture) error {
-	m := w.j.l.model
 	for len(pics) > 0 {
 		n := 1
 		for n < len(pics) && pics[n].height == pics[0].height && pics[n].width == pics[0].width {
 			n++
 		}
 		h, wd := pics[0].height, pics[0].width
-		p, err := w.j.program(part{what: "encoder", images: n, h1: h, w1: wd}, func() (*graph.Graph, error) {
-			return m.Encoder(n, h, wd)
-		})
+		p, err := w.j.program(w.j.l.encoder(n, h, wd))
 		if err != nil {
 			return err
 		}
@@ -223,10 +251,7 @@ func (w *work) encode(pics ...*picture) error {
 
 // decode runs the decoders and both heads for the pair (a, b).
 func (w *work) decode(a, b *picture, va, vb *View) error {
-	f := w.j.l.facts
-	p, err := w.j.program(part{what: "decoder", h1: a.height, w1: a.width, h2: b.height, w2: b.width}, func() (*graph.Graph, error) {
-		return w.j.l.pair.Decoder(1, a.grid(f), b.grid(f))
-	})
+	p, err := w.j.program(w.j.l.decoder(a, b))
 	if err != nil {
 		return err
 	}
@@ -250,9 +275,7 @@ func (w *work) decode(a, b *picture, va, vb *View) error {
 
 func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) error {
 	want := w.j.want
-	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
-		return w.j.l.pair.Head(view, 1, pic.height, pic.width, want)
-	})
+	p, err := w.j.program(w.j.l.head(view, pic, want))
 	if err != nil {
 		return err
 	}

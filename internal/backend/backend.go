@@ -140,6 +140,10 @@ const (
 // outside their axis.
 var ErrIndex = errors.New("index out of range")
 
+// ErrUnsupported is in the chain of the error about work that a device cannot do
+// and another can.
+var ErrUnsupported = errors.New("not supported by the device")
+
 // ErrReleased is in the chain of the error of a Run with a buffer that was released.
 var ErrReleased = bufpool.ErrReleased
 

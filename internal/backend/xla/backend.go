@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
@@ -72,6 +73,8 @@ type Backend struct {
 // Stats count what the backend did.
 type Stats struct {
 	Runs, Compiled, FromCache int
+	// Matching is how long the device took for the last Nearest.
+	Matching time.Duration
 }
 
 var _ backend.Backend = (*Backend)(nil)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -42,7 +43,7 @@ func (f *finders) get(b *Backend, n, m, dim int) (*finder, error) {
 	}
 	text, err := stablehlo.Nearest(n, m, dim)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: %w", backend.ErrUnsupported, err)
 	}
 	exe, _, err := b.cache.compile(b.dev, text, b.cfg.Flags)
 	if err != nil {
@@ -69,13 +70,13 @@ func (f *finders) close() {
 // Nearest finds the nearest neighbours of two maps in each other.
 func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (out [2]backend.Neighbours, err error) {
 	if b.dev.Platform() != "cuda" {
-		return out, fmt.Errorf("%w: nearest neighbours on %s", ErrUnsupported, b.dev.Platform())
+		return out, fmt.Errorf("%w: nearest neighbours on %s", backend.ErrUnsupported, b.dev.Platform())
 	}
+	b.finders.mu.Lock() // Close waits for the end of a run
+	defer b.finders.mu.Unlock()
 	if err := b.open(); err != nil {
 		return out, err
 	}
-	b.finders.mu.Lock() // programs are not closed while they run
-	defer b.finders.mu.Unlock()
 	f, err := b.finders.get(b, one.N, two.N, one.Dim)
 	if err != nil {
 		return out, err
@@ -96,6 +97,7 @@ func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (ou
 	if err := ctx.Err(); err != nil {
 		return out, err
 	}
+	start := time.Now()
 	results, done, err := f.exe.Execute(args)
 	if err != nil {
 		return out, fmt.Errorf("xla: nearest neighbours: %w", err)
@@ -108,6 +110,7 @@ func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (ou
 	if err := done.Await(); err != nil {
 		return out, fmt.Errorf("xla: nearest neighbours: %w", err)
 	}
+	b.count(func() { b.stats.Runs, b.stats.Matching = b.stats.Runs+1, time.Since(start) })
 	return b.neighbours(results, one.N, two.N)
 }
 
@@ -147,7 +150,7 @@ func (b *Backend) neighbours(results []*pjrt.Buffer, n, m int) (out [2]backend.N
 		return out, err
 	}
 	if v := math.Float32frombits(binary.LittleEndian.Uint32(norm)); !(v <= stablehlo.NearestMaxNorm) {
-		return out, fmt.Errorf("%w: descriptors of length %g", ErrUnsupported, v)
+		return out, fmt.Errorf("%w: descriptors of length %g", backend.ErrUnsupported, v)
 	}
 	for i, count := range []int{n, m} {
 		full := stablehlo.NearestPadded(count)

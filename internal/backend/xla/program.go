@@ -69,16 +69,21 @@ func (p *Program) compile(ctx context.Context, g *graph.Graph, o stablehlo.Optio
 	}
 	b := p.b
 	var cached bool
+	start := time.Now()
+	var program time.Duration
 	done := make(chan error, 1)
 	par.Go(func() {
 		var err error
 		p.exe, cached, err = b.cache.compile(b.dev, m.Text, b.cfg.Flags)
+		program = time.Since(start)
 		done <- err
 	}, func(p *par.Panic) { done <- p })
 	p.weights, err = b.weights.takeAll(ctx, m.Weights)
+	weights := time.Since(start)
 	if err := errors.Join(<-done, err); err != nil {
 		return err
 	}
+	b.log.Debug("program ready", "graph", g.Name, "cached", cached, "program", program, "weights", weights)
 	b.count(func() {
 		if cached {
 			b.stats.FromCache++
