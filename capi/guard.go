@@ -105,6 +105,8 @@ var statuses = []struct {
 	{eager.ErrDType, C.MAST3R_E_ARGUMENT},
 	{eager.ErrOption, C.MAST3R_E_ARGUMENT},
 	{gomps.ErrWeights, C.MAST3R_E_WEIGHTS},
+	{gomps.ErrOutOfMemory, C.MAST3R_E_MEMORY},
+	{eager.ErrOutOfMemory, C.MAST3R_E_MEMORY},
 	{gomps.ErrDevice, C.MAST3R_E_DEVICE},
 	{eager.ErrDevice, C.MAST3R_E_DEVICE},
 	{gomps.ErrFile, C.MAST3R_E_FILE},

@@ -73,7 +73,8 @@ enum {
   MAST3R_E_NOT_FOUND = 12, /* no such file */
   MAST3R_E_FORKED = 13,    /* called in a forked child */
   MAST3R_E_INTERNAL = 14,  /* a bug in this library that was caught */
-  MAST3R_E_FILE = 15       /* the system refused to read or write a file */
+  MAST3R_E_FILE = 15,      /* the system refused to read or write a file */
+  MAST3R_E_MEMORY = 16     /* the device has no memory for the work; the engine stays usable */
 };
 
 typedef uint64_t mast3r_engine;

@@ -66,6 +66,7 @@ using NotFoundError = StatusError<MAST3R_E_NOT_FOUND>;
 using ForkError = StatusError<MAST3R_E_FORKED>;
 using InternalError = StatusError<MAST3R_E_INTERNAL>;
 using FileError = StatusError<MAST3R_E_FILE>;
+using MemoryError = StatusError<MAST3R_E_MEMORY>;
 
 /* Throws what belongs to a status; MAST3R_OK and MAST3R_PENDING pass. */
 inline mast3r_status check(mast3r_status status) {
@@ -86,6 +87,7 @@ inline mast3r_status check(mast3r_status status) {
   case MAST3R_E_FORKED: throw ForkError(text);
   case MAST3R_E_INTERNAL: throw InternalError(text);
   case MAST3R_E_FILE: throw FileError(text);
+  case MAST3R_E_MEMORY: throw MemoryError(text);
   default: throw Error(status, text.empty() ? mast3r_status_name(status) : text);
   }
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 )
 
@@ -23,6 +24,10 @@ var (
 	ErrWeights = errors.New("gomps: a model cannot be used")   // *WeightsError
 	ErrFile    = errors.New("gomps: a file was refused")       // *FileError
 	ErrDevice  = errors.New("gomps: the device failed")        // *DeviceError
+
+	// ErrOutOfMemory is a *DeviceError too: the device has no memory for the work. The
+	// engine stays usable, for smaller pictures or fewer at once.
+	ErrOutOfMemory = errors.New("gomps: the device has too little memory")
 )
 
 // Is makes errors.Is find the kind.
@@ -31,7 +36,9 @@ func (e *ImageError) Is(target error) bool   { return target == ErrImage }
 func (e *ShapeError) Is(target error) bool   { return target == ErrShape }
 func (e *WeightsError) Is(target error) bool { return target == ErrWeights }
 func (e *FileError) Is(target error) bool    { return target == ErrFile }
-func (e *DeviceError) Is(target error) bool  { return target == ErrDevice }
+func (e *DeviceError) Is(target error) bool {
+	return target == ErrDevice || target == ErrOutOfMemory && errors.Is(e.Err, backend.ErrOutOfMemory)
+}
 
 // ConfigError says which setting cannot be used.
 type ConfigError struct{ Field, Got, Want string }

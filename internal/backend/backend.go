@@ -147,6 +147,10 @@ var ErrUnsupported = errors.New("not supported by the device")
 // ErrReleased is in the chain of the error of a Run with a buffer that was released.
 var ErrReleased = bufpool.ErrReleased
 
+// ErrOutOfMemory is in the chain of an error about memory that the device does not
+// have.
+var ErrOutOfMemory = bufpool.ErrOutOfMemory
+
 // Buffer is device memory, packed row-major elements.
 type Buffer interface {
 	Len() int

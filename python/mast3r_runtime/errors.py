@@ -27,6 +27,7 @@ __all__ = [
     "ModelNotFoundError",
     "NotLoadedError",
     "OfflineError",
+    "OutOfMemoryError",
     "SceneError",
     "ShapeError",
     "TimeLimitError",
@@ -56,6 +57,10 @@ class DependencyError(Mast3rError, ImportError):
 
 class DeviceError(Mast3rError):
     """The requested backend is not available, or it failed."""
+
+
+class OutOfMemoryError(DeviceError, MemoryError):
+    """The device has no memory for the work. The engine stays usable, for smaller pictures or fewer at once."""
 
 
 class NotLoadedError(Mast3rError):

@@ -126,6 +126,18 @@ func (b *Backend) Device() backend.Device {
 // Memory are the device allocator's books.
 func (b *Backend) Memory() (pjrt.Memory, error) { return b.dev.Memory() }
 
+// account adds to an error about memory how much is in use.
+func (b *Backend) account(err error) error {
+	if !errors.Is(err, backend.ErrOutOfMemory) {
+		return err
+	}
+	m, books := b.dev.Memory()
+	if books != nil {
+		return err // some plugins keep none
+	}
+	return fmt.Errorf("%w (%d MB of %d MB are in use)", err, m.InUse>>20, m.Limit>>20)
+}
+
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
 	b.mu.Lock()

@@ -56,7 +56,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	}
 	if err != nil {
 		p.free()
-		return nil, fmt.Errorf("xla: graph %q: %w", g.Name, err)
+		return nil, fmt.Errorf("xla: graph %q: %w", g.Name, b.account(err))
 	}
 	return p, nil
 }
@@ -233,7 +233,7 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 	results, done, err := p.exe.Execute(args)
 	if err != nil {
 		p.land()
-		return fmt.Errorf("xla: graph %q: %w", p.g.Name, err)
+		return fmt.Errorf("xla: graph %q: %w", p.g.Name, w.b.account(err))
 	}
 	if len(results) != len(outs) {
 		p.land()
@@ -314,7 +314,7 @@ func (w *work) Wait(ctx context.Context) ([]time.Duration, error) {
 			return nil, ctx.Err()
 		}
 		if r.err != nil {
-			return nil, fmt.Errorf("xla: run: %w", r.err)
+			return nil, fmt.Errorf("xla: run: %w", w.b.account(r.err))
 		}
 		start := r.start
 		if before.After(start) {
