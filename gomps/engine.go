@@ -139,7 +139,6 @@ func (e *Engine) prepare(set *weights.Set) (_ *loaded, err error) {
 	}
 	l.precision, err = e.cfg.precision(e.dev.Device().Backend)
 	l.programs.dev, l.programs.opt = e.dev, backend.Options{Precision: l.precision}
-	l.programs.many = e.dev.Device().Backend == BackendCUDA
 	return l, err
 }
 

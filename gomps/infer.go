@@ -42,7 +42,6 @@ func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptio
 	if err != nil {
 		return err
 	}
-	j.compile(pics[0], pics[1])
 	w, err := j.begin(backend.Decode)
 	if err != nil {
 		return err

@@ -207,18 +207,6 @@ func (l *loaded) head(view int, pic *picture, want mast3r.Outputs) wanted {
 	}}
 }
 
-// compile has the parts for a pair ready before the first of them is run.
-func (j *job) compile(a, b *picture) {
-	l := j.l
-	parts := []wanted{l.decoder(a, b), l.head(1, a, j.want), l.head(2, b, j.want)}
-	if a.height == b.height && a.width == b.width {
-		parts = append(parts, l.encoder(2, a.height, a.width))
-	} else {
-		parts = append(parts, l.encoder(1, a.height, a.width), l.encoder(1, b.height, b.width))
-	}
-	l.programs.ready(j.ctx, parts)
-}
-
 // encode fills in the features of the pictures, all at once when their sizes
 // agree.
 func (w *work) encode(pics ...*picture) error {

@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 // maxPrograms bounds what is kept compiled. A pair needs four programs; pictures
@@ -39,9 +37,7 @@ type program struct {
 
 // programs keeps compiled parts, the least recently used first.
 type programs struct {
-	dev backend.Backend
-	// many says that compiling several at once takes little longer than one.
-	many bool
+	dev  backend.Backend
 	opt  backend.Options
 	list []*program
 }
@@ -75,41 +71,6 @@ func (p *programs) get(ctx context.Context, key part, build func() (*graph.Graph
 type wanted struct {
 	part
 	build func() (*graph.Graph, error)
-}
-
-// ready compiles the parts that are missing, where that is worth while all at
-// once. What fails is left to get, which reports it.
-func (p *programs) ready(ctx context.Context, parts []wanted) {
-	if !p.many {
-		return
-	}
-	parts = slices.DeleteFunc(parts, func(w wanted) bool {
-		return slices.ContainsFunc(p.list, func(q *program) bool { return q.part == w.part })
-	})
-	if len(parts) < 2 || p.evict(maxPrograms-len(parts)) != nil {
-		return
-	}
-	compiled := make([]backend.Program, len(parts))
-	var wg sync.WaitGroup
-	for i, w := range parts {
-		g, err := w.build()
-		if err != nil {
-			continue
-		}
-		wg.Add(1)
-		par.Go(func() {
-			if c, err := p.dev.Compile(ctx, g, p.opt); err == nil {
-				compiled[i] = c
-			}
-			wg.Done()
-		}, func(*par.Panic) { wg.Done() })
-	}
-	wg.Wait()
-	for i, c := range compiled {
-		if c != nil {
-			p.list = append(p.list, &program{part: parts[i].part, Program: c})
-		}
-	}
 }
 
 func (p *programs) put(q *program) { q.users-- }

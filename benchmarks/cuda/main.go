@@ -10,7 +10,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -18,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -267,16 +265,17 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 	return nil
 }
 
-// compile compiles the graphs at once, as the engine does.
-func (t *timer) compile(ctx context.Context, graphs []*graph.Graph) ([]backend.Program, error) {
-	programs, errs := make([]backend.Program, len(graphs)), make([]error, len(graphs))
-	var wg sync.WaitGroup
-	for i, g := range graphs {
-		wg.Go(func() { programs[i], errs[i] = t.b.Compile(ctx, g, backend.Options{Precision: t.p}) })
+// compile compiles the graphs, one after the other: XLA's compiler was seen to
+// hang when several threads called it at once.
+func (t *timer) compile(ctx context.Context, graphs []*graph.Graph) (programs []backend.Program, err error) {
+	for _, g := range graphs {
+		p, err := t.b.Compile(ctx, g, backend.Options{Precision: t.p})
+		if err != nil {
+			return programs, err
+		}
+		programs = append(programs, p)
 	}
-	wg.Wait()
-	programs = slices.DeleteFunc(programs, func(p backend.Program) bool { return p == nil })
-	return programs, errors.Join(errs...)
+	return programs, nil
 }
 
 // print writes a row.

@@ -13,11 +13,11 @@ import (
 // How the pass over all pairs is cut: tiles of so many rows and columns, steps of
 // them below each other, warps of a tile; queries that one program settles.
 const (
-	matchHigh    = 128
+	matchHigh    = 64
 	matchWide    = 128
-	matchStep    = 4
-	matchWarps   = 8
-	matchQueries = 8
+	matchStep    = 16
+	matchWarps   = 4
+	matchQueries = 4
 )
 
 // nearestMultiple is what the numbers of descriptors are padded to.
@@ -59,18 +59,13 @@ func Nearest(n, m, dim int) (string, error) {
 	}
 	w := &writer{consts: map[string]value{}}
 	a, b := w.side(0, n, rows, dim), w.side(2, m, cols, dim)
-	product := w.binary("multiply", a.longest, b.longest)
-	// |a'| <= |a| + |a-a'|; a sum of 32 products of half precision is off by less
-	// than 2^-16 of |a||b|, the exact one by 24 roundings.
-	slack := w.binary("add", w.binary("multiply", a.off, b.longest), w.binary("multiply", w.binary("add", a.longest, a.off), b.off))
-	slack = w.binary("add", slack, w.binary("multiply", product, w.like(0x1p-16, product)))
-	slack = w.reshape(w.binary("multiply", slack, w.like(2.01, slack)), tensor.Shape{1})
+	product := w.binary("multiply", w.top(a.length), w.top(b.length))
 	f32 := func(s ...int) value { return value{shape: s, dtype: tensor.F32} }
 	i32 := func(s ...int) value { return value{shape: s, dtype: tensor.I32} }
 	maxima := w.call(maximaKernel(rows, cols, nearestDeep), []value{a.halves(w, 0), b.halves(w, 1)},
 		f32(cols/matchWide, rows), f32(rows/nearestMultiple, cols))
-	one := w.call(settleKernel(rows, cols, dim, matchWide), []value{a.rows, a.penalty, b.columns, b.penalty, maxima[0], slack}, i32(rows), f32(rows))
-	two := w.call(settleKernel(cols, rows, dim, nearestMultiple), []value{b.rows, b.penalty, a.columns, a.penalty, maxima[1], slack}, i32(cols), f32(cols))
+	one := w.call(settleKernel(rows, cols, dim, matchWide), []value{a.rows, a.penalty, b.columns, b.penalty, maxima[0], w.slack(a, b)}, i32(rows), f32(rows))
+	two := w.call(settleKernel(cols, rows, dim, nearestMultiple), []value{b.rows, b.penalty, a.columns, a.penalty, maxima[1], w.slack(b, a)}, i32(cols), f32(cols))
 	out := []value{one[0], one[1], a.used, two[0], two[1], b.used, w.reshape(product, tensor.Shape{1})}
 	var names, types []string
 	for _, v := range out {
@@ -90,7 +85,7 @@ type nearestSide struct {
 	used          value // u8 [n]
 	penalty       value // float32 [n]: 0, or -Inf where left out
 	small         value // float16 [n,1]: 0, or nearestPenalty
-	longest, off  value // float32: the largest length, and change by rounding
+	length, off   value // float32 [n]: length, and change by rounding
 }
 
 // side reads inputs number at and at+1.
@@ -111,16 +106,27 @@ func (w *writer) side(at, n, padded, dim int) nearestSide {
 	// Two conversions that lead back are removed by XLA, a reduction of precision is not.
 	rounded := w.emit(s.rows, s.rows.typ(), "stablehlo.reduce_precision %s, format = e5m10", s.rows.name)
 	s.half = w.convert(rounded, tensor.F16)
-	length := func(v value) value {
-		sum := w.reduce("add", 0, w.binary("multiply", v, v), 1)
-		return w.unary("sqrt", w.reduce("maximum", 0, sum, 0))
-	}
-	s.longest, s.off = length(s.rows), length(w.binary("subtract", s.rows, rounded))
+	length := func(v value) value { return w.unary("sqrt", w.reduce("add", 0, w.binary("multiply", v, v), 1)) }
+	s.length, s.off = length(s.rows), length(w.binary("subtract", s.rows, rounded))
 	s.used = w.convert(used, tensor.U8)
 	zero := w.splat(0, tensor.F32, all.shape)
 	s.penalty = w.choose(used, zero, w.splat(math.Inf(-1), tensor.F32, all.shape))
 	s.small = w.reshape(w.convert(w.choose(used, zero, w.splat(nearestPenalty, tensor.F32, all.shape)), tensor.F16), tensor.Shape{padded, 1})
 	return s
+}
+
+// top is the largest element.
+func (w *writer) top(x value) value { return w.reduce("maximum", 0, x, 0) }
+
+// slack is for each query how far below the best maximum its neighbour can lie:
+// twice what a score can be off by. |a'| <= |a| + |a-a'|; a sum of 32 products of
+// half precision is off by less than 2^-16 of |a||b|, the exact one by 24 roundings.
+func (w *writer) slack(q, c nearestSide) value {
+	all := func(x value) value { return w.broadcast(w.top(x), q.length.shape) }
+	sum := w.binary("multiply", q.off, all(c.length))
+	sum = w.binary("add", sum, w.binary("multiply", w.binary("add", q.length, q.off), all(c.off)))
+	sum = w.binary("add", sum, w.binary("multiply", w.binary("multiply", q.length, all(c.length)), w.like(0x1p-16, sum)))
+	return w.binary("multiply", sum, w.like(2.01, sum))
 }
 
 // halves is the operand of the products: the descriptor, then a one and the

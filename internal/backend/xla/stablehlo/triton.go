@@ -42,7 +42,7 @@ func (w *writer) call(k kernel, in []value, out ...value) []value {
 		results[i] = out[i].typ()
 		out[i].name = fmt.Sprintf("%s#%d", name, i)
 	}
-	fmt.Fprintf(&w.body, "    %s:%d = stablehlo.custom_call @__gpu$xla.gpu.triton(%s) {api_version = 4 : i32, mhlo.backend_config = {name = \"%s\", ir = \"%s\", "+
+	fmt.Fprintf(&w.body, "    %s:%d = stablehlo.custom_call @__gpu$xla.gpu.triton(%s) {api_version = 4 : i32, backend_config = {name = \"%s\", ir = \"%s\", "+
 		"num_stages = 2 : i32, num_warps = %d : i32, grid_x = %d : i32, grid_y = %d : i32, grid_z = 1 : i32, debug = false}, "+
 		"operand_layouts = [%s], result_layouts = [%s]} : (%s) -> (%s)\n",
 		name, len(out), strings.Join(names, ", "), k.name, escaped, k.warps, k.grid[0], k.grid[1], rowMajor(in), rowMajor(out),
@@ -154,7 +154,7 @@ const maximaBody = `    %c0 = arith.constant 0 : i32
 // fused multiply-adds in the order of the components.
 //
 //	reads queries [n,dim], penalty of the queries [n], candidates [dim,m],
-//	penalty of the candidates [m], maxima [m/wide,n], slack [1]; writes [n] numbers, [n] scores
+//	penalty of the candidates [m], maxima [m/wide,n], slack [n]; writes [n] numbers, [n] scores
 func settleKernel(n, m, dim, wide int) kernel {
 	strips := m / wide
 	all := 1
@@ -178,7 +178,7 @@ func settleKernel(n, m, dim, wide int) kernel {
 	r := strings.NewReplacer("QUERIES", fmt.Sprint(matchQueries), "COUNT", fmt.Sprint(n), "OTHER", fmt.Sprint(m), "DIM", fmt.Sprint(dim),
 		"WIDE", fmt.Sprint(wide), "STRIPS", fmt.Sprint(strips), "ALL", fmt.Sprint(all), "SCORES", last)
 	body := strings.Replace(settleBody, "DOT\n", dot.String(), 1)
-	return kernel{name: fmt.Sprintf("settle_%d", wide), args: []string{"f32", "f32", "f32", "f32", "f32", "f32", "i32", "f32"}, warps: 2,
+	return kernel{name: fmt.Sprintf("settle_%d", wide), args: []string{"f32", "f32", "f32", "f32", "f32", "f32", "i32", "f32"}, warps: matchWarps,
 		grid: [2]int{n / matchQueries, 1}, body: r.Replace(body)}
 }
 
@@ -202,7 +202,6 @@ const settleBody = `    %c0 = arith.constant 0 : i32
     %stn = arith.muli %st, %countv : tensor<ALLxi32>
     %ptable = tt.splat %p4 : !tt.ptr<f32> -> tensor<ALLx!tt.ptr<f32>>
     %ptab = tt.addptr %ptable, %stn : tensor<ALLx!tt.ptr<f32>>, tensor<ALLxi32>
-    %slack = tt.load %p5 : !tt.ptr<f32>
     %x = tt.make_range {end = WIDE : i32, start = 0 : i32} : tensor<WIDExi32>
     %pcand = tt.splat %p2 : !tt.ptr<f32> -> tensor<WIDEx!tt.ptr<f32>>
     %ppen = tt.splat %p3 : !tt.ptr<f32> -> tensor<WIDEx!tt.ptr<f32>>
@@ -217,6 +216,8 @@ const settleBody = `    %c0 = arith.constant 0 : i32
         %w = arith.maxnumf %u, %v : f32
         tt.reduce.return %w : f32
       }) : (tensor<ALLxf32>) -> f32
+      %pslack = tt.addptr %p5, %row : !tt.ptr<f32>, i32
+      %slack = tt.load %pslack : !tt.ptr<f32>
       %floor = arith.subf %top, %slack : f32
       %floorv = tt.splat %floor : f32 -> tensor<ALLxf32>
       %alive = arith.cmpf oge, %m, %floorv : tensor<ALLxf32>
