@@ -4,6 +4,7 @@ package gomps
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -135,8 +136,9 @@ type work struct {
 	// temps are only needed by this work's Runs: they go back at its Submit, which
 	// is early, so that a long sequence does not pile them up.
 	temps []backend.Buffer
-	// outs are the results of this work.
-	outs []*Tensor
+	// outs are the results of this work; totals, see withTotal, those of its heads.
+	outs   []*Tensor
+	totals []backend.Buffer
 }
 
 func (j *job) begin(lane backend.Lane) (*work, error) {
@@ -203,8 +205,37 @@ func (l *loaded) decoder(a, b *picture) wanted {
 
 func (l *loaded) head(view int, pic *picture, want mast3r.Outputs) wanted {
 	return wanted{part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
-		return l.pair.Head(view, 1, pic.height, pic.width, want)
+		g, err := l.pair.Head(view, 1, pic.height, pic.width, want)
+		if err != nil || !l.apart {
+			return g, err
+		}
+		return withTotal(g)
 	}}
+}
+
+// withTotal is g with one more output: a number that is 0 where all results are
+// finite, and none otherwise. So the device looks at them where they are.
+func withTotal(g *graph.Graph) (*graph.Graph, error) {
+	out := graph.New(g.Name)
+	in := make([]*graph.Node, len(g.Inputs))
+	for i, n := range g.Inputs {
+		in[i] = out.Input(n.Op.(graph.Input).Name, n.DType, n.Shape...)
+	}
+	var total *graph.Node
+	for i, x := range out.Inline(g, in...) {
+		out.Output(g.Outputs[i].Name, x)
+		axes := make([]int, len(x.Shape))
+		for k := range axes {
+			axes[k] = k
+		}
+		sum := out.Add(graph.Reduce{Fn: graph.ReduceSum, Axes: axes}, out.Binary(graph.Sub, x, x))
+		if total != nil {
+			sum = out.Binary(graph.Add, total, sum)
+		}
+		total = sum
+	}
+	out.Output("total", total)
+	return out.Build()
 }
 
 // encode fills in the features of the pictures, all at once when their sizes
@@ -282,6 +313,13 @@ func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) err
 		out = append(out, buf)
 	}
 	v.Transform = pic.transform
+	if w.j.l.apart {
+		total, err := w.j.temp(4)
+		if err != nil {
+			return err
+		}
+		w.totals, out = append(w.totals, total), append(out, total)
+	}
 	if err := w.run(p, append([]backend.Buffer{pic.feat}, hooks...), out); err != nil {
 		return err
 	}
@@ -330,6 +368,9 @@ func (w *work) finish(t *Timing) error {
 // warning.
 func (w *work) finite() error {
 	const most = 1 << 16
+	if fine, err := w.summed(); fine || err != nil {
+		return err
+	}
 	for _, t := range w.outs {
 		v := t.Float32s()
 		step := len(v)/most | 1 // odd: not always the same channel
@@ -348,6 +389,22 @@ func (w *work) finite() error {
 		}
 	}
 	return nil
+}
+
+// summed says that the device has found all results finite.
+func (w *work) summed() (bool, error) {
+	if !w.j.l.apart {
+		return false, nil
+	}
+	for _, t := range w.totals {
+		if err := t.Fetch(); err != nil {
+			return false, w.wrap("results", err)
+		}
+		if binary.LittleEndian.Uint32(t.Bytes())<<1 != 0 {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // timing adds the times known by now.
