@@ -3,6 +3,7 @@
 package stablehlo
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -18,6 +19,10 @@ func (l *lowering) heads(x value, h int) value {
 // tables are cosines and signed sines of a rope as weights [N,1,hd]: with the
 // pairs (a, b) of each direction, (a c - b s, b c + a s) = (a, b) c + (b, a) (-s, s).
 func (l *lowering) tables(r graph.Rope, hd int) [2]value {
+	key := fmt.Sprint(r, hd)
+	if t, ok := l.ropes[key]; ok {
+		return t // every block of a network has the same
+	}
 	n, q := r.Rows*r.Cols, hd/4
 	var cos, sin []float32
 	for t := range n {
@@ -31,10 +36,12 @@ func (l *lowering) tables(r graph.Rope, hd int) [2]value {
 		}
 	}
 	shape := tensor.Shape{n, 1, hd}
-	return [2]value{
+	t := [2]value{
 		l.weight(Weight{Table: cos, Shape: shape, DType: tensor.F32}),
 		l.weight(Weight{Table: sin, Shape: shape, DType: tensor.F32}),
 	}
+	l.ropes[key] = t
+	return t
 }
 
 // rotate turns heads x [B,N,H,hd], in float32.

@@ -3,8 +3,10 @@
 package stablehlo
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -85,13 +87,14 @@ type lowering struct {
 	weights []Weight
 	args    map[string]value // weights by what they are
 	casts   map[string]value
+	ropes   map[string][2]value // tables of cosines and sines
 }
 
 func newLowering(g *graph.Graph, o Options) *lowering {
 	l := &lowering{
 		writer: writer{consts: map[string]value{}}, g: g, opt: o,
 		values: make([]value, len(g.Nodes)), final: make([]bool, len(g.Nodes)), done: make([]bool, len(g.Nodes)),
-		merged: map[int][]*graph.Node{}, args: map[string]value{}, casts: map[string]value{},
+		merged: map[int][]*graph.Node{}, args: map[string]value{}, casts: map[string]value{}, ropes: map[string][2]value{},
 	}
 	read := make([]bool, len(g.Nodes)) // by a product
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
@@ -315,8 +318,8 @@ func (w Weight) key() string {
 	for _, p := range w.Params {
 		fmt.Fprintf(&b, "%p:%d:%v ", dataOf(p), len(p.Data), p.Shape)
 	}
-	if w.Params == nil {
-		fmt.Fprint(&b, w.Table)
+	for _, v := range w.Table {
+		b.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
 	}
 	fmt.Fprintf(&b, "%v %v %v %v", w.Perm, w.Shape, w.DType, w.Round)
 	return b.String()
