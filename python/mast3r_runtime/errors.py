@@ -60,7 +60,7 @@ class DeviceError(Mast3rError):
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
-    """The device has no memory for the work. The engine stays usable, for smaller pictures or fewer at once."""
+    """The device has no memory for the work. The engine stays usable, for smaller or fewer pictures."""
 
 
 class NotLoadedError(Mast3rError):

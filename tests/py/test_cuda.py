@@ -122,9 +122,10 @@ def test_out_of_memory_is_its_own_error() -> None:
     import mast3r_runtime.tensor as mt
 
     with mt.Context("cuda"):
-        column, row = mt.tensor(np.ones((1 << 22, 1), np.float32)), mt.tensor(np.ones((1, 1 << 22), np.float32))
+        column = mt.tensor(np.ones((1 << 22, 1), np.float32))
+        row = mt.tensor(np.ones((1, 1 << 22), np.float32))
         with pytest.raises(errors.OutOfMemoryError) as e:
-            (column + row).numpy()  # 64 TB
+            (column + row)[:1, :1].numpy()  # a corner of 64 TB
         assert isinstance(e.value, errors.DeviceError)
         assert isinstance(e.value, MemoryError)
         np.testing.assert_array_equal((row[:, :4] + 1).numpy(), [[2, 2, 2, 2]])
