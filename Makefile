@@ -95,6 +95,7 @@ generate: ## write every generated file again: after a change of mast3r.h, a tab
 	$(GO) test ./internal/graph -run '^TestTable' -update
 	$(GO) test ./gomps/tensor -run '^TestOperations' -update
 	$(GO) test ./tests/go/metalcost -update
+	$(GO) test ./internal/backend/xla/stablehlo -update
 	$(GO) generate ./internal/...
 	$(GO) run ./tests/metalsim/gen
 	$(MAKE) reference
@@ -103,8 +104,8 @@ viewer-test: $(VENV)/.test ## the page in a real browser (Debian: apt-get instal
 	$(PY) -m pytest tests/py/test_viewer.py
 
 viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and npm
-	sh viewer/build.sh python/mast3r_runtime/_viewer/web/three.js
-	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
+	sh viewer/build.sh python/mast3r_runtime/_output/web/three.js
+	cd python/mast3r_runtime/_output/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
 	$(PY) tools/reference.py >docs/api.md
@@ -185,5 +186,5 @@ $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
 	touch $@

@@ -38,7 +38,8 @@ type Config struct {
 	// resolution.
 	Variant string
 	// Resolution is the long side in pixels to which pictures are resized; 0
-	// means the model's own.
+	// means the model's own. 224 is the short side of a square from the picture's
+	// middle, as in the reference.
 	Resolution int
 	// Precision is "fp32", "fp16", "bf16", "tf32" (CUDA only), or "auto" (""):
 	// fp16 on Metal, bf16 on CUDA, and on the CPU fp32 arithmetic with the weights as

@@ -15,7 +15,6 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
@@ -101,13 +100,9 @@ func estimateCost(opt CostOptions) (_ *Cost, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
-	net, err := model.Open(set)
+	m, err := pairwise(set, cmp.Or(opt.Model, opt.Variant))
 	if err != nil {
-		return nil, &WeightsError{cmp.Or(opt.Model, opt.Variant), err}
-	}
-	m, ok := net.(model.Pairwise)
-	if !ok {
-		return nil, &ConfigError{"Model", net.Facts().Variant, "a network of pairs"}
+		return nil, err
 	}
 	facts := m.Facts()
 	c.Variant = cmp.Or(opt.Variant, facts.Variant)
@@ -115,6 +110,19 @@ func estimateCost(opt CostOptions) (_ *Cost, err error) {
 		return nil, err
 	}
 	return c, c.count(m)
+}
+
+// pairwise opens a set as a network of pairs.
+func pairwise(set *weights.Set, name string) (model.Pairwise, error) {
+	net, err := model.Open(set)
+	if err != nil {
+		return nil, &WeightsError{name, err}
+	}
+	m, ok := net.(model.Pairwise)
+	if !ok {
+		return nil, &UnsupportedError{net.Facts().Variant, "estimate", "only networks of pairs are counted"}
+	}
+	return m, nil
 }
 
 // weights opens the model, or makes a set of the variant's shapes whose elements
@@ -132,17 +140,21 @@ func (o CostOptions) weights() (*weights.Set, error) {
 		return nil, err
 	}
 	var specs []weights.Spec
-	largest := 0
+	largest, count := 0, 0
 	for _, f := range d.Files() {
 		for _, s := range f.Specs {
 			specs = append(specs, s)
 			largest = max(largest, s.Shape.Numel()*tensor.F32.Size())
+			count++
 		}
 	}
-	zeros := make([]byte, largest) // never touched, so never in memory
+	// Never touched, so never in memory. Each tensor begins at a place of its own, as
+	// addresses tell weights apart.
+	size := tensor.F32.Size()
+	zeros := make([]byte, largest+count*size)
 	list := make([]weights.Tensor, len(specs))
 	for i, s := range specs {
-		list[i] = weights.Tensor{Name: s.Name, DType: tensor.F32, Shape: s.Shape, Data: zeros[:s.Shape.Numel()*tensor.F32.Size()]}
+		list[i] = weights.Tensor{Name: s.Name, DType: tensor.F32, Shape: s.Shape, Data: zeros[i*size:][:s.Shape.Numel()*size]}
 	}
 	return weights.NewSetTensors(list, d.Metadata(o.Variant)), nil
 }
@@ -187,15 +199,16 @@ func (c *Cost) sizes(m vit.Facts) error {
 func (c *Cost) count(m model.Pairwise) (err error) {
 	defer fault.Guard(&err)()
 	ops := map[string]*CostPart{}
-	add := func(name string, g *graph.Graph, err error) error {
-		if err != nil {
-			return fmt.Errorf("gomps: cost of %s: %w", name, err)
-		}
+	graphs, err := pairGraphs(m, c.Height1, c.Width1, c.Height2, c.Width2)
+	if err != nil {
+		return err
+	}
+	for _, g := range graphs {
 		simple, err := passes.Simplify(g)
 		if err != nil {
-			return fmt.Errorf("gomps: cost of %s: %w", name, err)
+			return fmt.Errorf("gomps: cost of %s: %w", g.Name, err)
 		}
-		part := CostPart{Name: name}
+		part := CostPart{Name: g.Name}
 		for _, n := range simple.Nodes {
 			d, counted := c.node(n)
 			if !counted {
@@ -210,26 +223,7 @@ func (c *Cost) count(m model.Pairwise) (err error) {
 		}
 		c.Graphs = append(c.Graphs, part)
 		c.Total.add(part)
-		return nil
 	}
-	var errs []error
-	facts := m.Facts()
-	g1, g2 := facts.GridOf(c.Height1, c.Width1), facts.GridOf(c.Height2, c.Width2)
-	if g1 == g2 {
-		g, err := m.Encoder(2, c.Height1, c.Width1)
-		errs = append(errs, add("encoder", g, err))
-	} else {
-		g, err := m.Encoder(1, c.Height1, c.Width1)
-		errs = append(errs, add("encoder1", g, err))
-		g, err = m.Encoder(1, c.Height2, c.Width2)
-		errs = append(errs, add("encoder2", g, err))
-	}
-	g, err := m.Decoder(1, g1, g2)
-	errs = append(errs, add("decoder", g, err))
-	g, err = m.Head(1, 1, c.Height1, c.Width1, mast3r.AllOutputs)
-	errs = append(errs, add("head1", g, err))
-	g, err = m.Head(2, 1, c.Height2, c.Width2, mast3r.AllOutputs)
-	errs = append(errs, add("head2", g, err))
 	c.Total.Name = "pair"
 	for _, p := range ops {
 		c.Ops = append(c.Ops, *p)
@@ -237,7 +231,7 @@ func (c *Cost) count(m model.Pairwise) (err error) {
 	slices.SortFunc(c.Ops, func(a, b CostPart) int {
 		return cmp.Or(cmp.Compare(b.PredictedMS, a.PredictedMS), cmp.Compare(a.Name, b.Name))
 	})
-	return errors.Join(errs...)
+	return nil
 }
 
 // node is the cost of one operation; inputs, weights and changes of shape cost

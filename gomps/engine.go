@@ -52,14 +52,16 @@ type loaded struct {
 	set       *weights.Set
 	model     model.Network
 	facts     vit.Facts
-	pair      model.Pairwise // nil where the network is none
+	pair      model.Pairwise  // nil where the network is none
+	views     model.Multiview // likewise
 	precision backend.Precision
 	size      int      // long side
 	unused    []string // tensors of the file that the model does not read
 	programs  programs
 	// apart says that results are in memory which the host must fetch.
-	apart  bool
-	counts struct{ encodes, decodes, heads atomic.Uint64 }
+	apart bool
+	admitted  map[call]bool // calls whose memory there was
+	counts    struct{ encodes, decodes, heads atomic.Uint64 }
 }
 
 // Open starts an engine without a model.
@@ -133,6 +135,7 @@ func (e *Engine) prepare(set *weights.Set) (_ *loaded, err error) {
 	}
 	l := &loaded{set: set, model: m, facts: facts, size: e.cfg.Resolution, unused: m.Report().Extra}
 	l.pair, _ = m.(model.Pairwise)
+	l.views, _ = m.(model.Multiview)
 	if l.size == 0 {
 		l.size = facts.Resolution
 	}

@@ -39,6 +39,9 @@ func (e *Engine) ExportONNX(ctx context.Context, path string, opt ExportOptions)
 		return err
 	}
 	defer e.turn.give()
+	if err := l.pairOnly("export to ONNX", "load a MASt3R network"); err != nil {
+		return err
+	}
 	defer fault.Guard(&err)()
 	p := l.facts.Patch
 	if opt.Width1 == 0 && opt.Height1 == 0 {

@@ -14,7 +14,8 @@ import (
 // saved, and decoded with those of any other picture, so that a picture that is
 // part of many pairs is encoded once.
 type Features struct {
-	// Tokens is [rows*cols, EncDim], normalised.
+	// Tokens is [rows*cols, EncDim], normalised; networks of many views have two rows of
+	// class tokens before those of the patches.
 	Tokens *Tensor
 	// Transform describes how the picture was resized and cropped.
 	Transform Transform
@@ -36,7 +37,7 @@ func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Feat
 	if err != nil {
 		return nil, err
 	}
-	w, err := j.begin(backend.Encode)
+	w, err := j.begin(encoderQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +100,9 @@ func (e *Engine) Decode(ctx context.Context, a, b *Features, opt InferOptions) (
 		return nil, err
 	}
 	defer e.turn.give()
+	if err := l.pairable(opt); err != nil {
+		return nil, err
+	}
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics := make([]*picture, 2)
@@ -107,11 +111,18 @@ func (e *Engine) Decode(ctx context.Context, a, b *Features, opt InferOptions) (
 			return nil, err
 		}
 	}
-	w, err := j.begin(backend.Decode)
+	out := &Result{}
+	if l.pair == nil {
+		if err := j.pairByViews(pics[0], pics[1], &out.View[0], &out.View[1], &out.Timing); err != nil {
+			return nil, err
+		}
+		j.keep(&out.Timing)
+		return out, nil
+	}
+	w, err := j.begin(decoderQueue)
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{}
 	if err := w.decode(pics[0], pics[1], &out.View[0], &out.View[1]); err != nil {
 		return nil, err
 	}

@@ -100,17 +100,22 @@ func (j *job) result(n *graph.Node) (*Tensor, backend.Buffer, error) {
 func (j *job) program(q wanted) (*program, error) {
 	p, err := j.l.programs.get(j.ctx, q.part, q.build)
 	if err != nil {
-		if j.ctx.Err() != nil {
-			return nil, fmt.Errorf("gomps: %s: %w", q.what, j.ctx.Err())
-		}
-		var e *tensor.RangeError
-		if errors.As(err, &e) {
-			return nil, &WeightsError{j.l.path, e}
-		}
-		return nil, deviceError("compile "+q.what, err)
+		return nil, j.planError(q.what, err)
 	}
 	j.programs = append(j.programs, p)
 	return p, nil
+}
+
+// planError is why a program cannot be made.
+func (j *job) planError(what string, err error) error {
+	if j.ctx.Err() != nil {
+		return fmt.Errorf("gomps: %s: %w", what, j.ctx.Err())
+	}
+	var e *tensor.RangeError
+	if errors.As(err, &e) {
+		return &WeightsError{j.l.path, e}
+	}
+	return deviceError("compile "+what, err)
 }
 
 // picture is an image on its way through the network.
@@ -121,13 +126,19 @@ type picture struct {
 	feat          backend.Buffer
 }
 
+func (p *picture) size() string { return fmt.Sprintf("%dx%d", p.height, p.width) }
+
 func (p *picture) grid(f vit.Facts) vit.Grid { return f.GridOf(p.height, p.width) }
+
+// The encoder of the next picture may fill the gaps between the decoder's smaller
+// products.
+const encoderQueue, decoderQueue = backend.First, backend.Second
 
 // work is a backend.Work with what is needed to read its times.
 type work struct {
 	backend.Work
 	j       *job
-	lane    backend.Lane
+	queue   backend.Queue
 	stages  []string // of the Runs, in order
 	pending backend.Pending
 	times   []time.Duration
@@ -141,12 +152,12 @@ type work struct {
 	totals []backend.Buffer
 }
 
-func (j *job) begin(lane backend.Lane) (*work, error) {
-	b, err := j.e.dev.Begin(lane)
+func (j *job) begin(queue backend.Queue) (*work, error) {
+	b, err := j.e.dev.Begin(queue)
 	if err != nil {
 		return nil, deviceError("begin work", err)
 	}
-	w := &work{Work: b, j: j, lane: lane}
+	w := &work{Work: b, j: j, queue: queue}
 	j.works = append(j.works, w)
 	return w, nil
 }
@@ -175,7 +186,7 @@ func (w *work) flush() error {
 		return w.wrap("wait for the device", err)
 	}
 	w.timed = append(w.timed, times...)
-	next, err := w.j.e.dev.Begin(w.lane)
+	next, err := w.j.e.dev.Begin(w.queue)
 	if err != nil {
 		return deviceError("begin work", err)
 	}
@@ -413,7 +424,7 @@ func (w *work) timing(t *Timing) {
 		switch w.stages[i] {
 		case "encoder":
 			t.Encoder += d
-		case "decoder":
+		case "decoder", "trunk":
 			t.Decoder += d
 		default:
 			t.Heads += d

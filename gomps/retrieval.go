@@ -61,6 +61,8 @@ func (r *retriever) close() error {
 	return r.own.close()
 }
 
+const noRetrieval = "retrieval heads read the features of MASt3R networks"
+
 // LoadRetrieval reads a retrieval head that uses the encoder of the loaded
 // model.
 func (e *Engine) LoadRetrieval(ctx context.Context, path string) error {
@@ -69,6 +71,9 @@ func (e *Engine) LoadRetrieval(ctx context.Context, path string) error {
 		return err
 	}
 	defer e.turn.give()
+	if err := l.pairOnly("retrieval", noRetrieval); err != nil {
+		return err
+	}
 	head, err := openHead(ctx, path, l.facts.EncDim)
 	if err != nil {
 		return err
@@ -84,6 +89,9 @@ func (e *Engine) LoadRetrievalStandalone(ctx context.Context, modelPath, retriev
 	l, err := e.open(ctx, modelPath)
 	if err != nil {
 		return err
+	}
+	if err := l.pairOnly("retrieval", noRetrieval); err != nil {
+		return errors.Join(err, l.close())
 	}
 	head, err := openHead(ctx, retrievalPath, l.facts.EncDim)
 	if err != nil {
@@ -174,6 +182,9 @@ func (e *Engine) EncodeRetrievalBatch(ctx context.Context, images []Image, opt I
 	if l == nil {
 		return nil, ErrNotLoaded
 	}
+	if err := l.pairOnly("retrieval", noRetrieval); err != nil {
+		return nil, err
+	}
 	out := make([]*Retrieval, len(images))
 	for i, img := range images {
 		r, err := e.encodeRetrieval(ctx, l, i, img, opt)
@@ -193,7 +204,7 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 	if err != nil {
 		return nil, err
 	}
-	w, err := j.begin(backend.Encode)
+	w, err := j.begin(encoderQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -414,7 +425,7 @@ func (w *words) rows(features []float32, rows int) (top []int32, stride int, err
 		defer bufs[i].Release()
 	}
 	copy(float32s(bufs[0].Bytes(), len(features)), features)
-	work, err := w.dev.Begin(backend.Encode)
+	work, err := w.dev.Begin(encoderQueue)
 	if err != nil {
 		return nil, 0, deviceError("begin work", err)
 	}

@@ -99,3 +99,8 @@ func (s *Symmetric) Release() {
 type Timing struct {
 	Preprocess, Encoder, Decoder, Heads, Copy, Inference, Total time.Duration
 }
+
+// add adds device times.
+func (t *Timing) add(o Timing) {
+	t.Encoder, t.Decoder, t.Heads = t.Encoder+o.Encoder, t.Decoder+o.Decoder, t.Heads+o.Heads
+}

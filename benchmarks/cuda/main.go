@@ -216,7 +216,7 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 		ins, outs = append(ins, in), append(outs, out)
 	}
 	submit := func() (backend.Pending, error) {
-		w, err := t.b.Begin(backend.Decode)
+		w, err := t.b.Begin(backend.First)
 		if err != nil {
 			return nil, err
 		}

@@ -106,6 +106,21 @@ type Profiler interface {
 	SetProfile(f func(Sample))
 }
 
+// Footprint is the memory of programs that take turns, in bytes.
+type Footprint struct {
+	// Weights are prepared weights, what preparing the largest takes, and constants;
+	// Activations what the programs compute in: the most that one of them needs.
+	Weights, Activations int
+}
+
+// Planner is a Backend that can say what programs will need before anything is
+// allocated for them.
+type Planner interface {
+	Footprint(ctx context.Context, graphs []*graph.Graph, opt Options) (Footprint, error)
+	// Held is what the backend has by now of what Footprint counts, and of buffers.
+	Held() int
+}
+
 // Backend runs graphs. Its methods may be called from any goroutine.
 type Backend interface {
 	Device() Device
@@ -114,9 +129,9 @@ type Backend interface {
 	// Compile prepares g for running. Weights that several programs share are
 	// prepared once per Backend.
 	Compile(ctx context.Context, g *graph.Graph, opt Options) (Program, error)
-	// Begin starts collecting work for a lane; work of one lane runs in the
-	// order of its Submits, lanes may overlap.
-	Begin(lane Lane) (Work, error)
+	// Begin starts collecting work for a queue. Work of one queue runs in the order of
+	// its Submits; work of different queues may overlap.
+	Begin(q Queue) (Work, error)
 	// Pool is the memory of Alloc.
 	Pool() Pool
 	// Trim gives pooled memory back to the system.
@@ -126,14 +141,14 @@ type Backend interface {
 	Close() error
 }
 
-// Lane names a queue of work. Encoder and decoder work of neighbouring pairs
-// overlaps where a device has something to gain from it.
-type Lane uint8
+// Queue is one of a device's two queues of work. A device that gains by it works on
+// both at once.
+type Queue uint8
 
-// The lanes.
+// The queues.
 const (
-	Encode Lane = iota
-	Decode
+	First Queue = iota
+	Second
 )
 
 // ErrIndex is in the chain of the error of a Run whose indices, which are data, lie

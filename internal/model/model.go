@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/da3"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
@@ -33,12 +34,25 @@ type Pairwise interface {
 	Pair(h1, w1, h2, w2 int) (*graph.Graph, error)
 }
 
+// Multiview networks reconstruct one to many pictures; see package da3 for the
+// graphs.
+type Multiview interface {
+	Network
+	// Outputs are those that Head can compute.
+	Outputs() da3.Outputs
+	Trunk(views int, g vit.Grid, given bool) (*graph.Graph, error)
+	Camera(views int) (*graph.Graph, error)
+	Tokens(views int) (*graph.Graph, error)
+	Head(height, width int, want da3.Outputs) (*graph.Graph, error)
+}
+
 // families are the known ones, each with the tensors that only its files have.
 var families = []struct {
 	marks []string
 	open  func(*weights.Set) (Network, error)
 }{
 	{mast3r.Marks, func(s *weights.Set) (Network, error) { return opened(mast3r.Open(s)) }},
+	{da3.Marks, func(s *weights.Set) (Network, error) { return opened(da3.Open(s)) }},
 }
 
 // opened keeps a nil of a family from becoming a Network that is not nil.

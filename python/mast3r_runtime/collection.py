@@ -11,25 +11,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from . import export
-from ._arguments import checked
 from ._checkpoints import places
 from ._checkpoints.specs import MODEL_SPECS
-from ._engine.engine import Engine
-from ._engine.features import Features
-from ._library.options import Only
-from ._output import drawing
+from ._output import drawing, export
 from ._output.files import replacing
-from .errors import ArgumentError, FileError, ImageError, ImageNotFoundError, ModelNotFoundError
+from .errors import ArgumentError, FileError, ImageError, ImageNotFoundError, ModelNotFoundError, checked
 from .images import ImageLike, read_image, suffixes
-from .results import GPUInferenceResult
 from .retrieval import Pair, RetrievalResult, scene_pairs, similarity
+
+if TYPE_CHECKING:
+    from ._engine.engine import Engine
+    from ._engine.features import Features
+    from ._library.options import Only
+    from .results import GPUInferenceResult
 
 __all__ = [
     "Retrieved",

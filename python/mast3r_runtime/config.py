@@ -17,10 +17,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ._arguments import checked
 from ._checkpoints import places
 from ._library import header
-from .errors import ArgumentError, FileError
+from .errors import ArgumentError, FileError, checked
 
 __all__ = [
     "PRESET_DESKTOP_PRECISION",

@@ -25,10 +25,11 @@ from ._library.options import places_struct
 from .errors import ArgumentError, DependencyError, ShapeError
 
 if TYPE_CHECKING:
-    from .results import GPUInferenceResult, InferenceResult, MatchResult
+    from .results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 
 __all__ = ["PairPose", "exif_focal", "network_focal", "pair_cameras", "relative_pose"]
 
+F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 ESTIMATORS = ("poselib", "pycolmap", "geometry")
@@ -43,6 +44,9 @@ OTHER_FOCAL_SIGMA = 0.35
 # rendered pairs the 95 % intervals of as many errors of their own held the truth in half of the
 # cases; of a fourth as many, in 93 to 100 %.
 DEPENDENCE = 4.0
+
+# Four neighbours whose depths differ by more than this share lie on both sides of an edge.
+EDGE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
@@ -427,3 +431,33 @@ def exif_focal(path: str | os.PathLike[str]) -> float | None:
     if not (np.isfinite(millimetres) and 1 < millimetres < 10000):
         return None
     return millimetres * float(np.hypot(width, height)) / 43.267
+
+
+def resampled(values: F32, way: Transform, depth: F32 | None) -> F32:
+    """A map of the network's pixels at the pixels of the original picture: see ``at_original``."""
+    height, width = values.shape[:2]
+    xs = way.to_network(np.stack([np.arange(way.original_width), np.zeros(way.original_width)], 1))[:, 0]
+    ys = way.to_network(np.stack([np.zeros(way.original_height), np.arange(way.original_height)], 1))[:, 1]
+    out = np.full((way.original_height, way.original_width, *values.shape[2:]), np.nan, np.float32)
+    columns = np.flatnonzero((xs > -0.5) & (xs < width - 0.5))
+    x = np.clip(xs[columns], 0, width - 1)
+    left = np.minimum(x.astype(int), max(0, width - 2))
+    right = np.minimum(left + 1, width - 1)
+    fx = (x - left).astype(np.float32).reshape(-1, *(1,) * (values.ndim - 2))
+    near_x = np.rint(x).astype(int)
+    for row in np.flatnonzero((ys > -0.5) & (ys < height - 0.5)):
+        y = min(max(ys[row], 0.0), height - 1.0)
+        top = min(int(y), max(0, height - 2))
+        bottom = min(top + 1, height - 1)
+        fy = np.float32(y - top)
+        upper = values[top, left] * (1 - fx) + values[top, right] * fx
+        lower = values[bottom, left] * (1 - fx) + values[bottom, right] * fx
+        line = upper * (1 - fy) + lower * fy
+        if depth is not None:
+            around = np.stack(
+                [depth[top, left], depth[top, right], depth[bottom, left], depth[bottom, right]]
+            )
+            edge = ~(np.ptp(around, axis=0) < EDGE * np.abs(around).min(axis=0))
+            line[edge] = values[round(y), near_x[edge]]
+        out[row, columns] = line
+    return out

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._version import __version__
+from ._library.version import __version__
 from .errors import ArgumentError, FileError
 
 __all__ = ["SCHEMA", "Store", "file_hash", "key_of"]

@@ -124,8 +124,7 @@ def test_out_of_memory_is_its_own_error() -> None:
     with mt.Context("cuda"):
         column = mt.tensor(np.ones((1 << 22, 1), np.float32))
         row = mt.tensor(np.ones((1, 1 << 22), np.float32))
-        with pytest.raises(errors.OutOfMemoryError) as e:
+        with pytest.raises(errors.MemoryLimitError) as e:
             (column + row)[:1, :1].numpy()  # a corner of 64 TB
-        assert isinstance(e.value, errors.DeviceError)
         assert isinstance(e.value, MemoryError)
         np.testing.assert_array_equal((row[:, :4] + 1).numpy(), [[2, 2, 2, 2]])

@@ -293,6 +293,22 @@ def test_results_pickle_and_copy(engine: CPUEngine, rng: np.random.Generator) ->
     assert_same(result, result.numpy())
 
 
+@pytest.mark.parametrize(
+    ("resolution", "size", "kept"),
+    [(223, (160, 208), 0.89), (224, (224, 224), 0.74), (225, (160, 224), 0.94)],
+)
+def test_224_is_a_square_of_the_middle(
+    engine: CPUEngine, resolution: int, size: tuple[int, int], kept: float
+) -> None:
+    """What guide.md says of 640 x 480: 224 loses a quarter of the picture, its neighbours none."""
+    picture = np.zeros((480, 640, 3), np.uint8)
+    result = engine.infer_gpu(picture, picture, resolution=resolution)
+    assert result.conf_1.shape == size
+    t = result.transform_1
+    share = size[0] * size[1] / (t.resized_width * t.resized_height)
+    assert kept < share < kept + 0.02
+
+
 def test_transform_goes_both_ways(engine: CPUEngine, rng: np.random.Generator) -> None:
     t = engine.infer_gpu(noise(rng, 117, 203), noise(rng, 64, 96)).transform_1
     points = rng.uniform(-3, 300, (50, 2))

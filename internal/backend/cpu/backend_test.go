@@ -189,7 +189,7 @@ func compile(t testing.TB, b *cpu.Backend, g *graph.Graph, in [][]byte) *compile
 }
 
 func (c *compiled) run(ctx context.Context) error {
-	w, err := c.b.Begin(backend.Decode)
+	w, err := c.b.Begin(backend.First)
 	if err != nil {
 		return err
 	}

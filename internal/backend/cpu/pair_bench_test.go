@@ -78,7 +78,7 @@ func newPair(t testing.TB, b *cpu.Backend, m *mast3r.Model, h, w int, opt backen
 
 // run does one pair and returns the time of each program.
 func (p *pair) run(t testing.TB) []time.Duration {
-	w, err := p.b.Begin(backend.Decode)
+	w, err := p.b.Begin(backend.First)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func alloc(t *testing.T, b *Backend, data []byte, n int) backend.Buffer {
 
 func once(t *testing.T, b *Backend, p backend.Program, in, out []backend.Buffer) error {
 	t.Helper()
-	w, err := b.Begin(backend.Decode)
+	w, err := b.Begin(backend.First)
 	if err != nil {
 		t.Fatal(err)
 	}

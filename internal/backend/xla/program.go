@@ -159,8 +159,8 @@ func (p *Program) land() {
 	}
 }
 
-// Begin starts a Work. Lanes make no difference: the plugin sees what runs need.
-func (b *Backend) Begin(backend.Lane) (backend.Work, error) {
+// Begin starts a Work. Queues make no difference: the plugin sees what runs need.
+func (b *Backend) Begin(backend.Queue) (backend.Work, error) {
 	if err := b.open(); err != nil {
 		return nil, err
 	}

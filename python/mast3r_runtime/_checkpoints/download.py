@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._arguments import checked
-from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError
+from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError, checked
 from . import places
 from .specs import BASE_URL, MODEL_SPECS, CheckpointFile
 

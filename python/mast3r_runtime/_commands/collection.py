@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .common import engine_options, open_engine, say
+from .common import engine_options, open_engine, say, say_memory
 
 __all__ = ["add"]
 
@@ -68,6 +68,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
     with open_engine(arguments) as engine:
+        say_memory(engine)
         head = collection.need_retrieval(engine.path, arguments.retrieval)
         engine.load_retrieval(head)
         codebook = arguments.codebook or collection.find_beside(engine.path, "codebook")
@@ -192,7 +193,8 @@ def _matches_in(path: Path) -> int | None:
 
 
 def _batch(arguments: argparse.Namespace) -> int:
-    from .. import collection, export
+    from .. import collection
+    from .._output import export
     from ..errors import ImageError
 
     paths = collection.list_images(arguments.folder)
@@ -201,6 +203,7 @@ def _batch(arguments: argparse.Namespace) -> int:
     files = _file_names(names, pairs)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with open_engine(arguments) as engine, _bar(len(pairs), "pair") as bar:
+        say_memory(engine)
         info = engine.info()
         settings = {
             "folder": str(arguments.folder), "model": str(engine.path), "variant": info["variant"],

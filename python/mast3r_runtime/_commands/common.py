@@ -15,7 +15,7 @@ from .._library.device import BACKENDS, known
 if TYPE_CHECKING:
     from .._engine.engine import Engine
 
-__all__ = ["backend_option", "engine_options", "note", "open_engine", "say"]
+__all__ = ["backend_option", "engine_options", "note", "open_engine", "say", "say_memory"]
 
 
 def _backend(text: str) -> str:
@@ -56,6 +56,28 @@ def open_engine(arguments: argparse.Namespace) -> Engine:
     engine = Engine(variant, arguments.resolution, arguments.precision, arguments.threads, arguments.backend)
     engine.load(getattr(arguments, "model", None))
     return engine
+
+
+def say_memory(engine: Engine) -> None:
+    """Say before a long run what a pair needs; where it does not fit, the run's first pair says so."""
+    from .._engine.reports import estimate_memory
+    from .._engine.timing import native_size
+
+    info = engine.info()
+    need = estimate_memory(
+        engine.path,
+        size=native_size(engine),
+        backend=str(info["backend"]),
+        precision=str(info["precision"]),
+        num_threads=int(info["threads"]),
+    )
+    left = f"; {need['limit']} leaves {_size(need['free'])}" if need["limit"] else ""
+    size = f"{need['width_1']} x {need['height_1']}"
+    print(f"mast3r: a pair of {size} needs about {_size(need['total'])} of memory{left}", file=sys.stderr)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.0f} MB"
 
 
 def say(arguments: argparse.Namespace, values: Any, text: str) -> None:

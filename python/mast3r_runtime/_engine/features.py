@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._arguments import checked
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
 from .._output.files import replacing
-from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError
-from ..images import ImageLike
+from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked
+from ..images import ImageLike, read_image
 from ..results import GPUInferenceResult, Transform
 
 __all__ = ["FeatureMethods", "Features"]
@@ -144,7 +143,8 @@ class FeatureMethods:
             return []
         engine = self._live()
         options = infer_options(preprocess, square_ok, resolution)
-        structs, pictures = image_array(images)
+        pictures = [read_image(image) for image in images]
+        structs = image_array(pictures)
         keep = (structs, pictures, options)
         arguments = (structs, len(pictures), options)
         with calls.Job("mast3r_submit_encode", engine, *arguments, keep=keep) as job:

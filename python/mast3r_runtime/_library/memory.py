@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._arguments import checked
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, checked
 from . import calls, dlpack, header
 from . import structs as S
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from .._engine.engine import Engine
 from .._engine.features import Features
 from .._library.memory import GPUTensor
-from .._version import __version__
+from .._library.version import __version__
 from ..errors import Mast3rError
 from ..geometry import network_focal
 from ..images import U8, read_image
