@@ -59,9 +59,9 @@ type loaded struct {
 	unused    []string // tensors of the file that the model does not read
 	programs  programs
 	// apart says that results are in memory which the host must fetch.
-	apart bool
-	admitted  map[call]bool // calls whose memory there was
-	counts    struct{ encodes, decodes, heads atomic.Uint64 }
+	apart    bool
+	admitted map[call]bool // calls whose memory there was
+	counts   struct{ encodes, decodes, heads atomic.Uint64 }
 }
 
 // Open starts an engine without a model.

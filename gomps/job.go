@@ -97,10 +97,10 @@ func (j *job) result(n *graph.Node) (*Tensor, backend.Buffer, error) {
 	return t, b, nil
 }
 
-func (j *job) program(q wanted) (*program, error) {
-	p, err := j.l.programs.get(j.ctx, q.part, q.build)
+func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, error) {
+	p, err := j.l.programs.get(j.ctx, key, build)
 	if err != nil {
-		return nil, j.planError(q.what, err)
+		return nil, j.planError(key.what, err)
 	}
 	j.programs = append(j.programs, p)
 	return p, nil
@@ -201,64 +201,19 @@ func (w *work) wrap(what string, err error) error {
 	return deviceError(what, err)
 }
 
-// encoder, decoder and head are the parts of the network.
-func (l *loaded) encoder(images, height, width int) wanted {
-	return wanted{part{what: "encoder", images: images, h1: height, w1: width}, func() (*graph.Graph, error) {
-		return l.model.Encoder(images, height, width)
-	}}
-}
-
-func (l *loaded) decoder(a, b *picture) wanted {
-	return wanted{part{what: "decoder", h1: a.height, w1: a.width, h2: b.height, w2: b.width}, func() (*graph.Graph, error) {
-		return l.pair.Decoder(1, a.grid(l.facts), b.grid(l.facts))
-	}}
-}
-
-func (l *loaded) head(view int, pic *picture, want mast3r.Outputs) wanted {
-	return wanted{part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
-		g, err := l.pair.Head(view, 1, pic.height, pic.width, want)
-		if err != nil || !l.apart {
-			return g, err
-		}
-		return withTotal(g)
-	}}
-}
-
-// withTotal is g with one more output: a number that is 0 where all results are
-// finite, and none otherwise. So the device looks at them where they are.
-func withTotal(g *graph.Graph) (*graph.Graph, error) {
-	out := graph.New(g.Name)
-	in := make([]*graph.Node, len(g.Inputs))
-	for i, n := range g.Inputs {
-		in[i] = out.Input(n.Op.(graph.Input).Name, n.DType, n.Shape...)
-	}
-	var total *graph.Node
-	for i, x := range out.Inline(g, in...) {
-		out.Output(g.Outputs[i].Name, x)
-		axes := make([]int, len(x.Shape))
-		for k := range axes {
-			axes[k] = k
-		}
-		sum := out.Add(graph.Reduce{Fn: graph.ReduceSum, Axes: axes}, out.Binary(graph.Sub, x, x))
-		if total != nil {
-			sum = out.Binary(graph.Add, total, sum)
-		}
-		total = sum
-	}
-	out.Output("total", total)
-	return out.Build()
-}
-
 // encode fills in the features of the pictures, all at once when their sizes
 // agree.
 func (w *work) encode(pics ...*picture) error {
+	m := w.j.l.model
 	for len(pics) > 0 {
 		n := 1
 		for n < len(pics) && pics[n].height == pics[0].height && pics[n].width == pics[0].width {
 			n++
 		}
 		h, wd := pics[0].height, pics[0].width
-		p, err := w.j.program(w.j.l.encoder(n, h, wd))
+		p, err := w.j.program(part{what: "encoder", images: n, h1: h, w1: wd}, func() (*graph.Graph, error) {
+			return m.Encoder(n, h, wd)
+		})
 		if err != nil {
 			return err
 		}
@@ -281,7 +236,10 @@ func (w *work) encode(pics ...*picture) error {
 
 // decode runs the decoders and both heads for the pair (a, b).
 func (w *work) decode(a, b *picture, va, vb *View) error {
-	p, err := w.j.program(w.j.l.decoder(a, b))
+	f := w.j.l.facts
+	p, err := w.j.program(part{what: "decoder", h1: a.height, w1: a.width, h2: b.height, w2: b.width}, func() (*graph.Graph, error) {
+		return w.j.l.pair.Decoder(1, a.grid(f), b.grid(f))
+	})
 	if err != nil {
 		return err
 	}
@@ -305,7 +263,13 @@ func (w *work) decode(a, b *picture, va, vb *View) error {
 
 func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) error {
 	want := w.j.want
-	p, err := w.j.program(w.j.l.head(view, pic, want))
+	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
+		g, err := w.j.l.pair.Head(view, 1, pic.height, pic.width, want)
+		if err != nil || !w.j.l.apart {
+			return g, err
+		}
+		return withTotal(g)
+	})
 	if err != nil {
 		return err
 	}
@@ -336,6 +300,31 @@ func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) err
 	}
 	w.j.l.counts.heads.Add(1)
 	return nil
+}
+
+// withTotal is g with one more output: a number that is 0 where all results are
+// finite, and none otherwise. So the device looks at them where they are.
+func withTotal(g *graph.Graph) (*graph.Graph, error) {
+	out := graph.New(g.Name)
+	in := make([]*graph.Node, len(g.Inputs))
+	for i, n := range g.Inputs {
+		in[i] = out.Input(n.Op.(graph.Input).Name, n.DType, n.Shape...)
+	}
+	var total *graph.Node
+	for i, x := range out.Inline(g, in...) {
+		out.Output(g.Outputs[i].Name, x)
+		axes := make([]int, len(x.Shape))
+		for k := range axes {
+			axes[k] = k
+		}
+		sum := out.Add(graph.Reduce{Fn: graph.ReduceSum, Axes: axes}, out.Binary(graph.Sub, x, x))
+		if total != nil {
+			sum = out.Binary(graph.Add, total, sum)
+		}
+		total = sum
+	}
+	out.Output("total", total)
+	return out.Build()
 }
 
 func (w *work) submit() (backend.Pending, error) {
@@ -404,9 +393,6 @@ func (w *work) finite() error {
 
 // summed says that the device has found all results finite.
 func (w *work) summed() (bool, error) {
-	if !w.j.l.apart {
-		return false, nil
-	}
 	for _, t := range w.totals {
 		if err := t.Fetch(); err != nil {
 			return false, w.wrap("results", err)
@@ -415,7 +401,7 @@ func (w *work) summed() (bool, error) {
 			return false, nil
 		}
 	}
-	return true, nil
+	return len(w.totals) > 0, nil
 }
 
 // timing adds the times known by now.

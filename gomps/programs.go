@@ -70,12 +70,6 @@ func (p *programs) get(ctx context.Context, key part, build func() (*graph.Graph
 	return q, nil
 }
 
-// wanted is a part and how to build its graph.
-type wanted struct {
-	part
-	build func() (*graph.Graph, error)
-}
-
 func (p *programs) put(q *program) { q.users-- }
 
 // evict closes unused programs, oldest first, until at most keep are left.

@@ -125,6 +125,6 @@ def test_out_of_memory_is_its_own_error() -> None:
         column = mt.tensor(np.ones((1 << 22, 1), np.float32))
         row = mt.tensor(np.ones((1, 1 << 22), np.float32))
         with pytest.raises(errors.MemoryLimitError) as e:
-            (column + row)[:1, :1].numpy()  # a corner of 64 TB
+            mt.sum(column + row).numpy()  # of 64 TB
         assert isinstance(e.value, MemoryError)
-        np.testing.assert_array_equal((row[:, :4] + 1).numpy(), [[2, 2, 2, 2]])
+        assert (row + 1).numpy().max() == 2  # the context goes on
