@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._checkpoints import places
 from .._library.device import BACKENDS, known
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def engine_options(parser: argparse.ArgumentParser, model: bool = True) -> None:
     """Add the options that choose a model and a device."""
     if model:
         parser.add_argument("--variant", default="auto", help="a published model from the cache")
-        parser.add_argument("--model", type=Path, help="safetensors file or folder (default: the wheel's)")
+        parser.add_argument("--model", type=Path, help="file or folder, or a variant (default: the wheel's)")
     parser.add_argument(
         "--resolution", type=int, default=0, help="long side in pixels (default: the model's own)"
     )
@@ -52,9 +53,11 @@ def open_engine(arguments: argparse.Namespace) -> Engine:
     """Open the engine that the options ask for and load its model."""
     from .._engine.engine import Engine
 
-    variant = getattr(arguments, "variant", "auto")
+    variant, model = getattr(arguments, "variant", "auto"), getattr(arguments, "model", None)
+    if model is not None and str(model) in places.VARIANTS and not model.exists():
+        variant, model = str(model), None
     engine = Engine(variant, arguments.resolution, arguments.precision, arguments.threads, arguments.backend)
-    engine.load(getattr(arguments, "model", None))
+    engine.load(model)
     return engine
 
 

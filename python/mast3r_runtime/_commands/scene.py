@@ -10,9 +10,11 @@ import shutil
 import sys
 import webbrowser
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._checkpoints.download import status
 from .common import engine_options, note, open_engine, say, say_memory
 
 if TYPE_CHECKING:
@@ -31,6 +33,12 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("-o", "--out", type=Path, required=True, help="folder for the scene")
     make.add_argument("-r", "--recursive", action="store_true", help="folders within folders too")
     engine_options(make)
+    make.add_argument(
+        "--matcher",
+        default="auto",
+        help="with a --model of many views, the MASt3R model (file or variant) whose matches refine its "
+        "cameras; none: keep them (default: mast3r_vit_large if it is there, else the wheel's)",
+    )
     _graph_options(make)
     _camera_options(make)
     make.add_argument(
@@ -132,16 +140,21 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     from .._scene.files import FORMATS
     from .._scene.reconstruct import reconstruct
     from ..errors import SceneError
+    from . import views
 
     listed = photos.find(arguments.pictures, arguments.recursive)
     options = _options(arguments, listed)
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.store or arguments.out / ".cache"
     options["database"] = arguments.out / "database.db" if arguments.keep_database else None
-    with _Bars() as bars, open_engine(arguments) as engine:
-        say_memory(engine)
+    with _Bars() as bars, ExitStack() as stack:
+        engine = stack.enter_context(open_engine(arguments))
+        matcher = _matcher(arguments, engine, stack)
+        if matcher is None and not engine.info()["desc_dim"]:
+            return views.show(arguments, engine.infer_views(dict(listed)))
+        say_memory(matcher or engine)
         try:
-            scene = reconstruct(engine, dict(listed), store=store, progress=bars, **options)
+            scene = reconstruct(engine, dict(listed), store=store, progress=bars, matcher=matcher, **options)
         except SceneError as error:
             if error.report is not None:
                 (arguments.out / "report.json").write_text(json.dumps(error.report, indent=1) + "\n")
@@ -155,6 +168,18 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     if arguments.open and arguments.html:
         look(arguments, arguments.out / "scene.html")
     return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
+
+
+def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) -> Engine | None:
+    """The engine whose matches refine the cameras of a network that has none."""
+    if engine.info()["desc_dim"] or arguments.matcher == "none":
+        return None
+    wanted = Path(arguments.matcher)
+    if arguments.matcher == "auto":
+        ready = {model.variant for model in status() if model.ready}
+        wanted = Path("mast3r_vit_large" if "mast3r_vit_large" in ready else "mast3r_tiny")
+    own = {**vars(arguments), "variant": "auto", "model": wanted}
+    return stack.enter_context(open_engine(argparse.Namespace(**own)))
 
 
 def _warnings(scene: Any) -> list[str]:
