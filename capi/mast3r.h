@@ -82,6 +82,8 @@ typedef uint64_t mast3r_engine;
 typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
 typedef uint64_t mast3r_tensor_context;
+typedef uint64_t mast3r_commands; /* operations of a context that are handed over together */
+typedef uint64_t mast3r_executor; /* runs small graphs on a CPU and a GPU */
 typedef uint64_t mast3r_buffer;
 typedef uint64_t mast3r_index; /* pictures that can be searched by their retrieval features */
 
@@ -659,6 +661,14 @@ mast3r_status mast3r_tensor_info(mast3r_tensor_context context, mast3r_tensor_st
 mast3r_status mast3r_tensor_commit(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_sync(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_cleanup(mast3r_tensor_context context);
+/* A command buffer: the operations of the context between begin and commit. A context has one
+ * at a time; what was collected before is handed over first. commit does not wait. wait is
+ * for these operations and not for later ones; waiting again gives the same answer, waiting
+ * before the commit is an error. Each must be released once, which commits what is not yet. */
+mast3r_status mast3r_commands_begin(mast3r_tensor_context context, mast3r_commands *out);
+mast3r_status mast3r_commands_commit(mast3r_commands commands);
+mast3r_status mast3r_commands_wait(mast3r_commands commands);
+mast3r_status mast3r_commands_release(mast3r_commands commands);
 /* The same as the calls with pool alone, for the memory of tensors. */
 mast3r_status mast3r_tensor_pool_info(mast3r_tensor_context context, mast3r_pool *out);
 mast3r_status mast3r_tensor_pool_configure(mast3r_tensor_context context, int32_t per_size, uint64_t limit_bytes);
@@ -666,6 +676,9 @@ mast3r_status mast3r_tensor_pool_pressure(mast3r_tensor_context context, int32_t
 /* Copies nbytes of f32, f16 or i32 elements; data NULL: zeros. */
 mast3r_status mast3r_tensor_from_host(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
                                       const void *data, size_t nbytes, mast3r_tensor *out);
+/* Memory of the pool as it is: the elements are unspecified until an operation writes them. */
+mast3r_status mast3r_tensor_empty(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
+                                  mast3r_tensor *out);
 /* The signatures of all operations, as a JSON array of strings; see mast3r_engine_metadata. */
 mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *needed);
 /* Runs an operation by name. attributes: NULL or a JSON object. operands: 0 for an optional one
@@ -674,6 +687,38 @@ mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *ne
 mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *operation, const char *attributes,
                                   const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity,
                                   size_t *produced);
+
+/* ---- executor ---------------------------------------------------------- */
+
+/* An array of float32 on the host, row-major, and the name of the input that it is. */
+typedef struct {
+  uint32_t size;
+  int32_t ndim;
+  const char *name;
+  const float *data;
+  int64_t shape[MAST3R_MAX_DIMS];
+} mast3r_input;
+
+/* Runs graphs of a few operations, each on the GPU where its operands are large enough and
+ * there is one, else on the CPU. The calls of one executor take turns. */
+mast3r_status mast3r_executor_open(int32_t threads, mast3r_executor *out);
+mast3r_status mast3r_executor_close(mast3r_executor executor);
+/* graph is JSON:
+ *   {"nodes": [{"name": "h", "op": "MatMul", "operands": ["x", "w"]},
+ *              {"name": "y", "op": "LayerNorm", "operands": ["h", "g", "b"], "eps": 1e-5}],
+ *    "outputs": ["y"], "optimize": true}
+ * docs/tensor.md has the operations. An operand that names no node is an input; optimize joins
+ * products with what follows. The results are float32 on the host, in the order of outputs. */
+mast3r_status mast3r_executor_run(mast3r_executor executor, const char *graph, const mast3r_input *inputs, size_t count,
+                                  mast3r_tensor *results, size_t capacity, size_t *produced);
+/* A JSON object: "cpu" and "gpu", how many operations ran there; "fallbacks", why the CPU ran
+ * what was meant for the GPU, with how often; "thresholds". See mast3r_engine_metadata. */
+mast3r_status mast3r_executor_info(mast3r_executor executor, char *buffer, size_t capacity, size_t *needed);
+/* thresholds is a JSON object: from how many elements of its operands on an operation goes to
+ * the GPU. It replaces all; an operation that is not in it stays on the CPU. */
+mast3r_status mast3r_executor_configure(mast3r_executor executor, const char *thresholds);
+/* Measures products on both devices and sets their thresholds; without a GPU it changes nothing. */
+mast3r_status mast3r_executor_calibrate(mast3r_executor executor);
 
 /* ---- buffers ---------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
  *
  * One line a failed check, exit 1; nothing else is printed but the closing count.
  */
+#include "mast3r_executor.hpp"
 #include "mast3r_retrieval.hpp"
 
 #include <cmath>
@@ -308,6 +309,20 @@ static void test_limits() {
   CHECK(engine.infer(one, two).conf_1.numel() == 48 * 64);
 }
 
+static void test_executor() {
+  mast3r::Executor executor(2);
+  const float x[] = {1, 2, 3, 4}, w[] = {0, 1, 1, 0};
+  const std::string graph = R"({"nodes": [{"name": "y", "op": "MatMul", "operands": ["x", "w"]}], "outputs": ["y"]})";
+  const auto out = executor.run(graph, {{"x", x, {2, 2}}, {"w", w, {2, 2}}});
+  CHECK(out.size() == 1 && out[0].to_cpu() == std::vector<float>{2, 1, 4, 3});
+  executor.configure(R"({"MatMul": 0})");
+  executor.calibrate();
+  CHECK(executor.info().find("\"cpu\":1") != std::string::npos && executor.info().back() == '}');
+  CHECK(throws<mast3r::ArgumentError>("\"w\"", MAST3R_E_ARGUMENT, [&] { executor.run(graph, {{"x", x, {2, 2}}}); }));
+  CHECK(throws<mast3r::ShapeError>("9 dimensions", MAST3R_E_SHAPE,
+                                   [&] { executor.run(graph, {{"x", x, std::vector<int64_t>(9, 1)}}); }));
+}
+
 static void test_views() {
   mast3r::MPSGraphEngine engine(mast3r::MPSGraphContext::create(config()));
   engine.load(model);
@@ -340,6 +355,7 @@ int main(int argc, char **argv) {
     test_retrieval_and_export();
     test_context_of_an_engine();
     test_limits();
+    test_executor();
     test_memory();
     test_views();
   } catch (const std::exception &error) {

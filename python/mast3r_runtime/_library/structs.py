@@ -522,3 +522,13 @@ class TensorStats(_Sized):
         ("device", C.c_char * 128),
         ("fallback_reason", C.c_char * 256),
     ]
+
+
+class Input(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("ndim", C.c_int32),
+        ("name", C.c_char_p),
+        ("data", C.c_void_p),
+        ("shape", C.c_int64 * 8),
+    ]
