@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from .._library.device import BACKENDS, known
 if TYPE_CHECKING:
     from .._engine.engine import Engine
 
-__all__ = ["backend_option", "engine_options", "note", "open_engine", "say", "say_memory"]
+__all__ = ["backend_option", "engine_options", "look", "note", "open_engine", "say", "say_memory"]
 
 
 def _backend(text: str) -> str:
@@ -102,3 +104,10 @@ def _plain(value: Any) -> Any:
 def note(arguments: argparse.Namespace, text: str) -> None:
     """A line for people; kept out of the way of JSON."""
     print(text, file=sys.stderr if arguments.json else sys.stdout)
+
+
+def look(arguments: argparse.Namespace, page: Path) -> None:
+    """Open a page in the browser, or say where it is where there is no display."""
+    display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not display or not webbrowser.open(page.resolve().as_uri()):
+        note(arguments, f"open {page} in a browser")

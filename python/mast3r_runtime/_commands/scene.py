@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._checkpoints.download import status
-from .common import engine_options, note, open_engine, say, say_memory
+from .common import engine_options, look, note, open_engine, say, say_memory
+from .views import show as show_views
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
 
-__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene", "look"]
+__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene"]
 
 NOT_LOCATED = 3  # exit status: the picture does not fit the scene
 NOT_STRICT = 4  # exit status: --strict, and a picture is not placed
@@ -55,6 +56,10 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("--covariance", action="store_true", help="how exactly the cameras are known")
     make.add_argument("--seed", type=int, default=0)
     make.add_argument("--store", type=Path, help="what was computed (default: .cache in the scene)")
+    make.add_argument(
+        "--features", choices=("auto", "float16", "float32"), default="auto",
+        help="how the store keeps features (default: float16 where a batch left such, else float32)",
+    )  # fmt: skip
     make.add_argument("--keep-database", action="store_true", help="keep COLMAP's database.db")
     make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
     make.add_argument("--strict", action="store_true", help="exit with 4 where a picture is not placed")
@@ -129,6 +134,7 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
         "masks": given.masks(arguments.masks, sizes) if arguments.masks else None,
         "dense": arguments.dense == "all",
         "dense_conf": arguments.dense_conf,
+        "features": arguments.features,
         "covariance": arguments.covariance,
         "seed": arguments.seed,
         "threads": arguments.threads or -1,
@@ -140,7 +146,6 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     from .._scene.files import FORMATS
     from .._scene.reconstruct import reconstruct
     from ..errors import SceneError
-    from . import views
 
     listed = photos.find(arguments.pictures, arguments.recursive)
     options = _options(arguments, listed)
@@ -151,7 +156,7 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
         engine = stack.enter_context(open_engine(arguments))
         matcher = _matcher(arguments, engine, stack)
         if matcher is None and not engine.info()["desc_dim"]:
-            return views.show(arguments, engine.infer_views(dict(listed)))
+            return show_views(arguments, engine.infer_views(dict(listed)))
         say_memory(matcher or engine)
         try:
             scene = reconstruct(engine, dict(listed), store=store, progress=bars, matcher=matcher, **options)
@@ -251,13 +256,6 @@ class _Bars:
     def __exit__(self, *exc: object) -> None:
         if self.bar is not None:
             self.bar.close()
-
-
-def look(arguments: argparse.Namespace, page: Path) -> None:
-    """Open a page in the browser, or say where it is where there is no display."""
-    display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if not display or not webbrowser.open(page.resolve().as_uri()):
-        note(arguments, f"open {page} in a browser")
 
 
 def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any]) -> Path | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import engine_options, open_engine, say
+from .common import engine_options, look, open_engine, say
 
 if TYPE_CHECKING:
     from .._scene.scene import Scene
@@ -59,7 +59,6 @@ def _views(arguments: argparse.Namespace) -> int:
 def show(arguments: argparse.Namespace, scene: Scene) -> int:
     """Write a scene that needed no solver, and say what it is."""
     from .._scene.files import FORMATS
-    from .scene import look
 
     formats = [name for name in FORMATS if name != "html" or arguments.html]
     files = scene.write(arguments.out, formats)
