@@ -5,6 +5,8 @@ package tensor
 import (
 	"errors"
 	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
 // What errors of this package are about, for errors.Is. The details are in an
@@ -18,6 +20,8 @@ var (
 	// ErrDevice is a failure of the device or of its memory. The context stays
 	// usable.
 	ErrDevice = errors.New("tensor: the device failed")
+	// ErrOutOfMemory is an ErrDevice too: the device has no memory for the work.
+	ErrOutOfMemory = backend.ErrOutOfMemory
 )
 
 // Error says what was refused.
