@@ -58,7 +58,8 @@ type loaded struct {
 	size      int      // long side
 	unused    []string // tensors of the file that the model does not read
 	programs  programs
-	admitted  map[call]bool // calls whose memory there was
+	admitted  map[call]bool    // calls whose memory there was
+	windows   map[manyCall]int // likewise, and how many views were looked at together
 	counts    struct{ encodes, decodes, heads atomic.Uint64 }
 }
 
