@@ -313,6 +313,8 @@ static void test_pair(void) {
   for (int i = 0; i < PIXELS * 3; i++) finite &= isfinite(points[i]);
   CHECK(finite);
   WANT(mast3r_tensor_copy(first.view[0].points, copy, 5), MAST3R_E_SHAPE, "5 bytes");
+  WANT(mast3r_tensor_copy(first.view[0].points, copy, PIXELS * 12 - 1), MAST3R_E_SHAPE, "bytes");
+  WANT(mast3r_tensor_copy(first.view[0].points, copy, PIXELS * 12 + 1), MAST3R_E_SHAPE, "bytes");
   WANT(mast3r_tensor_copy(first.view[0].points, NULL, PIXELS * 12), MAST3R_E_ARGUMENT, "NULL");
   CHECK(mast3r_tensor_copy(first.view[0].points, copy, PIXELS * 12) == MAST3R_OK);
   CHECK(memcmp(copy, points, PIXELS * 12) == 0);
@@ -344,6 +346,32 @@ static void test_sequence_and_symmetric(void) {
   CHECK(mast3r_job_take_result(job, 0, &result) == MAST3R_OK && result.views == 4);
   release_result(&result);
   CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+/* What nobody takes of a job goes back with it, and no unknown output is asked for. */
+static void test_left_in_jobs(void) {
+  mast3r_engine engine = open_engine(1);
+  mast3r_image a[2] = {picture(0), picture(1)};
+  mast3r_infer_options options = {.size = sizeof options, .raw = 1};
+  mast3r_pool before = {.size = sizeof before}, after = before;
+  mast3r_job job = 0;
+  CHECK(mast3r_pool_info(engine, &before) == MAST3R_OK && before.in_use_buffers == 0);
+  for (int kind = 0; kind < 4; kind++) {
+    mast3r_status status = kind == 0   ? mast3r_submit_encode(engine, a, 2, &options, &job)
+                           : kind == 1 ? mast3r_submit_infer(engine, &a[0], &a[1], &options, &job)
+                           : kind == 2 ? mast3r_submit_symmetric(engine, &a[0], &a[1], &options, &job)
+                                       : mast3r_submit_sequence(engine, a, 2, &options, &job);
+    CHECK(finish(status, &job) == MAST3R_OK);
+    CHECK(mast3r_pool_info(engine, &after) == MAST3R_OK && after.in_use_buffers > 0);
+    CHECK(mast3r_job_free(job) == MAST3R_OK);
+    CHECK(mast3r_pool_info(engine, &after) == MAST3R_OK && after.in_use_buffers == 0);
+  }
+  const int32_t wrong[] = {-1, 16, 17, 31, 1 << 30, INT32_MIN};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    options.only = wrong[i];
+    WANT(mast3r_submit_infer(engine, &a[0], &a[1], &options, &job), MAST3R_E_ARGUMENT, "only");
+  }
   CHECK(mast3r_engine_close(engine) == MAST3R_OK);
 }
 
@@ -656,6 +684,7 @@ int main(int argc, char **argv) {
   test_bad_pictures();
   test_pair();
   test_sequence_and_symmetric();
+  test_left_in_jobs();
   test_views();
   test_match();
   test_cancel();

@@ -47,6 +47,10 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("--covariance", action="store_true", help="how exactly the cameras are known")
     make.add_argument("--seed", type=int, default=0)
     make.add_argument("--store", type=Path, help="what was computed (default: .cache in the scene)")
+    make.add_argument(
+        "--features", choices=("auto", "float16", "float32"), default="auto",
+        help="how the store keeps features (default: float16 where a batch left such, else float32)",
+    )  # fmt: skip
     make.add_argument("--keep-database", action="store_true", help="keep COLMAP's database.db")
     make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
     make.add_argument("--strict", action="store_true", help="exit with 4 where a picture is not placed")
@@ -121,6 +125,7 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
         "masks": given.masks(arguments.masks, sizes) if arguments.masks else None,
         "dense": arguments.dense == "all",
         "dense_conf": arguments.dense_conf,
+        "features": arguments.features,
         "covariance": arguments.covariance,
         "seed": arguments.seed,
         "threads": arguments.threads or -1,

@@ -17,10 +17,11 @@ import numpy as np
 from .. import collection
 from .._engine.engine import Engine
 from .._library.version import __version__
+from .._pairs.rule import stride_for
+from .._store.store import Store
 from ..errors import ArgumentError, SceneError
 from ..images import U8, read_image
 from ..retrieval import scene_pairs
-from ..store import Store
 from . import cameras as lenses
 from . import dense, gauge, memo, photos, solver, uncertainty
 from .budget import estimate
@@ -36,7 +37,6 @@ __all__ = ["Options", "reconstruct"]
 
 MAPPERS = ("auto", "global", "incremental")
 COMPLETE_UP_TO = 40  # pictures
-COARSE_FROM = 200  # pictures, above which anchors lie twice as far apart
 ImagePath = str | os.PathLike[str]
 
 
@@ -52,6 +52,8 @@ class Options:
     "network", "none", a pair of names and their distance in metres, or places of cameras in metres
     by name. ``up`` is "auto", which levels the world, or "none". ``masks`` are arrays by
     name, not 0 where to look. ``stride`` is in network pixels; 0 means 8, or 16 above 200 pictures.
+    ``features`` is how the store keeps them: "float32", "float16", or "auto": float16 where an
+    earlier run of this model left such, so that its pairs are found.
     ``threads`` are the solver's; 1 makes it give the same bits every time.
     """
 
@@ -72,6 +74,7 @@ class Options:
     masks: Mapping[str, U8] | None = None
     dense: bool = True
     dense_conf: float = 1.5
+    features: str = "auto"
     covariance: bool = False
     seed: int = 0
     threads: int = -1
@@ -176,13 +179,15 @@ class _Run:
         if len(used) < 2:
             raise self.failed(headers, twins, f"{len(used)} readable pictures that differ, want at least 2")
         count = len(used)
-        stride = self.options.stride or (16 if count > COARSE_FROM else 8)
+        stride = self.options.stride or stride_for(count)
         pairs = self.graph(used)
         if not pairs:
             raise self.failed(headers, twins, f"graph {self.options.graph!r}: no pairs")
         estimate(self.engine, count, len(pairs), stride).check(self.limit, self.options.graph)
         step = _Ticks(self.progress, "pairs", len(pairs))
-        evidence = gather(self.engine, used, pairs, self.store, stride=stride, tick=step)
+        evidence = gather(
+            self.engine, used, pairs, self.store, stride=stride, features=self.options.features, tick=step
+        )
         self.lap("network")
         problem = self.problem(used, evidence)
         tick = _Ticks(self.progress, "verify", len(pairs))

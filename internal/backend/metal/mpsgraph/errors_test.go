@@ -29,6 +29,12 @@ func TestRefusals(t *testing.T) {
 		"product of rank 5": func(m *graph, p func(tensor.DType, ...int) *value) {
 			m.MatMul(p(f, 1, 1, 1, 2, 3), p(f, 1, 1, 1, 3, 2))
 		},
+		"2^31 scores": func(m *graph, p func(tensor.DType, ...int) *value) {
+			m.Attention(p(f, 1, 1, 1<<16, 8), p(f, 1, 1, 1<<15, 8), p(f, 1, 1, 1<<15, 8), nil, 1)
+		},
+		"2^31 scores by hand": func(m *graph, p func(tensor.DType, ...int) *value) {
+			m.AttentionByHand(p(f, 1, 1, 1<<16, 8), p(f, 1, 1, 1<<15, 8), p(f, 1, 1, 1<<15, 8), nil, 1)
+		},
 		"negative placeholder":    func(m *graph, p func(tensor.DType, ...int) *value) { p(f, -1) },
 		"overflowing placeholder": func(m *graph, p func(tensor.DType, ...int) *value) { p(f, 1<<40, 1<<40) },
 		"constant size":           func(m *graph, p func(tensor.DType, ...int) *value) { m.Constant(make([]byte, 7), shape{2}, f) },

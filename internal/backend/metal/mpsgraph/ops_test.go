@@ -6,11 +6,13 @@ package mpsgraph_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/device"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/mpsgraph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
 
 type (
@@ -278,6 +280,25 @@ func TestAttentions(t *testing.T) {
 				}
 			}
 			want(t, d.String()+" attention "+string(rune('0'+i)), out[i], limit, w...)
+		}
+	}
+}
+
+// TestAttentionByHandIsNotRecognised: MPSGraph must not see softmax(q k^T) v and put its
+// fused kernel there, which leaks: a number is added between, in any precision.
+func TestAttentionByHandIsNotRecognised(t *testing.T) {
+	s := metalsim.Open(t)
+	g := open(t)
+	for _, d := range []tensor.DType{tensor.F32, tensor.F16} {
+		q := ramp(d, 1, 2, 4, 8)
+		if _, err := g.run([]array{q}, func(m *graph, x values) values {
+			return values{m.Cast(m.AttentionByHand(x[0], x[0], x[0], nil, 1), tensor.F32)}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		text := s.Program()
+		if strings.Count(text, "n addition") != 1 {
+			t.Errorf("%v: nothing is added to the scores:\n%s", d, text)
 		}
 	}
 }
