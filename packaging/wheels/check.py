@@ -60,6 +60,7 @@ def check(wheel: Path) -> list[str]:
             "models/mast3r_tiny/unified.safetensors",
             "pictures/room_1.png",
             "selfcheck/landscape.npz",
+            "selfcheck/views.npz",
         ):
             if f"mast3r_runtime/{need}" not in names:
                 problems.append(f"mast3r_runtime/{need} is missing")

@@ -103,6 +103,7 @@ def reconstruct(
     progress: Callable[[str, int, int], None] | None = None,
     limit: int | None = None,
     database: str | os.PathLike[str] | None = None,
+    matcher: Engine | None = None,
     **options: Any,
 ) -> Scene:
     """Place the cameras of pictures and build the scene. Needs the extra ``scene``.
@@ -110,7 +111,9 @@ def reconstruct(
     Parameters
     ----------
     engine : Engine
-        With a model loaded.
+        With a model loaded. A network of many views, which has no descriptors, gives the cameras
+        to start from; ``matcher`` then gives the matches by which they are refined. Without a
+        matcher the scene is that of :meth:`.Engine.infer_views`.
     images : paths, or a mapping of names to paths
         Files or folders. Arrays have no name and no header; write them to files first.
     store : folder or Store, optional
@@ -122,6 +125,8 @@ def reconstruct(
         Bytes of memory that may be used; the default is what the machine has free.
     database : path, optional
         Where to keep COLMAP's database of key points, matches and verified pairs.
+    matcher : Engine, optional
+        With a MASt3R model loaded, beside an ``engine`` of many views.
     **options
         The fields of :class:`Options`.
 
@@ -139,12 +144,18 @@ def reconstruct(
         An option out of its range, or more memory needed than there is.
     """
     chosen = Options(**options)
-    solver.pycolmap()  # before the work, in case it is missing
-    started = time.monotonic()
     if isinstance(images, Mapping):
         listed = [(name, Path(path)) for name, path in images.items()]
     else:
         listed = photos.find(images)
+    started = time.monotonic()
+    info = engine.info()
+    if info["ready"] and not info["desc_dim"]:
+        if matcher is None:
+            return engine.infer_views(dict(listed))
+        solver.pycolmap()
+        chosen, engine = replace(chosen, **_cameras_of(engine, listed)), matcher
+    solver.pycolmap()  # before the work, in case it is missing
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(tempfile.TemporaryDirectory(prefix="mast3r-store-"))
@@ -152,6 +163,17 @@ def reconstruct(
         run = _Run(engine, chosen, keep, progress or (lambda *_: None), limit, started)
         run.database = None if database is None else Path(database)
         return run.run(listed)
+
+
+def _cameras_of(engine: Engine, listed: Sequence[tuple[str, Path]]) -> dict[str, Any]:
+    """The options that start from the cameras of a network of many views, and refine them."""
+    good = {name: path for name, path in listed if not photos.read(name, path).problem}
+    pictures = engine.infer_views(good).pictures.values() if good else ()
+    return {
+        "poses": {p.name: p.pose for p in pictures if p.pose is not None},
+        "intrinsics": {p.name: p.lens for p in pictures if p.lens is not None},
+        "refine_intrinsics": True,
+    }
 
 
 class _Run:
