@@ -5,6 +5,8 @@ package tensor
 import (
 	"errors"
 	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
 // The kinds of errors, for errors.Is. An *Error has the details.
@@ -17,6 +19,8 @@ var (
 	// ErrDevice means that the device failed or is out of memory. The context stays
 	// usable.
 	ErrDevice = errors.New("tensor: the device failed")
+	// ErrOutOfMemory is an ErrDevice too: the device has no memory for the work.
+	ErrOutOfMemory = backend.ErrOutOfMemory
 )
 
 // Error is an error of this package.
