@@ -71,7 +71,7 @@ class DeviceError(Mast3rError):
 
 
 class MemoryLimitError(Mast3rError, MemoryError):
-    """The work does not fit into the memory that is left; the message gives need, rest and limit."""
+    """The work does not fit into the memory that is left, of this machine or of the device."""
 
 
 class NotLoadedError(Mast3rError):
