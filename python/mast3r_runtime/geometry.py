@@ -43,7 +43,10 @@ OTHER_FOCAL_SIGMA = 0.35
 # A refined match is placed by a patch under a Gaussian of this many pixels of picture 1, where it
 # is as fine as the patch: see internal/match/refine.
 PATCH_SIGMA = 5.0
-SAMPLE = 256  # matches whose surroundings are counted
+SAMPLE = 128  # matches whose surroundings are counted
+
+# Four neighbours whose depths differ by more than this share lie on both sides of an edge.
+EDGE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
@@ -349,7 +352,9 @@ def pair_cameras(
     where = np.flatnonzero(use)
     pixel = max(two.scale)
     depth = matches.pts3d_1[where, 2] if np.isfinite(matches.pts3d_1).any() else None
-    share = dependence(matches.original_1[where], PATCH_SIGMA if matches.refined.any() else 2.5 * max(one.scale))
+    # Descriptors that were not refined on the pictures see about a patch of the network each.
+    patch = PATCH_SIGMA if matches.refined.any() else 2.5 * max(one.scale)
+    share = dependence(matches.original_1[where], patch)
     found = relative_pose(
         matches.original_1[where],
         matches.original_2[where],
