@@ -95,6 +95,7 @@ generate: ## write every generated file again: after a change of mast3r.h, a tab
 	$(GO) test ./internal/graph -run '^TestTable' -update
 	$(GO) test ./gomps/tensor -run '^TestOperations' -update
 	$(GO) test ./tests/go/metalcost -update
+	$(GO) test ./internal/backend/xla/stablehlo -update
 	$(GO) generate ./internal/...
 	$(GO) run ./tests/metalsim/gen
 	$(MAKE) reference

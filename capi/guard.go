@@ -109,6 +109,7 @@ var statuses = []struct {
 	{eager.ErrDevice, C.MAST3R_E_DEVICE},
 	{gomps.ErrFile, C.MAST3R_E_FILE},
 	{gomps.ErrMemory, C.MAST3R_E_MEMORY},
+	{gomps.ErrUnsupported, C.MAST3R_E_UNSUPPORTED},
 }
 
 // statusOf sorts an error into a status.

@@ -83,3 +83,21 @@ func TestLogRing(t *testing.T) {
 		t.Error("warnings are on at level error")
 	}
 }
+
+// A job whose work panics has its error before it counts as finished: nobody who waits
+// for it sees a good end.
+func TestPanickedJobsNeverEndWell(t *testing.T) {
+	for _, here := range []bool{false, true} {
+		for range 50 {
+			ended := make(chan struct{})
+			j := begin(t.Context(), here, func() { close(ended) }, func(context.Context, *job) error { panic("boom") })
+			<-j.finished
+			if err := j.err; statusOf(err) != 14 {
+				t.Fatalf("a job that panicked ended with %v", err)
+			}
+			<-ended
+		}
+	}
+	for _, ok := records.pop(); ok; _, ok = records.pop() {
+	}
+}

@@ -71,10 +71,12 @@ type Context struct {
 	closed  bool
 	work    backend.Work // being collected; nil when there is none
 	pending int          // runs in work
-	flying  []backend.Pending
-	cache   *cache
-	stats   Stats
-	books   books
+	// commands is the command buffer that is open, nil when there is none.
+	commands *Commands
+	flying   []backend.Pending
+	cache    *cache
+	stats    Stats
+	books    books
 }
 
 const (
@@ -167,7 +169,11 @@ func (c *Context) commit() error {
 	p, err := w.Submit()
 	c.books.handOver()
 	if err != nil {
-		return refuse(ErrDevice, "commit: %w", err)
+		err = refuse(ErrDevice, "commit: %w", err)
+	}
+	c.commands.handOver(p, err)
+	if err != nil {
+		return err
 	}
 	c.stats.Commits++
 	c.flying = append(c.flying, p)

@@ -41,15 +41,9 @@ func now(root string) Room {
 		r.less(m["MemAvailable"]+m["SwapFree"], "the machine")
 	}
 	for _, g := range groups(root) {
-		limit, ok := g.limit()
-		if !ok {
-			continue
+		if free, _, ok := g.room(); ok {
+			r.less(free, "the control group "+g.name)
 		}
-		used, _ := number(path.Join(g.dir, g.usage))
-		// Pages of files count, and go when they must.
-		stat := fields(path.Join(g.dir, "memory.stat"), 1)
-		used -= min(used, stat["inactive_file"]+stat["active_file"])
-		r.less(limit-min(limit, used), "the control group "+g.name)
 	}
 	var as unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_AS, &as) == nil && as.Cur < math.MaxInt64 {
@@ -66,6 +60,19 @@ func now(root string) Room {
 type group struct{ name, dir, max, usage string }
 
 func (g group) limit() (uint64, bool) { return number(path.Join(g.dir, g.max)) }
+
+// room is what the group may still use, and its limit.
+func (g group) room() (free, limit uint64, ok bool) {
+	limit, ok = g.limit()
+	if !ok {
+		return 0, 0, false
+	}
+	used, _ := number(path.Join(g.dir, g.usage))
+	// Pages of files count, and go when they must.
+	stat := fields(path.Join(g.dir, "memory.stat"), 1)
+	used -= min(used, stat["inactive_file"]+stat["active_file"])
+	return limit - min(limit, used), limit, true
+}
 
 // groups are those that the process is in, the innermost first: each of them limits.
 // In a container that sees its own group as the root, the path of /proc/self/cgroup

@@ -29,6 +29,8 @@ from ._engine.runtime import (
     get_best_backend,
     get_runtime,
 )
+from ._engine.views import Taken as _Taken
+from ._engine.views import assemblers as _assemblers
 from ._library.limits import CancelToken, limit
 from ._library.memory import GPUTensor
 from ._library.version import __version__
@@ -115,7 +117,19 @@ import importlib as _importlib
 import logging as _logging
 import sys as _sys
 from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+if _TYPE_CHECKING:
+    from ._scene.scene import Scene as _Scene
+
+
+def _scene_of(taken: _Taken) -> _Scene:
+    from ._scene.views import scene_of
+
+    return scene_of(taken)
+
+
+_assemblers.append(_scene_of)
 _logging.getLogger("mast3r_runtime").addHandler(_logging.NullHandler())
 
 

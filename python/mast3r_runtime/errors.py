@@ -40,6 +40,7 @@ __all__ = [
     "SceneError",
     "ShapeError",
     "TimeLimitError",
+    "UnsupportedError",
     "WeightsError",
 ]
 
@@ -90,6 +91,10 @@ class TimeLimitError(Mast3rError, TimeoutError):
 
 class InternalError(Mast3rError):
     """A bug in the native library, caught before it could end the process."""
+
+
+class UnsupportedError(Mast3rError, NotImplementedError):
+    """The loaded network cannot do this; the message says which call or network can."""
 
 
 class WeightsError(Mast3rError, ValueError):

@@ -472,6 +472,9 @@ class MatchResult:
 
     For a whole result, ``overlap`` says whether the pictures show a common part, judged from
     all matches before ``top_k``. ``consistent [N]`` is true for matches that fit its geometry.
+
+    ``kind`` says where matches come from: "descriptors" that are alike, or "geometry", which are
+    the same places of a scene's depth maps; their confidence is how well the depths agree.
     """
 
     idx_1: I64
@@ -489,6 +492,7 @@ class MatchResult:
     seeds: int = 0
     overlap: Overlap | None = None
     consistent: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    kind: str = "descriptors"
 
     @classmethod
     def _take(cls, matches: S.Matches, transforms: tuple[Transform | None, Transform | None]) -> MatchResult:

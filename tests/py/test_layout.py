@@ -26,7 +26,8 @@ ARROWS = {
     "runtime": {"_engine"},
     "backends": {"_engine"},
     "__init__": {
-        "_checkpoints", "_engine", "_library", "config", "errors", "images", "results", "retrieval",
+        "_checkpoints", "_engine", "_library", "_scene", "config", "errors", "images", "results",
+        "retrieval",
     },
     "_commands": {
         "_checkpoints", "_engine", "_library", "_output", "_scene", "collection", "errors",

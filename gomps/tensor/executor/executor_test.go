@@ -262,3 +262,48 @@ func BenchmarkRouting(b *testing.B) {
 		})
 	}
 }
+
+// A threshold is the largest size that stays on the CPU.
+func TestThresholdExactly(t *testing.T) {
+	metalsim.Open(t)
+	e, err := New(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	g := NewGraph()
+	if err := errors.Join(g.AddNode("y", Op{Kind: OpMatMul}, "a", "b"), g.SetOutput("y")); err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]Array{"a": wave(4, 5), "b": wave(5, 6)} // 50 elements
+	for least, onGPU := range map[int]int{49: 1, 50: 0, 51: 0} {
+		e.Thresholds = Thresholds{OpMatMul: least}
+		before := e.Stats()
+		if _, err := e.Execute(g, in); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Stats().GPU - before.GPU; got != onGPU {
+			t.Errorf("threshold %d, 50 elements: %d on the GPU, want %d", least, got, onGPU)
+		}
+	}
+}
+
+// Calibrate's thresholds count the elements of all operands: a bias is one more.
+func TestCalibratedThresholds(t *testing.T) {
+	metalsim.Open(t)
+	e, err := New(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Calibrate(); err != nil {
+		t.Fatal(err)
+	}
+	two, three := e.Thresholds[OpMatMul]+1, e.Thresholds[OpFusedLinearAdd]+1
+	if two < 2*16*16 || 2*three != 3*two {
+		t.Errorf("products of two operands from %d elements on, of three from %d", two, three)
+	}
+	if e.Thresholds[OpFusedLinearGelu]+1 != two || e.Thresholds[OpFusedLinearAddGelu]+1 != three {
+		t.Errorf("%v", e.Thresholds)
+	}
+}

@@ -88,7 +88,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	if err := b.open(); err != nil {
 		return nil, err
 	}
-	simple, err := passes.Simplify(g)
+	simple, err := passes.Simplify(g, "cumsum")
 	if err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}

@@ -237,6 +237,37 @@ func TestDeviceErrors(t *testing.T) {
 	}
 }
 
+// TestSubmitFails: what a work holds goes back when its Submit fails, or Close would wait
+// for it for ever.
+func TestSubmitFails(t *testing.T) {
+	b, _ := open(t, metal.Config{})
+	p := compile(t, b, affine(t, 4, vectorParam(4)), fp32)
+	x, y := alloc(t, b, 16), alloc(t, b, 16)
+	w := begin(t, b, backend.First)
+	if err := w.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
+		t.Fatal(err)
+	}
+	metal.CommitBehindItsBack(t, b, w)
+	if _, err := w.Submit(); err == nil {
+		t.Fatal("a work that is committed already was submitted")
+	}
+	x.Release()
+	y.Release()
+	if n := b.Device().LiveBuffers; n != 0 {
+		t.Errorf("%d buffers are held", n)
+	}
+	closed := make(chan error)
+	go func() { closed <- p.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the program waits for work that was never submitted")
+	}
+}
+
 func TestNewFails(t *testing.T) {
 	for key, want := range map[string]error{"fail_queue": device.ErrNoDevice, "fail_event": nil, "no_device": device.ErrNoDevice} {
 		t.Run(key, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 	"golang.org/x/sys/unix"
 )
 
@@ -180,6 +182,49 @@ func TestWeightsCopied(t *testing.T) {
 	if err := errors.Join(heap.Close(), half.Close()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestWeightFarBeforeTheEnd: MPS counts elements beyond an offset with 32 bits. A weight
+// more than 2^31 of its elements before the end of its mapping gets a buffer of its own
+// part, however large a buffer may be; one nearer to the end shares the whole file's.
+func TestWeightFarBeforeTheEnd(t *testing.T) {
+	const n = 1000
+	s := metalsim.Open(t)
+	s.Set("max_buffer", "1099511627776")
+	s.Set("memory", "1099511627776")
+	b, err := metal.New(metal.Config{})
+	check(t, err)
+	defer b.Close()
+	path := filepath.Join(t.TempDir(), "sparse")
+	const size = 4*(1<<31) + 1<<20
+	check(t, os.WriteFile(path, nil, 0o600))
+	if err := os.Truncate(path, size); err != nil {
+		t.Skip("no sparse files here: ", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	check(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(floats(slices.Repeat([]float32{3}, n)...), 0)
+	check(t, err)
+	_, err = f.WriteAt(floats(slices.Repeat([]float32{1}, n)...), 1<<20)
+	check(t, err)
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Skip("no room to map 8 GB: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	at := map[string]int{"a": 0, "b": 1 << 20}
+	before := s.Counter("buffer_bytes_live")
+	p := compile(t, b, affine(t, n, func(name string, _ float32) graph.Param {
+		return graph.Param{Name: name, Shape: tensor.Shape{n}, DType: tensor.F32, Data: mem[at[name]:][:4*n],
+			Source: graph.Source{Mapping: mem, Offset: at[name]}}
+	}), fp32)
+	// Both lie at least 2^31 elements before the end.
+	if grown := s.Counter("buffer_bytes_live") - before; grown > 1<<20 {
+		t.Errorf("buffers of %d bytes over two weights of %d", grown, 4*n)
+	}
+	runAffine(t, b, p, n)
+	check(t, p.Close())
 }
 
 // TestNoCastOfWeights: whatever the file and the precision, the graph has no cast of

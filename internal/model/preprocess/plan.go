@@ -75,13 +75,14 @@ func Plan(w, h, size, patch int, rectangle43 bool) (Transform, error) {
 }
 
 // PlanNearest finds the transform of a w x h picture for networks that want no crop
-// (da3.md 2): the long side becomes size with the aspect kept, then each side the
-// nearest multiple of patch, the larger one on a tie.
+// (da3.md 2): the long side becomes size, or the multiple of patch below it, with the
+// aspect kept, then each side the nearest multiple of patch, the larger one on a tie.
 func PlanNearest(w, h, size, patch int) (Transform, error) {
 	t, err := planned(w, h, size, patch)
 	if err != nil {
 		return t, err
 	}
+	size -= size % patch
 	side := func(n int) int {
 		exact := roundEven(float64(n*size) / float64(max(w, h)))
 		return max((2*exact+patch)/(2*patch)*patch, patch)

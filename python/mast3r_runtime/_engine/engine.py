@@ -23,6 +23,7 @@ from ..results import GPUInferenceResult, InferenceResult, MatchResult, Symmetri
 from .features import FeatureMethods
 from .matching import MatchingMethods
 from .retrieval import RetrievalMethods
+from .views import ViewMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +37,7 @@ _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 @checked
-class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
+class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     """Runs the network on pairs of pictures.
 
     Several threads may share an engine. A pickled engine holds its configuration and the paths

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from .._library import calls
 from .._library import structs as S
+from .._library.device import info_of
 from .._library.memory import FLOAT64, INT32, GPUTensor
 from .._library.options import DescLike, image_array, map_struct, places_struct
-from ..errors import ArgumentError, ShapeError, checked
+from ..errors import ArgumentError, ShapeError, UnsupportedError, checked
 from ..geometry import PairPose, pair_cameras
 from ..images import ImageLike, read_image
 from ..results import GPUInferenceResult, InferenceResult, MatchResult, Transform
@@ -131,6 +132,12 @@ class MatchingMethods:
             if desc_2 is not None:
                 raise ShapeError("match: a whole result and a second map; pass one or the other")
             if not result.has("desc"):
+                own = info_of(self._live())
+                if own["ready"] and not own["desc_dim"]:
+                    raise UnsupportedError(
+                        f"match: {own['variant']} has no descriptors; infer_views(pictures) makes a scene, "
+                        "whose correspondences(i, j) match by geometry; MASt3R models have descriptors"
+                    )
                 raise ShapeError("match: a result without descriptors; it was made with only=...")
             transforms = (result.transform_1, result.transform_2)
             images = images or result.images

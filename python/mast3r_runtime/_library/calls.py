@@ -72,6 +72,7 @@ _ERRORS: dict[int, type[errors.Mast3rError]] = {
     header.E_INTERNAL: errors.InternalError,
     header.E_FILE: errors.FileError,
     header.E_MEMORY: errors.MemoryLimitError,
+    header.E_UNSUPPORTED: errors.UnsupportedError,
 }
 
 _lock = threading.Lock()

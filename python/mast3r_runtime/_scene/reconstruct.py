@@ -346,7 +346,7 @@ class _Run:
                 bent = dense.bend(evidence.depth[i], *ratios[i])
                 confidence = evidence.confidence[i]
                 good = (confidence >= self.options.dense_conf) & (bent > 0) & np.isfinite(bent)
-                maps[i] = DepthMap(bent, confidence, good, _small(image, t), t)
+                maps[i] = DepthMap(bent, confidence, good, dense.small(image, t), t)
         around = dense.neighbours(model)
         agreed = {i: maps[i].keep & dense.agreement(model, maps, i, around[i]) for i in maps}
         out = {}
@@ -514,14 +514,6 @@ def _colours(image: U8, xy: F64) -> F64:
     x = np.clip(np.rint(xy[:, 0]), 0, image.shape[1] - 1).astype(np.intp)
     y = np.clip(np.rint(xy[:, 1]), 0, image.shape[0] - 1).astype(np.intp)
     return image[y, x].astype(np.float64)
-
-
-def _small(image: U8, t: Any) -> U8:
-    """The picture at network size, as :func:`..export.network_pixels` cuts it."""
-    from PIL import Image
-
-    resized = Image.fromarray(image).resize((t.resized_width, t.resized_height), Image.Resampling.LANCZOS)
-    return np.asarray(resized.crop((t.crop_x, t.crop_y, t.crop_x + t.width, t.crop_y + t.height)))
 
 
 def _float(depth: Mapping[int, Any]) -> dict[int, F64]:

@@ -135,6 +135,7 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 	{"fail_alloc", T_I64, &ms_cfg.fail_alloc, "0"},
 	{"fail_command", T_I64, &ms_cfg.fail_command, "0"},
 	{"fail_compile", T_I64, &ms_cfg.fail_compile, "0"},
+	{"fail_contents", T_I64, &ms_cfg.fail_contents, "0"},
 	{"fail_queue", T_I64, &ms_cfg.fail_queue, "0"},
 	{"fail_event", T_I64, &ms_cfg.fail_event, "0"},
 	{"fail_graph", T_I64, &ms_cfg.fail_graph, "0"},

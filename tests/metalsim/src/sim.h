@@ -145,6 +145,7 @@ typedef struct {
 	int64_t fail_alloc;     // the nth buffer allocation from now returns nil (0 = never)
 	int64_t fail_command;   // the nth committed command buffer ends with an error
 	int64_t fail_compile;   // the nth newLibraryWithSource fails
+	int64_t fail_contents;  // the nth buffer is asked for its memory and has none
 	int64_t fail_queue;     // the nth newCommandQueue returns nil
 	int64_t fail_event;     // the nth newSharedEvent returns nil
 	int64_t fail_graph;     // the nth compileWithDevice: returns nil

@@ -129,11 +129,11 @@ func (l *lowering) reversed(x value, axes ...int) value {
 
 // offsets calls f with x cut to what pixel (i, j) of each window sees: strided
 // slices, one for each position in the kernel.
-func (l *lowering) offsets(x value, kernel, stride int, out tensor.Shape, f func(i, j int, v value)) {
-	for i := range kernel {
-		for j := range kernel {
+func (l *lowering) offsets(x value, kernel, stride [2]int, out tensor.Shape, f func(i, j int, v value)) {
+	for i := range kernel[0] {
+		for j := range kernel[1] {
 			f(i, j, l.slice(x, []int{0, i, j, 0},
-				[]int{x.shape[0], i + (out[1]-1)*stride + 1, j + (out[2]-1)*stride + 1, x.shape[3]}, []int{1, stride, stride, 1}))
+				[]int{x.shape[0], i + (out[1]-1)*stride[0] + 1, j + (out[2]-1)*stride[1] + 1, x.shape[3]}, []int{1, stride[0], stride[1], 1}))
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (l *lowering) pool(n *graph.Node, o graph.Pool2D) value {
 		}
 	})
 	if o.Average {
-		y = l.binary("divide", y, l.like(float64(o.Kernel*o.Kernel), y))
+		y = l.binary("divide", y, l.like(float64(o.Kernel[0]*o.Kernel[1]), y))
 	}
 	return l.convert(y, l.result(n))
 }

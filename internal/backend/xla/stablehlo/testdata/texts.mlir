@@ -200,6 +200,22 @@ module @g_step {
     return %5 : tensor<15xf32>
   }
 }
+module @g_floor {
+  func.func public @main(%x0: tensor<15xf32>) -> (tensor<15xf32>) {
+    %0 = stablehlo.reshape %x0 : (tensor<15xf32>) -> tensor<3x5xf32>
+    %1 = stablehlo.floor %0 : tensor<3x5xf32>
+    %2 = stablehlo.reshape %1 : (tensor<3x5xf32>) -> tensor<15xf32>
+    return %2 : tensor<15xf32>
+  }
+}
+module @g_ceil {
+  func.func public @main(%x0: tensor<15xf32>) -> (tensor<15xf32>) {
+    %0 = stablehlo.reshape %x0 : (tensor<15xf32>) -> tensor<3x5xf32>
+    %1 = stablehlo.ceil %0 : tensor<3x5xf32>
+    %2 = stablehlo.reshape %1 : (tensor<3x5xf32>) -> tensor<15xf32>
+    return %2 : tensor<15xf32>
+  }
+}
 module @g_add {
   func.func public @main(%x0: tensor<8xf32>, %x1: tensor<12xf32>) -> (tensor<24xf32>) {
     %0 = stablehlo.reshape %x0 : (tensor<8xf32>) -> tensor<2x1x4xf32>
@@ -315,6 +331,23 @@ module @g_minimum {
     %8 = stablehlo.broadcast_in_dim %3, dims = [0, 1, 2] : (tensor<2x1x4xf32>) -> tensor<2x3x4xf32>
     %9 = stablehlo.broadcast_in_dim %7, dims = [1, 2] : (tensor<3x4xf32>) -> tensor<2x3x4xf32>
     %10 = stablehlo.minimum %8, %9 : tensor<2x3x4xf32>
+    %11 = stablehlo.reshape %10 : (tensor<2x3x4xf32>) -> tensor<24xf32>
+    return %11 : tensor<24xf32>
+  }
+}
+module @g_atan2 {
+  func.func public @main(%x0: tensor<8xf32>, %x1: tensor<12xf32>) -> (tensor<24xf32>) {
+    %0 = stablehlo.reshape %x0 : (tensor<8xf32>) -> tensor<2x1x4xf32>
+    %1 = stablehlo.multiply %0, %0 : tensor<2x1x4xf32>
+    %2 = stablehlo.constant dense<5.0e-01> : tensor<2x1x4xf32>
+    %3 = stablehlo.add %1, %2 : tensor<2x1x4xf32>
+    %4 = stablehlo.reshape %x1 : (tensor<12xf32>) -> tensor<3x4xf32>
+    %5 = stablehlo.multiply %4, %4 : tensor<3x4xf32>
+    %6 = stablehlo.constant dense<5.0e-01> : tensor<3x4xf32>
+    %7 = stablehlo.add %5, %6 : tensor<3x4xf32>
+    %8 = stablehlo.broadcast_in_dim %3, dims = [0, 1, 2] : (tensor<2x1x4xf32>) -> tensor<2x3x4xf32>
+    %9 = stablehlo.broadcast_in_dim %7, dims = [1, 2] : (tensor<3x4xf32>) -> tensor<2x3x4xf32>
+    %10 = stablehlo.atan2 %8, %9 : tensor<2x3x4xf32>
     %11 = stablehlo.reshape %10 : (tensor<2x3x4xf32>) -> tensor<24xf32>
     return %11 : tensor<24xf32>
   }
@@ -610,17 +643,21 @@ module @g_conv_transpose2d {
   }
 }
 module @g_pool2d {
-  func.func public @main(%x0: tensor<90xf32>) -> (tensor<18xf32>) {
+  func.func public @main(%x0: tensor<90xf32>) -> (tensor<24xf32>) {
     %0 = stablehlo.reshape %x0 : (tensor<90xf32>) -> tensor<1x5x6x3xf32>
-    %1 = stablehlo.slice %0 [0:1, 0:3:2, 0:5:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %2 = stablehlo.slice %0 [0:1, 0:3:2, 1:6:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %3 = stablehlo.maximum %1, %2 : tensor<1x2x3x3xf32>
-    %4 = stablehlo.slice %0 [0:1, 1:4:2, 0:5:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %5 = stablehlo.maximum %3, %4 : tensor<1x2x3x3xf32>
-    %6 = stablehlo.slice %0 [0:1, 1:4:2, 1:6:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %7 = stablehlo.maximum %5, %6 : tensor<1x2x3x3xf32>
-    %8 = stablehlo.reshape %7 : (tensor<1x2x3x3xf32>) -> tensor<18xf32>
-    return %8 : tensor<18xf32>
+    %1 = stablehlo.slice %0 [0:1, 0:3:2, 0:4, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %2 = stablehlo.slice %0 [0:1, 0:3:2, 1:5, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %3 = stablehlo.maximum %1, %2 : tensor<1x2x4x3xf32>
+    %4 = stablehlo.slice %0 [0:1, 0:3:2, 2:6, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %5 = stablehlo.maximum %3, %4 : tensor<1x2x4x3xf32>
+    %6 = stablehlo.slice %0 [0:1, 1:4:2, 0:4, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %7 = stablehlo.maximum %5, %6 : tensor<1x2x4x3xf32>
+    %8 = stablehlo.slice %0 [0:1, 1:4:2, 1:5, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %9 = stablehlo.maximum %7, %8 : tensor<1x2x4x3xf32>
+    %10 = stablehlo.slice %0 [0:1, 1:4:2, 2:6, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %11 = stablehlo.maximum %9, %10 : tensor<1x2x4x3xf32>
+    %12 = stablehlo.reshape %11 : (tensor<1x2x4x3xf32>) -> tensor<24xf32>
+    return %12 : tensor<24xf32>
   }
 }
 module @g_resize2d {
@@ -904,19 +941,24 @@ module @g_topk {
 module @g_cumsum {
   func.func public @main(%x0: tensor<42xf32>) -> (tensor<42xf32>) {
     %0 = stablehlo.reshape %x0 : (tensor<42xf32>) -> tensor<2x7x3xf32>
-    %1 = stablehlo.constant dense<0.0e+00> : tensor<f32>
-    %2 = "stablehlo.reduce_window"(%0, %1) <{window_dimensions = array<i64: 1, 7, 1>, padding = dense<[[0, 0], [6, 0], [0, 0]]> : tensor<3x2xi64>}> ({
-    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-      %s = stablehlo.add %a, %b : tensor<f32>
-      stablehlo.return %s : tensor<f32>
-    }) : (tensor<2x7x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
-    %3 = "stablehlo.reduce_window"(%2, %1) <{window_dimensions = array<i64: 1, 1, 3>, padding = dense<[[0, 0], [0, 0], [0, 2]]> : tensor<3x2xi64>}> ({
-    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-      %s = stablehlo.add %a, %b : tensor<f32>
-      stablehlo.return %s : tensor<f32>
-    }) : (tensor<2x7x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
-    %4 = stablehlo.reshape %3 : (tensor<2x7x3xf32>) -> tensor<42xf32>
-    return %4 : tensor<42xf32>
+    %1 = stablehlo.slice %0 [0:2, 0:6, 0:3] : (tensor<2x7x3xf32>) -> tensor<2x6x3xf32>
+    %2 = stablehlo.constant dense<0.0e+00> : tensor<f32>
+    %3 = stablehlo.pad %1, %2, low = [0, 1, 0], high = [0, 0, 0], interior = [0, 0, 0] : (tensor<2x6x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %4 = stablehlo.add %0, %3 : tensor<2x7x3xf32>
+    %5 = stablehlo.slice %4 [0:2, 0:5, 0:3] : (tensor<2x7x3xf32>) -> tensor<2x5x3xf32>
+    %6 = stablehlo.pad %5, %2, low = [0, 2, 0], high = [0, 0, 0], interior = [0, 0, 0] : (tensor<2x5x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %7 = stablehlo.add %4, %6 : tensor<2x7x3xf32>
+    %8 = stablehlo.slice %7 [0:2, 0:3, 0:3] : (tensor<2x7x3xf32>) -> tensor<2x3x3xf32>
+    %9 = stablehlo.pad %8, %2, low = [0, 4, 0], high = [0, 0, 0], interior = [0, 0, 0] : (tensor<2x3x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %10 = stablehlo.add %7, %9 : tensor<2x7x3xf32>
+    %11 = stablehlo.slice %10 [0:2, 0:7, 1:3] : (tensor<2x7x3xf32>) -> tensor<2x7x2xf32>
+    %12 = stablehlo.pad %11, %2, low = [0, 0, 0], high = [0, 0, 1], interior = [0, 0, 0] : (tensor<2x7x2xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %13 = stablehlo.add %10, %12 : tensor<2x7x3xf32>
+    %14 = stablehlo.slice %13 [0:2, 0:7, 2:3] : (tensor<2x7x3xf32>) -> tensor<2x7x1xf32>
+    %15 = stablehlo.pad %14, %2, low = [0, 0, 0], high = [0, 0, 2], interior = [0, 0, 0] : (tensor<2x7x1xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %16 = stablehlo.add %13, %15 : tensor<2x7x3xf32>
+    %17 = stablehlo.reshape %16 : (tensor<2x7x3xf32>) -> tensor<42xf32>
+    return %17 : tensor<42xf32>
   }
 }
 // block, {Half:invalid Exact:true FusedAttention:false}
