@@ -312,6 +312,7 @@ def main() -> int:
     parser.add_argument("--doc", type=Path, default=DOC, help="folder of opencv-doc's example pictures")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "match-bench")
     parser.add_argument("--quick", action="store_true", help="a pair of each set, to see that it works")
+    parser.add_argument("--intervals", type=int, default=20, help="draws of noise for them; 0: none")
     parser.add_argument("--tables", action="store_true", help="the tables of a run that is there")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -333,6 +334,13 @@ def main() -> int:
                     print(f"{pair.set}: {pair.name}", file=sys.stderr)
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     text = tables(rows)
+    if arguments.intervals:
+        import pairs_intervals
+
+        with CPUEngine("auto", resolution=512, num_threads=0) as engine:
+            engine.load()
+            drawn = pairs_intervals.rows(engine, arguments.out / "views", arguments.intervals)
+        text += "\n" + pairs_intervals.table(drawn) + "\n"
     (arguments.out / "tables.txt").write_text(text)
     plot(rows, arguments.out / "match-bench.png")
     print(text)

@@ -21,7 +21,7 @@ PAIRS = {"narrow": (1, (2, 6, 10)), "wide": (4, (1, 5, 9))}  # gap, first pictur
 
 
 def rows(engine: Any, folder: Path, repeats: int) -> list[dict[str, Any]]:
-    """A row for every draw: errors and half intervals in degrees, matches, their dependence."""
+    """A row for every draw: errors in degrees, whether they are in the intervals, how many matches."""
     out = []
     for place, cameras in (("room", views.room_views()), ("second room", views.cameras(14, 5))):
         names = views.render(place.split()[0], cameras, folder / place.replace(" ", "-"))
@@ -60,33 +60,28 @@ def draws(engine: Any, clean: list[Any], cameras: list[Any], repeats: int) -> li
             continue
         c = (np.trace(pose.pose[:3, :3].T @ turn) - 1) / 2
         d = pose.pose[:3, 3] @ shift / np.linalg.norm(shift)
+        ratios = z(pose, turn, shift)
         out.append(
             {
                 "turn": float(np.degrees(np.arccos(np.clip(c, -1, 1)))),
                 "direction": float(np.degrees(np.arccos(np.clip(d, -1, 1)))),
-                "inside_turn": inside(pose, turn, shift)[0],
-                "inside_direction": inside(pose, turn, shift)[1],
+                "inside_turn": float((np.abs(ratios[:3]) < 1.96).mean()),
+                "inside_direction": float((np.abs(ratios[3:]) < 1.96).mean()),
                 "matches": int(use.sum()),
                 "dependence": share,
-                "z": z(pose, turn, shift),
+                "z": ratios,
             }
         )
     return out
 
 
 def z(pose: Any, turn: Any, shift: Any) -> list[float]:
-    """The errors about the three axes, and of the direction along its two, over their deviations."""
+    """Errors of the turn about three axes and of the direction along its two, over their deviations."""
     w = log(turn @ pose.pose[:3, :3].T)
     d = shift / np.linalg.norm(shift) - pose.pose[:3, 3]
     deviations = np.sqrt(np.diag(pose.covariance))
     values, vectors = np.linalg.eigh(pose.covariance[3:, 3:])
     return [*(w / deviations[:3]).tolist(), *((vectors.T @ d)[1:] / np.sqrt(values[1:])).tolist()]
-
-
-def inside(pose: Any, turn: Any, shift: Any) -> tuple[float, float]:
-    """Shares of the single numbers (three of the turn, two of the direction) in their intervals."""
-    ratios = np.abs(z(pose, turn, shift))
-    return float((ratios[:3] < 1.96).mean()), float((ratios[3:] < 1.96).mean())
 
 
 def log(rotation: Any) -> Any:
@@ -109,6 +104,7 @@ def table(found: list[dict[str, Any]]) -> str:
         lines.append(
             f"| {scene} {kind} | {pairs} x {len(own) // pairs} | {count:.0f} | "
             f"{np.median([r['matches'] / r['dependence'] for r in own]):.0f} | "
-            f"{np.mean([r['inside_turn'] for r in own]):.3f} | {np.mean([r['inside_direction'] for r in own]):.3f} |"
+            f"{np.mean([r['inside_turn'] for r in own]):.3f} | "
+            f"{np.mean([r['inside_direction'] for r in own]):.3f} |"
         )
     return "\n".join(lines)
