@@ -93,7 +93,7 @@ func Refine(ctx context.Context, pool *par.Pool, one, two Picture, xy1, xy2 []fl
 		j.run(n, func(i int) { maps[i] = localMap(xy1, r.XY2, i, list[i*near:(i+1)*near]) })
 		j.runWith(n, func(t *tracker, i int) { j.improve(t, i, level, pass < 0, maps[i]) })
 	}
-	j.unsure(o.Sigma)
+	j.unsure()
 	return r, nil
 }
 
@@ -132,8 +132,9 @@ type job struct {
 	sigma    []float64 // of the refined ones, in steps of the template
 }
 
-// unsure takes back the matches that are much less sure than the others.
-func (j *job) unsure(sigma float64) {
+// unsure does not call those matches refined that are much less sure than the
+// others. They stay where they are: that is still better than where they began.
+func (j *job) unsure() {
 	var all []float64
 	for i, ok := range j.r.Refined {
 		if ok {
@@ -147,9 +148,7 @@ func (j *job) unsure(sigma float64) {
 	limit := max(sureSigma, sureFactor*all[len(all)/2])
 	for i, ok := range j.r.Refined {
 		if ok && j.sigma[i] > limit {
-			j.reset(i)
 			j.r.Refined[i] = false
-			copy(j.r.Covariance[4*i:], []float32{float32(sigma * sigma), 0, 0, float32(sigma * sigma)})
 		}
 	}
 }
