@@ -119,3 +119,17 @@ def test_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert Store(tmp_path).read_arrays("pairs", "ef" * 16) is not None
+
+
+def test_fsync_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fsync each entry is on the disk before it has its name; without, nobody waits."""
+    import os
+
+    synced: list[bool] = []
+    for fsync in (True, False):
+        store = Store(tmp_path / str(fsync), fsync=fsync)
+        target = key_of({"a": 1})
+        monkeypatch.setattr(os, "fsync", lambda _: synced.append(not store.exists("pairs", target)))
+        synced.clear()
+        store.write_arrays("pairs", target, {"a": np.zeros(3)})
+        assert synced == ([True] if fsync else [])
