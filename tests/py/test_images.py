@@ -379,7 +379,7 @@ def test_white_of_sixteen_bits(tmp_path: Path, photometric: int, white: int) -> 
     assert got[2] == (round(40000 / 257) if photometric else round(25535 / 257))
 
 
-@pytest.mark.parametrize("shape", [(4, 4, 5), (4, 4, 0), (2, 2, 2, 3), (4,), ()])
+@pytest.mark.parametrize("shape", [(6, 6, 5), (4, 4, 5), (6, 6, 0), (2, 2, 2, 3), (4,), ()])
 def test_shapes_that_are_none(shape: tuple[int, ...]) -> None:
     with pytest.raises(errors.ImageError, match="expected|empty"):
         read_image(np.zeros(shape, np.uint8))

@@ -129,7 +129,8 @@ def test_fsync_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for fsync in (True, False):
         store = Store(tmp_path / str(fsync), fsync=fsync)
         target = key_of({"a": 1})
-        monkeypatch.setattr(os, "fsync", lambda _: synced.append(not store.exists("pairs", target)))
+        place = tmp_path / str(fsync) / "pairs" / target[:2] / f"{target}.npz"
+        monkeypatch.setattr(os, "fsync", lambda _, place=place: synced.append(not place.exists()))
         synced.clear()
         store.write_arrays("pairs", target, {"a": np.zeros(3)})
         assert synced == ([True] if fsync else [])
