@@ -154,6 +154,9 @@ func (m *mutant) try(tree string, limit time.Duration) (by string, err error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command(m.test))
 	cmd.Dir = tree
+	if shared, err := filepath.Abs(filepath.Join("..", "shared")); err == nil && os.Getenv("MAST3R_SHARED") == "" {
+		cmd.Env = append(os.Environ(), "MAST3R_SHARED="+shared) // the copy is elsewhere
+	}
 	cmd.WaitDelay = 10 * time.Second
 	out, failed := cmd.CombinedOutput()
 	switch {
