@@ -105,10 +105,11 @@ var statuses = []struct {
 	{eager.ErrDType, C.MAST3R_E_ARGUMENT},
 	{eager.ErrOption, C.MAST3R_E_ARGUMENT},
 	{gomps.ErrWeights, C.MAST3R_E_WEIGHTS},
+	{gomps.ErrMemory, C.MAST3R_E_MEMORY}, // before the device's failures, of which some are this
+	{eager.ErrOutOfMemory, C.MAST3R_E_MEMORY},
 	{gomps.ErrDevice, C.MAST3R_E_DEVICE},
 	{eager.ErrDevice, C.MAST3R_E_DEVICE},
 	{gomps.ErrFile, C.MAST3R_E_FILE},
-	{gomps.ErrMemory, C.MAST3R_E_MEMORY},
 	{gomps.ErrUnsupported, C.MAST3R_E_UNSUPPORTED},
 }
 

@@ -58,8 +58,10 @@ type loaded struct {
 	size      int      // long side
 	unused    []string // tensors of the file that the model does not read
 	programs  programs
-	admitted  map[call]bool // calls whose memory there was
-	counts    struct{ encodes, decodes, heads atomic.Uint64 }
+	// apart says that results are in memory which the host must fetch.
+	apart    bool
+	admitted map[call]bool // calls whose memory there was
+	counts   struct{ encodes, decodes, heads atomic.Uint64 }
 }
 
 // Open starts an engine without a model.
@@ -141,6 +143,7 @@ func (e *Engine) prepare(set *weights.Set) (_ *loaded, err error) {
 		return nil, &ConfigError{"Resolution", fmt.Sprint(l.size), fmt.Sprintf("at least the patch size %d", facts.Patch)}
 	}
 	l.precision, err = e.cfg.precision(e.dev.Device().Backend)
+	l.apart = e.dev.Device().Backend == BackendCUDA
 	l.programs.dev, l.programs.opt = e.dev, backend.Options{Precision: l.precision}
 	return l, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/memory"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 )
@@ -35,8 +36,12 @@ func (e *ImageError) Is(target error) bool   { return target == ErrImage }
 func (e *ShapeError) Is(target error) bool   { return target == ErrShape }
 func (e *WeightsError) Is(target error) bool { return target == ErrWeights }
 func (e *FileError) Is(target error) bool    { return target == ErrFile }
-func (e *DeviceError) Is(target error) bool  { return target == ErrDevice }
 func (e *MemoryError) Is(target error) bool  { return target == ErrMemory }
+
+// Is makes errors.Is find the kind; running out of the device's memory is of two.
+func (e *DeviceError) Is(target error) bool {
+	return target == ErrDevice || target == ErrMemory && errors.Is(e.Err, backend.ErrOutOfMemory)
+}
 
 // Is makes errors.Is find the kind.
 func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }

@@ -4,6 +4,7 @@ package gomps
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -146,8 +147,9 @@ type work struct {
 	// temps are only needed by this work's Runs: they go back at its Submit, which
 	// is early, so that a long sequence does not pile them up.
 	temps []backend.Buffer
-	// outs are the results of this work.
-	outs []*Tensor
+	// outs are the results of this work; totals, see withTotal, those of its heads.
+	outs   []*Tensor
+	totals []backend.Buffer
 }
 
 func (j *job) begin(queue backend.Queue) (*work, error) {
@@ -262,7 +264,11 @@ func (w *work) decode(a, b *picture, va, vb *View) error {
 func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) error {
 	want := w.j.want
 	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
-		return w.j.l.pair.Head(view, 1, pic.height, pic.width, want)
+		g, err := w.j.l.pair.Head(view, 1, pic.height, pic.width, want)
+		if err != nil || !w.j.l.apart {
+			return g, err
+		}
+		return withTotal(g)
 	})
 	if err != nil {
 		return err
@@ -282,11 +288,43 @@ func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) err
 		out = append(out, buf)
 	}
 	v.Transform = pic.transform
+	if w.j.l.apart {
+		total, err := w.j.temp(4)
+		if err != nil {
+			return err
+		}
+		w.totals, out = append(w.totals, total), append(out, total)
+	}
 	if err := w.run(p, append([]backend.Buffer{pic.feat}, hooks...), out); err != nil {
 		return err
 	}
 	w.j.l.counts.heads.Add(1)
 	return nil
+}
+
+// withTotal is g with one more output: a number that is 0 where all results are
+// finite, and none otherwise. So the device looks at them where they are.
+func withTotal(g *graph.Graph) (*graph.Graph, error) {
+	out := graph.New(g.Name)
+	in := make([]*graph.Node, len(g.Inputs))
+	for i, n := range g.Inputs {
+		in[i] = out.Input(n.Op.(graph.Input).Name, n.DType, n.Shape...)
+	}
+	var total *graph.Node
+	for i, x := range out.Inline(g, in...) {
+		out.Output(g.Outputs[i].Name, x)
+		axes := make([]int, len(x.Shape))
+		for k := range axes {
+			axes[k] = k
+		}
+		sum := out.Add(graph.Reduce{Fn: graph.ReduceSum, Axes: axes}, out.Binary(graph.Sub, x, x))
+		if total != nil {
+			sum = out.Binary(graph.Add, total, sum)
+		}
+		total = sum
+	}
+	out.Output("total", total)
+	return out.Build()
 }
 
 func (w *work) submit() (backend.Pending, error) {
@@ -330,6 +368,9 @@ func (w *work) finish(t *Timing) error {
 // warning.
 func (w *work) finite() error {
 	const most = 1 << 16
+	if fine, err := w.summed(); fine || err != nil {
+		return err
+	}
 	for _, t := range w.outs {
 		v := t.Float32s()
 		step := len(v)/most | 1 // odd: not always the same channel
@@ -348,6 +389,19 @@ func (w *work) finite() error {
 		}
 	}
 	return nil
+}
+
+// summed says that the device has found all results finite.
+func (w *work) summed() (bool, error) {
+	for _, t := range w.totals {
+		if err := t.Fetch(); err != nil {
+			return false, w.wrap("results", err)
+		}
+		if binary.LittleEndian.Uint32(t.Bytes())<<1 != 0 {
+			return false, nil
+		}
+	}
+	return len(w.totals) > 0, nil
 }
 
 // timing adds the times known by now.

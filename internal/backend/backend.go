@@ -155,8 +155,16 @@ const (
 // outside their axis.
 var ErrIndex = errors.New("index out of range")
 
+// ErrUnsupported is in the chain of the error about work that a device cannot do
+// and another can.
+var ErrUnsupported = errors.New("not supported by the device")
+
 // ErrReleased is in the chain of the error of a Run with a buffer that was released.
 var ErrReleased = bufpool.ErrReleased
+
+// ErrOutOfMemory is in the chain of an error about memory that the device does not
+// have.
+var ErrOutOfMemory = bufpool.ErrOutOfMemory
 
 // Buffer is device memory, packed row-major elements.
 type Buffer interface {
@@ -207,4 +215,32 @@ type Pending interface {
 	// Wait blocks until the device is done, or ctx is. The durations are the
 	// device times of the Runs, in order.
 	Wait(ctx context.Context) ([]time.Duration, error)
+}
+
+// Descriptors are the vectors of a map.
+type Descriptors struct {
+	// Data are N vectors of Dim numbers.
+	Data   []float32
+	N, Dim int
+	// Keep, where not nil, has 0 for those that are left out.
+	Keep []uint8
+}
+
+// Neighbours are the nearest neighbours of a map's descriptors in another map.
+type Neighbours struct {
+	// To is the number of each descriptor's neighbour, Score their product: fused
+	// multiply-adds in the order of the components. Of equal ones it is the first.
+	To    []int32
+	Score []float32
+	// Used has 0 for the descriptors that were left out, because Keep or a number
+	// that cannot be used said so. Their To and Score mean nothing, as do all where
+	// the other map has none.
+	Used []uint8
+}
+
+// Finder is a Backend that finds nearest neighbours among descriptors.
+type Finder interface {
+	// Nearest finds the neighbours of one in two, and of two in one. The error is
+	// ErrUnsupported where somebody else must.
+	Nearest(ctx context.Context, one, two Descriptors) ([2]Neighbours, error)
 }

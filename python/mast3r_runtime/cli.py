@@ -2,7 +2,8 @@
 """The command line: ``mast3r VERB``. Only it and ``_commands`` print.
 
 Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood, or a
-package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``.
+package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``;
+5, 6 and 130: see ``batch``.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ __all__ = [
     "OfflineError",
     "SceneError",
     "ShapeError",
+    "StoreError",
     "TimeLimitError",
     "UnsupportedError",
     "WeightsError",
@@ -70,7 +71,7 @@ class DeviceError(Mast3rError):
 
 
 class MemoryLimitError(Mast3rError, MemoryError):
-    """The work does not fit into the memory that is left; the message gives need, rest and limit."""
+    """The work does not fit into the memory that is left, of this machine or of the device."""
 
 
 class NotLoadedError(Mast3rError):
@@ -111,6 +112,10 @@ class OfflineError(ModelNotFoundError):
 
 class FileError(Mast3rError, OSError):
     """The system refused to read or write a file: no space, a read-only folder."""
+
+
+class StoreError(FileError):
+    """A store cannot be written and trying again will not help: it is full, or read-only."""
 
 
 class DownloadError(Mast3rError, OSError):

@@ -70,9 +70,7 @@ if command -v "$cxx" >/dev/null; then
 	fi
 	"$cxx" -std=c++17 -O1 -Wall -Wextra -Werror -pedantic -Icapi -o "$build/pair" docs/examples/pair.cpp \
 		"$library" -Wl,-rpath,"$here"
-	for i in 1 2; do # two pictures of 64 x 48 with something to see
-		{ printf 'P6 64 48 255\n'; head -c 9216 tests/c/capi_test.c; } >"$build/$i.ppm"
-	done
+	sh tests/c/pictures.sh "$build"
 	"$build/pair" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors "$build/1.ppm" "$build/2.ppm" >"$build/points.xyz"
 	awk 'NF != 3 { exit 1 }' "$build/points.xyz" || { echo "pair: not points" >&2; exit 1; }
 	! "$build/pair" none.safetensors "$build/1.ppm" "$build/2.ppm" 2>/dev/null || { echo "pair: took no model" >&2; exit 1; }

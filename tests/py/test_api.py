@@ -87,7 +87,7 @@ CONFIG = {
 }  # fmt: skip
 VARIANTS = {
     "mast3r_vit_large", "dune_vit_small_336", "dune_vit_small_448", "dune_vit_base_336", "dune_vit_base_448",
-    "dune_vit_small_14", "dune_vit_base_14",
+    "dune_vit_small_14", "dune_vit_base_14", "da3_small", "da3_base",
 }  # fmt: skip
 VERBS = {
     "info", "demo", "infer", "match", "batch", "retrieve", "benchmark", "download", "status", "convert",

@@ -64,6 +64,7 @@ def test_wheel_holds_what_it_needs(wheel: Path) -> None:
         "_output/web/three.js",
         "_output/web/page.html",
         "selfcheck/landscape.npz",
+        "selfcheck/views.npz",
     }
     assert want <= inside
     assert any(name.startswith("libmast3r_runtime.") for name in inside)

@@ -12,8 +12,8 @@ import pytest
 from conftest import ROOT
 
 import mast3r_runtime as m3r
-from mast3r_runtime import errors
-from mast3r_runtime.scene import Scene
+from mast3r_runtime import cli, errors
+from mast3r_runtime.scene import Lens, Picture, Scale, Scene, reconstruct
 
 TINY = ROOT / "internal" / "model" / "da3" / "testdata" / "tiny.safetensors"
 PICTURES = ROOT / "python" / "mast3r_runtime" / "pictures"
@@ -137,3 +137,58 @@ def test_what_is_refused(many: m3r.Engine, engine: m3r.Engine) -> None:
         many.infer_views(room(), reference="best")
     with pytest.raises(errors.ArgumentError):
         many.infer_views(room(), window=2, overlap=2)
+
+
+def run_verb(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    status = cli.main([str(w) for w in words])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    common = ("--model", TINY, "--resolution", 84, "--backend", "cpu", "--threads", 2)
+    status, text, _ = run_verb(capsys, "views", *room(), "-o", out, *common)
+    assert status == 0 and "2 of 2 pictures placed by da3_32_8" in text and "arbitrary units" in text
+    assert {p.name for p in out.iterdir()} >= {"scene.npz", "scene.html", "dense.ply", "transforms.json"}
+    assert len(Scene.load(out).placed) == 2
+    status, text, _ = run_verb(
+        capsys, "reconstruct", *room(), "-o", tmp_path / "plain", *common, "--matcher", "none"
+    )
+    assert status == 0 and "placed by da3_32_8" in text
+    status, _, err = run_verb(capsys, "views", tmp_path / "out" / "dense", "-o", out, *common)
+    assert status == 1 and "no pictures" in err
+    # Without a model of its own the verb wants the published one, and says how to get it.
+    status, _, err = run_verb(capsys, "views", *room(), "-o", out, "--backend", "cpu")
+    assert status == 1 and "mast3r download da3_base" in err
+
+
+def test_cameras_to_start_from(many: m3r.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cameras that a network of many views gives, here the true ones moved a little, are refined
+    by the matches of a MASt3R model."""
+    pytest.importorskip("pycolmap")
+    from mast3r_runtime._scene import known
+
+    paths = known.paths()[:4]
+    with np.load(known.FOLDER / "truth.npz") as truth:
+        poses, k = truth["world_from_camera"][:4], truth["intrinsics"]
+    rng = np.random.default_rng(1)
+
+    def guess(pictures: dict[str, Path]) -> Scene:
+        found = {}
+        for (name, path), pose in zip(pictures.items(), poses):
+            moved = np.linalg.inv(poses[0]) @ pose
+            moved[:3, 3] += rng.normal(0, 0.03, 3)
+            lens = Lens("PINHOLE", 512, 384, (k[0, 0] * 1.02, k[1, 1] * 1.02, k[0, 2], k[1, 2]))
+            found[name] = Picture(name, path, 512, 384, "placed", component=0, pose=moved, lens=lens)
+        return Scene(found, (), Scale(1.0, "none", 0.0, 0), {})
+
+    start = guess({p.name: p for p in paths})
+    rng = np.random.default_rng(1)
+    monkeypatch.setattr(type(many), "infer_views", lambda self, pictures: guess(pictures))
+    with m3r.Engine("auto", 256, "auto", 2, "cpu") as matcher:
+        matcher.load()
+        scene = reconstruct(many, paths, matcher=matcher, dense=False, stride=16, threads=1)
+    assert len(scene.placed) == 4 and scene.components[0].mapper == "poses as given"
+    before, after = known.rate(start), known.rate(scene)
+    assert after.position < 0.3 * before.position and abs(after.focal) < abs(before.focal)

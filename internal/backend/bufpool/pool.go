@@ -29,6 +29,10 @@ var ErrClosed = errors.New("bufpool: the pool is closed")
 // ErrReleased means that a buffer was given to a device after its release.
 var ErrReleased = errors.New("bufpool: the buffer was released")
 
+// ErrOutOfMemory is in the chain of every backend's error about memory that a device
+// does not have.
+var ErrOutOfMemory = errors.New("out of device memory")
+
 // Allocator makes and frees memory of kind M. Its methods may be called from
 // any goroutine.
 type Allocator[M any] interface {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from .._library.version import __version__
 from ..errors import DependencyError, Mast3rError
-from . import collection, files, machine, pair, profile, scene
+from . import collection, files, machine, many, pair, profile, scene, views
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
 
@@ -85,6 +85,6 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(verb=run)
         return sub
 
-    for family in (pair, scene, machine, files, collection, profile):
+    for family in (pair, scene, views, machine, files, collection, many, profile):
         family.add(verb)
     return parser

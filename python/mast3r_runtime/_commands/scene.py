@@ -10,15 +10,18 @@ import shutil
 import sys
 import webbrowser
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import engine_options, note, open_engine, say, say_memory
+from .._checkpoints.download import status
+from .common import engine_options, look, note, open_engine, say, say_memory
+from .views import show as show_views
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
 
-__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene", "look"]
+__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene"]
 
 NOT_LOCATED = 3  # exit status: the picture does not fit the scene
 NOT_STRICT = 4  # exit status: --strict, and a picture is not placed
@@ -31,6 +34,12 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("-o", "--out", type=Path, required=True, help="folder for the scene")
     make.add_argument("-r", "--recursive", action="store_true", help="folders within folders too")
     engine_options(make)
+    make.add_argument(
+        "--matcher",
+        default="auto",
+        help="with a --model of many views, the MASt3R model (file or variant) whose matches refine its "
+        "cameras; none: keep them (default: mast3r_vit_large if it is there, else the wheel's)",
+    )
     _graph_options(make)
     _camera_options(make)
     make.add_argument(
@@ -47,6 +56,10 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("--covariance", action="store_true", help="how exactly the cameras are known")
     make.add_argument("--seed", type=int, default=0)
     make.add_argument("--store", type=Path, help="what was computed (default: .cache in the scene)")
+    make.add_argument(
+        "--features", choices=("auto", "float16", "float32"), default="auto",
+        help="how the store keeps features (default: float16 where a batch left such, else float32)",
+    )  # fmt: skip
     make.add_argument("--keep-database", action="store_true", help="keep COLMAP's database.db")
     make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
     make.add_argument("--strict", action="store_true", help="exit with 4 where a picture is not placed")
@@ -121,6 +134,7 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
         "masks": given.masks(arguments.masks, sizes) if arguments.masks else None,
         "dense": arguments.dense == "all",
         "dense_conf": arguments.dense_conf,
+        "features": arguments.features,
         "covariance": arguments.covariance,
         "seed": arguments.seed,
         "threads": arguments.threads or -1,
@@ -138,10 +152,14 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.store or arguments.out / ".cache"
     options["database"] = arguments.out / "database.db" if arguments.keep_database else None
-    with _Bars() as bars, open_engine(arguments) as engine:
-        say_memory(engine)
+    with _Bars() as bars, ExitStack() as stack:
+        engine = stack.enter_context(open_engine(arguments))
+        matcher = _matcher(arguments, engine, stack)
+        if matcher is None and not engine.info()["desc_dim"]:
+            return show_views(arguments, engine.infer_views(dict(listed)))
+        say_memory(matcher or engine)
         try:
-            scene = reconstruct(engine, dict(listed), store=store, progress=bars, **options)
+            scene = reconstruct(engine, dict(listed), store=store, progress=bars, matcher=matcher, **options)
         except SceneError as error:
             if error.report is not None:
                 (arguments.out / "report.json").write_text(json.dumps(error.report, indent=1) + "\n")
@@ -155,6 +173,18 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     if arguments.open and arguments.html:
         look(arguments, arguments.out / "scene.html")
     return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
+
+
+def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) -> Engine | None:
+    """The engine whose matches refine the cameras of a network that has none."""
+    if engine.info()["desc_dim"] or arguments.matcher == "none":
+        return None
+    wanted = Path(arguments.matcher)
+    if arguments.matcher == "auto":
+        ready = {model.variant for model in status() if model.ready}
+        wanted = Path("mast3r_vit_large" if "mast3r_vit_large" in ready else "mast3r_tiny")
+    own = {**vars(arguments), "variant": "auto", "model": wanted}
+    return stack.enter_context(open_engine(argparse.Namespace(**own)))
 
 
 def _warnings(scene: Any) -> list[str]:
@@ -226,13 +256,6 @@ class _Bars:
     def __exit__(self, *exc: object) -> None:
         if self.bar is not None:
             self.bar.close()
-
-
-def look(arguments: argparse.Namespace, page: Path) -> None:
-    """Open a page in the browser, or say where it is where there is no display."""
-    display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if not display or not webbrowser.open(page.resolve().as_uri()):
-        note(arguments, f"open {page} in a browser")
 
 
 def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any]) -> Path | None:

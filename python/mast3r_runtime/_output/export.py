@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +46,10 @@ Picture = Image.Image
 
 
 @checked
-def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None = None) -> None:
+def write_npz(path: Path | BinaryIO, result: InferenceResult, matches: MatchResult | None = None) -> None:
     """Every array of the result, the transforms as rows of integers, the matches and their overlap.
+
+    ``path`` is a path, or a file that is open for writing.
 
     Where the result has its pictures, also their colours at the size of the maps, ``rgb_1`` and
     ``rgb_2 [H, W, 3]``.
@@ -70,7 +74,10 @@ def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None =
                 value = getattr(overlap, name)
                 if value is not None:
                     arrays[f"overlap_{name}"] = value
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    if not isinstance(path, (str, os.PathLike)):
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+        return
+    with replacing(Path(path)) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..store import Arrays, Store, key_of
+from .._store.store import Arrays, Store, key_of
 from . import solver, uncertainty
 from .model import F64, Lens, Model
 from .solver import Problem, Solved, Verified

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._store.store import file_hash
 from ..collection import natural
 from ..errors import ArgumentError, ImageNotFoundError
 from ..images import suffixes
-from ..store import file_hash
 
 __all__ = ["Photo", "find", "read"]
 

@@ -17,10 +17,11 @@ import numpy as np
 from .. import collection
 from .._engine.engine import Engine
 from .._library.version import __version__
+from .._pairs.rule import stride_for
+from .._store.store import Store
 from ..errors import ArgumentError, SceneError
 from ..images import U8, read_image
 from ..retrieval import scene_pairs
-from ..store import Store
 from . import cameras as lenses
 from . import dense, gauge, memo, photos, solver, uncertainty
 from .budget import estimate
@@ -36,7 +37,6 @@ __all__ = ["Options", "reconstruct"]
 
 MAPPERS = ("auto", "global", "incremental")
 COMPLETE_UP_TO = 40  # pictures
-COARSE_FROM = 200  # pictures, above which anchors lie twice as far apart
 ImagePath = str | os.PathLike[str]
 
 
@@ -52,6 +52,8 @@ class Options:
     "network", "none", a pair of names and their distance in metres, or places of cameras in metres
     by name. ``up`` is "auto", which levels the world, or "none". ``masks`` are arrays by
     name, not 0 where to look. ``stride`` is in network pixels; 0 means 8, or 16 above 200 pictures.
+    ``features`` is how the store keeps them: "float32", "float16", or "auto": float16 where an
+    earlier run of this model left such, so that its pairs are found.
     ``threads`` are the solver's; 1 makes it give the same bits every time.
     """
 
@@ -72,6 +74,7 @@ class Options:
     masks: Mapping[str, U8] | None = None
     dense: bool = True
     dense_conf: float = 1.5
+    features: str = "auto"
     covariance: bool = False
     seed: int = 0
     threads: int = -1
@@ -100,6 +103,7 @@ def reconstruct(
     progress: Callable[[str, int, int], None] | None = None,
     limit: int | None = None,
     database: str | os.PathLike[str] | None = None,
+    matcher: Engine | None = None,
     **options: Any,
 ) -> Scene:
     """Place the cameras of pictures and build the scene. Needs the extra ``scene``.
@@ -107,7 +111,9 @@ def reconstruct(
     Parameters
     ----------
     engine : Engine
-        With a model loaded.
+        With a model loaded. A network of many views, which has no descriptors, gives the cameras
+        to start from; ``matcher`` then gives the matches by which they are refined. Without a
+        matcher the scene is that of :meth:`.Engine.infer_views`.
     images : paths, or a mapping of names to paths
         Files or folders. Arrays have no name and no header; write them to files first.
     store : folder or Store, optional
@@ -119,6 +125,8 @@ def reconstruct(
         Bytes of memory that may be used; the default is what the machine has free.
     database : path, optional
         Where to keep COLMAP's database of key points, matches and verified pairs.
+    matcher : Engine, optional
+        With a MASt3R model loaded, beside an ``engine`` of many views.
     **options
         The fields of :class:`Options`.
 
@@ -136,12 +144,18 @@ def reconstruct(
         An option out of its range, or more memory needed than there is.
     """
     chosen = Options(**options)
-    solver.pycolmap()  # before the work, in case it is missing
-    started = time.monotonic()
     if isinstance(images, Mapping):
         listed = [(name, Path(path)) for name, path in images.items()]
     else:
         listed = photos.find(images)
+    started = time.monotonic()
+    info = engine.info()
+    if info["ready"] and not info["desc_dim"]:
+        if matcher is None:
+            return engine.infer_views(dict(listed))
+        solver.pycolmap()
+        chosen, engine = replace(chosen, **_cameras_of(engine, listed)), matcher
+    solver.pycolmap()  # before the work, in case it is missing
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(tempfile.TemporaryDirectory(prefix="mast3r-store-"))
@@ -149,6 +163,17 @@ def reconstruct(
         run = _Run(engine, chosen, keep, progress or (lambda *_: None), limit, started)
         run.database = None if database is None else Path(database)
         return run.run(listed)
+
+
+def _cameras_of(engine: Engine, listed: Sequence[tuple[str, Path]]) -> dict[str, Any]:
+    """The options that start from the cameras of a network of many views, and refine them."""
+    good = {name: path for name, path in listed if not photos.read(name, path).problem}
+    pictures = engine.infer_views(good).pictures.values() if good else ()
+    return {
+        "poses": {p.name: p.pose for p in pictures if p.pose is not None},
+        "intrinsics": {p.name: p.lens for p in pictures if p.lens is not None},
+        "refine_intrinsics": True,
+    }
 
 
 class _Run:
@@ -176,13 +201,15 @@ class _Run:
         if len(used) < 2:
             raise self.failed(headers, twins, f"{len(used)} readable pictures that differ, want at least 2")
         count = len(used)
-        stride = self.options.stride or (16 if count > COARSE_FROM else 8)
+        stride = self.options.stride or stride_for(count)
         pairs = self.graph(used)
         if not pairs:
             raise self.failed(headers, twins, f"graph {self.options.graph!r}: no pairs")
         estimate(self.engine, count, len(pairs), stride).check(self.limit, self.options.graph)
         step = _Ticks(self.progress, "pairs", len(pairs))
-        evidence = gather(self.engine, used, pairs, self.store, stride=stride, tick=step)
+        evidence = gather(
+            self.engine, used, pairs, self.store, stride=stride, features=self.options.features, tick=step
+        )
         self.lap("network")
         problem = self.problem(used, evidence)
         tick = _Ticks(self.progress, "verify", len(pairs))

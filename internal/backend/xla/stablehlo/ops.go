@@ -147,7 +147,7 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) value {
 	r := len(n.Shape)
 	lead := n.Shape[:r-2]
 	operand := func(i int) value {
-		x := l.as(n, i, l.half())
+		x := l.factor(n, i)
 		s := x.shape
 		return l.fit(x, append(lead.Clone(), s[len(s)-2:]...))
 	}
@@ -166,8 +166,8 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) value {
 // type, where XLA's pattern for the library's epilogues looks for them.
 func (l *lowering) linear(n *graph.Node, o graph.Linear) value {
 	d := l.result(n)
-	x := l.as(n, 0, l.half())
-	y := l.dot(x, l.as(n, 1, l.half()), contraction{sumA: []int{len(x.shape) - 1}, sumB: []int{1}}, d, l.opt.Exact)
+	x := l.factor(n, 0)
+	y := l.dot(x, l.factor(n, 1), contraction{sumA: []int{len(x.shape) - 1}, sumB: []int{1}}, d, l.opt.Exact)
 	at := 2
 	next := func(has bool) (value, bool) {
 		if !has {
@@ -192,13 +192,13 @@ func (l *lowering) linear(n *graph.Node, o graph.Linear) value {
 // linears are several with one input as one product.
 func (l *lowering) linears(list []*graph.Node) error {
 	d := l.half()
-	x := l.as(list[0], 0, d)
+	x := l.factor(list[0], 0)
 	var w, b Weight
 	for _, n := range list {
 		w.Params = append(w.Params, n.In[1].Op.(graph.Param))
 		b.Params = append(b.Params, n.In[2].Op.(graph.Param))
 	}
-	w.DType, b.DType = d, d
+	w.DType, b.DType, w.Round = d, d, l.tf32()
 	y := l.dot(x, l.weight(w), contraction{sumA: []int{len(x.shape) - 1}, sumB: []int{1}}, d, l.opt.Exact)
 	y = l.binary("add", y, l.last(l.weight(b), y.shape))
 	at := 0
