@@ -162,6 +162,9 @@ bench-ops: $(VENV)/.bench-ops ## eager tensors beside NumPy, in one run; table, 
 scene-bench: $(VENV)/.bench-scene ## scenes beside pycolmap fed by OpenCV's SIFT, with their bounds; table in build/scene-bench/
 	$(PY) benchmarks/scene.py
 
+views-bench: .venv-bench/.ready ## Depth Anything 3 beside PyTorch, and the memory of eight views; table in build/views-bench/
+	.venv-bench/bin/python benchmarks/views.py
+
 bench-go: ## Go benchmarks of the kernels
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
 

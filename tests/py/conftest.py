@@ -84,6 +84,10 @@ def assert_same(a: object, b: object, fields: list[str] = FIELDS) -> None:
         np.testing.assert_array_equal(np.asarray(getattr(a, field)), np.asarray(getattr(b, field)), field)
 
 
+# What Windows has not, or has differently: fork, FIFOs, SIGINT to one process, file modes, limits.
+unix_only = pytest.mark.skipif(os.name != "posix", reason="this system is not Unix")
+
+
 def child_environment() -> dict[str, str]:
     """The environment for a Python process that imports what this one imports."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -205,3 +205,16 @@ def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
             store.write("pairs", "ab" * 16, b"x")
         assert type(caught.value) is kind
     assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_fsync_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fsync each entry is on the disk before it has its name; without, nobody waits."""
+    synced: list[bool] = []
+    for fsync in (True, False):
+        store = Store(tmp_path / str(fsync), fsync=fsync)
+        target = key_of({"a": 1})
+        place = tmp_path / str(fsync) / "pairs" / target[:2] / f"{target}.npz"
+        monkeypatch.setattr(os, "fsync", lambda _, place=place: synced.append(not place.exists()))
+        synced.clear()
+        store.write_arrays("pairs", target, {"a": np.zeros(3)})
+        assert synced == ([True] if fsync else [])
