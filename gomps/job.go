@@ -38,10 +38,15 @@ type job struct {
 }
 
 func (e *Engine) newJob(ctx context.Context, l *loaded, want Outputs) *job {
-	if want&AllOutputs == 0 {
-		want = AllOutputs
+	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: wanted(want)}
+}
+
+// wanted are the outputs that Only names; none are all.
+func wanted(only Outputs) mast3r.Outputs {
+	if only&AllOutputs == 0 {
+		return mast3r.AllOutputs
 	}
-	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: mast3r.Outputs(want & AllOutputs)}
+	return mast3r.Outputs(only & AllOutputs)
 }
 
 // keep lets the results outlive the job and completes a timing.
