@@ -513,8 +513,8 @@ mast3r_status mast3r_submit_infer(mast3r_engine engine, const mast3r_image *imag
 /* Pairs (i, i+1) of count >= 2 pictures; each is encoded once. images: an array of structs. */
 mast3r_status mast3r_submit_sequence(mast3r_engine engine, const mast3r_image *images, size_t count,
                                      const mast3r_infer_options *options, mast3r_job *out);
-/* The pairs (0, 1), (2, 3), ... of an even number of pictures, which have nothing to do with each other: as many
- * results as mast3r_submit_infer gives of them, several computed at once where that is faster. */
+/* The pairs (0, 1), (2, 3), ... of an even number of pictures, which have nothing to do with each other: the
+ * results of as many mast3r_submit_infer. CUDA computes eight pairs of equal sizes at once. */
 mast3r_status mast3r_submit_batch(mast3r_engine engine, const mast3r_image *images, size_t count,
                                   const mast3r_infer_options *options, mast3r_job *out);
 /* Both directions; four views: 1 in 1, 2 in 1, 2 in 2, 1 in 2. */

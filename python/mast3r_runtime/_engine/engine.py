@@ -235,8 +235,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     ) -> list[GPUInferenceResult]:
         """Run pairs that have nothing to do with each other, each as :meth:`infer_gpu` would.
 
-        Eight pairs of equal sizes are computed at once on a GPU, and on the CPU up to 256 x 256
-        pixels, where a pair on its own does not keep many threads busy.
+        An NVIDIA GPU computes eight pairs of equal sizes at once.
         """
         options = infer_options(preprocess, square_ok, resolution, only)
         engine = self._live()
