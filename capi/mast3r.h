@@ -20,8 +20,8 @@
  *    child every call fails with MAST3R_E_FORKED; start processes with exec (spawn).
  *  - Signal handlers of the process need SA_ONSTACK (sigaction, not signal): the
  *    threads of a Go runtime have small stacks. pthread_exit from main does not end
- *    the process, because those threads stay. Under ulimit -v of less than about 1 GB
- *    the runtime cannot start and ends the process; limit memory with a cgroup.
+ *    the process, because those threads stay. Where ulimit -v leaves less than about
+ *    1.5 GB the runtime cannot start and ends the process; limit memory with a cgroup.
  *  - The library prints nothing. Its log is read with mast3r_log_next().
  *
  * A pair, without the error checks:

@@ -33,6 +33,9 @@ type job struct {
 	kept       bool
 	// wait submits each program alone and waits for it, for Profile.
 	wait bool
+	// fitViews looks at the memory of pictures of one size, before they are prepared for
+	// a network of many views; nil for pairs of them.
+	fitViews func(n, height, width int) error
 	// want are the outputs of the heads.
 	want mast3r.Outputs
 }

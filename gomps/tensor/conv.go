@@ -89,8 +89,8 @@ func (c *Context) MaxPool2D(x *Tensor, kernel, stride [2]int) (y, argmax *Tensor
 	return out[0], out[1], nil
 }
 
-// MaxPool2DBackward is the gradient of MaxPool2D; where windows overlap the
-// contributions add up.
+// MaxPool2DBackward is the gradient of MaxPool2D; where windows overlap, contributions are
+// added.
 func (c *Context) MaxPool2DBackward(gy, x *Tensor, kernel, stride [2]int) (*Tensor, error) {
 	return c.compute(fmt.Sprintf("max_pool_backward%v/%v", kernel, stride), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		gx := g.Add(graph.PoolGrad{Kernel: kernel, Stride: stride}, g.Transpose(in[1], 0, 2, 3, 1), g.Transpose(in[0], 0, 2, 3, 1))
@@ -123,8 +123,8 @@ func patches(h, w int, kernel [2]int, stride, pad int) (index []int, oh, ow int)
 	return index, oh, ow
 }
 
-// maxPatches bounds the table of patches, which is memory of the host: 64 Mi
-// positions are 149 pictures of 224 x 224 with a kernel of 3 x 3.
+// maxPatches bounds the table of patches, which is in host memory. 64 Mi positions are 149
+// pictures of 224 x 224 with a kernel of 3 x 3.
 const maxPatches = 64 << 20
 
 func checkPatches(what string, h, w int, kernel [2]int, stride, pad int) error {

@@ -112,7 +112,7 @@
 //   - sum(x; axes ints = []): Sums over the given axes, or all.
 //   - tan(x): Tangents.
 //   - tanh(x): Hyperbolic tangents.
-//   - topk(x; k int) -> values, index: The k largest of the last dimension, descending; also their positions.
+//   - topk(x; k int) -> values, index: The k largest of the last dimension, descending, equal ones in any order; also their positions.
 //   - transpose(x): Exchange the last two dimensions.
 //   - update_confusion_matrix(preds, targets, cm!): Count (target, argmax of preds) into cm [K,K].
 //   - zero_(t!): t = 0.

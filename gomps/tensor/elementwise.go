@@ -24,7 +24,7 @@ func (c *Context) computeAll(key string, build func(g *graph.Graph, in []*graph.
 	store := dt.F32
 	var first *Tensor
 	for _, t := range in {
-		if t == nil || !t.dtype.Float() { // run has a word on nil
+		if t == nil || !t.dtype.Float() { // run reports nil
 			continue
 		}
 		if first == nil {
@@ -54,8 +54,8 @@ func (c *Context) unary(fn graph.UnaryFn, x *Tensor) (*Tensor, error) {
 	return c.compute(fn.String(), func(g *graph.Graph, in []*graph.Node) *graph.Node { return g.Unary(fn, in[0]) }, x)
 }
 
-// Exp and the functions after it apply to every element; docs/tensor-ops.md says
-// what each is.
+// Exp and the functions after it apply to every element; the list of operations in the
+// package comment says what each is.
 func (c *Context) Exp(x *Tensor) (*Tensor, error)        { return c.unary(graph.Exp, x) }
 func (c *Context) Log(x *Tensor) (*Tensor, error)        { return c.unary(graph.Log, x) }
 func (c *Context) Sqrt(x *Tensor) (*Tensor, error)       { return c.unary(graph.Sqrt, x) }

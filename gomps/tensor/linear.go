@@ -194,8 +194,8 @@ func (c *Context) LinearBackward(gy, y, x, w, gw, gb *Tensor, act Activation) (*
 	return out[0], nil
 }
 
-// checkLinearBackward looks at all shapes before anything changes: sums would
-// broadcast what does not belong together.
+// checkLinearBackward checks all shapes before anything changes, because sums would
+// broadcast shapes that do not fit.
 func checkLinearBackward(gy, y, x, w, gw, gb *Tensor) error {
 	if err := ready("linear_backward", gy, y, x, w, gw, gb); err != nil {
 		return err

@@ -176,7 +176,7 @@ func reduceOps() []Operation {
 		Operation{"argmin", "x", "float", "Positions of the smallest elements along an axis, the lowest on ties.", func(g *Graph) *Node {
 			return g.Add(ArgReduce{Axis: 1, Min: true}, floats(g, 2, 5))
 		}, nil},
-		Operation{"topk", "x", "float", "The k largest of the last dimension, descending, or their positions.", func(g *Graph) *Node {
+		Operation{"topk", "x", "float", "The k largest of the last dimension, descending, equal ones in any order, or their positions.", func(g *Graph) *Node {
 			return g.Add(TopK{K: 2}, floats(g, 3, 6))
 		}, nil},
 		Operation{"cumsum", "x", "float", "Running sums along an axis, from its start or from its end.", func(g *Graph) *Node {

@@ -27,23 +27,23 @@ from .errors import ArgumentError, DependencyError, ShapeError
 if TYPE_CHECKING:
     from .results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 
-__all__ = ["PairPose", "exif_focal", "network_focal", "pair_cameras", "relative_pose"]
+__all__ = ["PairPose", "dependence", "exif_focal", "network_focal", "pair_cameras", "relative_pose"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 ESTIMATORS = ("poselib", "pycolmap", "geometry")
 
-# What the network's focal lengths are worth: the standard deviation of their logarithms on
+# How exact the network's focal lengths are: the standard deviation of their logarithms on
 # photographs with known cameras, for the first picture, and for a second one of another size,
-# of which the network says nothing of its own.
+# about which the network says nothing.
 FOCAL_SIGMA = 0.22
 OTHER_FOCAL_SIGMA = 0.35
 
-# Matches of one pair err together: their patches overlap, and so do the maps they are warped by. On
-# rendered pairs the 95 % intervals of as many errors of their own held the truth in half of the
-# cases; of a fourth as many, in 93 to 100 %.
-DEPENDENCE = 4.0
+# A refined match is placed by a patch under a Gaussian of this many pixels of picture 1, where it
+# is as fine as the patch: see internal/match/refine.
+PATCH_SIGMA = 5.0
+SAMPLE = 128  # matches whose surroundings are counted
 
 # Four neighbours whose depths differ by more than this share lie on both sides of an edge.
 EDGE = 0.05
@@ -57,26 +57,26 @@ class PairPose:
     ----------
     pose : float64 [4, 4] or None
         Camera 2 to camera 1, ``X_1 = R X_2 + t`` with det R = +1. Its translation has length
-        1, or 0 where the camera only turned. None where there is none; ``reason`` says why.
+        1, or 0 if the camera only turned. None if no pose was found; ``reason`` says why.
     covariance : float64 [6, 6]
-        Of a turn w after the pose, ``exp(w) R``, in radians, and of a shift of t.
+        Of the pose: of a rotation vector w in ``exp(w) R``, in radians, and of a change of t.
     intrinsics_1, intrinsics_2 : float64 [3, 3]
-        The camera matrices, and ``intrinsics_source`` where they come from: "given", "exif",
-        "network". Given ones are used as given.
+        The camera matrices. ``intrinsics_source`` says where they come from: "given", "exif" or
+        "network". Given ones are not changed.
     focal_sigma : (float, float)
-        Standard deviation of the logarithms of the focal lengths; 0 of given ones.
+        Standard deviation of the logarithms of the focal lengths; 0 for given ones.
     inliers : int64 [M], points : float64 [M, 3]
-        The matches that agree, and the places that they see in camera 1's frame, in units of
-        the baseline; no places where the camera only turned.
+        The matches that agree, and their points in camera 1's frame, in units of the baseline; no
+        points if the camera only turned.
     rms, angle : float
-        Distance of the inliers from the epipolar geometry in pixels; the median angle of
-        their two rays in degrees.
+        Root mean square distance of the inliers from the epipolar geometry, in pixels; median
+        angle between their two rays, in degrees.
     scale : float or None
-        Length of the baseline in metres, as ``scale_source`` has it: "network" is a guess
-        from what things look like. ``scale_spread`` is how its witnesses scatter, relative to
-        it, and says nothing of how far all of them are off.
+        Length of the baseline in metres. ``scale_source`` says where it comes from: "network" is a
+        guess from the appearance of things. ``scale_spread`` is the relative scatter of the single
+        estimates; an error that all of them share does not show in it.
     warnings : tuple of str
-        What to know before using it.
+        What you should know before you use the result.
     """
 
     pose: F64 | None
@@ -132,7 +132,7 @@ def relative_pose(
     dependence: float = 1.0,
     estimator: str = "auto",
 ) -> PairPose:
-    """The relative pose of two cameras from matching pixels, wherever they come from.
+    """The relative pose of two cameras from matching pixels of any source.
 
     Parameters
     ----------
@@ -222,6 +222,30 @@ def relative_pose(
     )
 
 
+def dependence(xy_1: npt.ArrayLike, sigma: float = PATCH_SIGMA) -> float:
+    """How many refined matches tell as much as one with errors of its own.
+
+    Two matches at a distance d are placed by the same pixels, and so by the same noise, to the share
+    that their patches have in common: the correlation of their errors is that of two Gaussians,
+    exp(-d^2 / (4 sigma^2)). Summed over all matches around one, this is what one counts for: 1 where
+    they are far apart, as on large photographs, and 3 to 4 where they lie 8 pixels apart.
+
+    Parameters
+    ----------
+    xy_1 : [N, 2]
+        The places in picture 1.
+    sigma : float
+        Of the patches, in pixels of picture 1.
+    """
+    xy = np.asarray(xy_1, np.float64).reshape(-1, 2)
+    if not len(xy):
+        return 1.0
+    some = xy[:: max(1, len(xy) // SAMPLE)]
+    square = ((some[:, None] - xy[None]) ** 2).sum(2)
+    near = square[square < (6 * sigma) ** 2]
+    return max(1.0, float(np.exp(-near / (4 * sigma * sigma)).sum() / len(some)))
+
+
 def _search(
     estimator: str, known: bool, xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float
 ) -> tuple[str, F64 | None]:
@@ -308,11 +332,11 @@ def pair_cameras(
 ) -> PairPose:
     """The cameras of an inferred pair.
 
-    The pose comes from the matches, never from the points alone. Camera matrices are used as
-    given; without them the focal length is estimated: ``focal_1`` and ``focal_2`` in pixels
-    (as from EXIF) or the network's points are where the estimate starts, and the matches say
-    the rest. One camera is taken to have made both pictures if they have one size. The
-    principal point is then the middle. The length of the baseline is the network's guess.
+    The pose comes from the matches, never from the points alone. Given camera matrices are not
+    changed. Without them the focal length is estimated from the matches; the estimate starts from
+    ``focal_1`` and ``focal_2`` in pixels (from EXIF, for example), or from the network's points, and
+    the principal point is the middle of the picture. Two pictures of the same size are taken to be
+    from one camera. The length of the baseline is the network's guess.
     """
     if matches.transform_1 is None or matches.transform_2 is None:
         raise ShapeError("cameras: matches of bare descriptors; match the whole result")
@@ -328,6 +352,9 @@ def pair_cameras(
     where = np.flatnonzero(use)
     pixel = max(two.scale)
     depth = matches.pts3d_1[where, 2] if np.isfinite(matches.pts3d_1).any() else None
+    # Descriptors that were not refined on the pictures see about a patch of the network each.
+    patch = PATCH_SIGMA if matches.refined.any() else 2.5 * max(one.scale)
+    share = dependence(matches.original_1[where], patch)
     found = relative_pose(
         matches.original_1[where],
         matches.original_2[where],
@@ -338,7 +365,7 @@ def pair_cameras(
         focal_sigma=sigma,
         shared_focal=same and not given,
         depth=depth,
-        dependence=DEPENDENCE,
+        dependence=share,
         estimator=estimator,
     )
     warnings = list(found.warnings)
@@ -402,7 +429,7 @@ def _intrinsics(
 
 
 def network_focal(result: GPUInferenceResult | InferenceResult) -> float:
-    """The focal length of picture 1 by its points, in original pixels."""
+    """The focal length of picture 1 from its points, in original pixels."""
     way = result.transform_1
     if not result.has("pts3d"):  # a view of about 55 degrees, as phones have
         return 1.0 * max(way.original_height, way.original_width)
@@ -412,11 +439,11 @@ def network_focal(result: GPUInferenceResult | InferenceResult) -> float:
 
 
 def exif_focal(path: str | os.PathLike[str]) -> float | None:
-    """The focal length of a photograph in pixels by its EXIF data, None where it does not say.
+    """The focal length of a photograph in pixels from its EXIF data, None if it has none.
 
-    It is that for the picture as it lies in the file: 35-mm equivalent focal length over the
-    film's diagonal of 43.27 mm, times the picture's diagonal. Good to a few per cent, unless
-    the picture was cropped afterwards.
+    It is the 35-mm equivalent focal length, divided by the diagonal of the film (43.27 mm), times
+    the diagonal of the picture in the file. It is right to a few per cent, unless the picture was
+    cropped afterwards.
     """
     from PIL import Image
 
@@ -434,7 +461,7 @@ def exif_focal(path: str | os.PathLike[str]) -> float | None:
 
 
 def resampled(values: F32, way: Transform, depth: F32 | None) -> F32:
-    """A map of the network's pixels at the pixels of the original picture: see ``at_original``."""
+    """A map of the network's pixels, resampled at the pixels of the original picture: see ``at_original``."""
     height, width = values.shape[:2]
     xs = way.to_network(np.stack([np.arange(way.original_width), np.zeros(way.original_width)], 1))[:, 0]
     ys = way.to_network(np.stack([np.zeros(way.original_height), np.arange(way.original_height)], 1))[:, 1]

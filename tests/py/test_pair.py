@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -261,6 +262,25 @@ def resident_megabytes() -> float:
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
     raise AssertionError("no VmRSS")
+
+
+def test_memory_is_given_back_without_python_code(engine: CPUEngine, rng: np.random.Generator) -> None:
+    """Python code in a finalizer is where a Ctrl-C of that moment is printed and lost."""
+    gc.collect()
+    before, held = live(), engine.infer_gpu(noise(rng, 32, 48), noise(rng, 32, 48)).numpy()
+    assert live() != before
+    ran: list[str] = []
+    gc.disable()
+    sys.setprofile(
+        lambda frame, event, argument: ran.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        del held
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    assert not ran
+    assert live() == before
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")

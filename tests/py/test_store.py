@@ -121,3 +121,18 @@ def test_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert Store(tmp_path).read_arrays("pairs", "ef" * 16) is not None
+
+
+def test_fsync_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fsync each entry is on the disk before it has its name; without, nobody waits."""
+    import os
+
+    synced: list[bool] = []
+    for fsync in (True, False):
+        store = Store(tmp_path / str(fsync), fsync=fsync)
+        target = key_of({"a": 1})
+        place = tmp_path / str(fsync) / "pairs" / target[:2] / f"{target}.npz"
+        monkeypatch.setattr(os, "fsync", lambda _, place=place: synced.append(not place.exists()))
+        synced.clear()
+        store.write_arrays("pairs", target, {"a": np.zeros(3)})
+        assert synced == ([True] if fsync else [])

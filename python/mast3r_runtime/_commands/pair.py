@@ -150,7 +150,6 @@ def _match(arguments: argparse.Namespace) -> int:
     return 0
 
 
-
 def _pose(arguments: argparse.Namespace) -> int:
     from .._output import export
     from .._output.files import check_target

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A content-addressed place: what was computed once is found again, by any process.
+"""Results by the hash of what they were made from, shared by any number of processes.
 
-A key is a hash of everything that decides the bytes: the pictures' own bytes, the model's, the
-options. So nothing is ever stale, and two workers that compute the same thing write the same
-file. A file is written under another name in the same folder and renamed; there is no lock,
-nothing is appended to, and readers see a whole file or none. That also holds on NFS.
+A key is a hash of everything that determines the bytes: the bytes of the pictures and of the model,
+and the options. So nothing is ever out of date, and two workers that compute the same thing write
+the same file. A file is written under another name in the same folder and then renamed. There is no
+lock, nothing is appended to, and readers see a whole file or none, also on NFS.
 
     STORE/store.json
     STORE/KIND/HH/KEY.SUFFIX        HH: the first two letters of the key
@@ -42,7 +42,7 @@ _hashes_lock = threading.Lock()
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's bytes; asked again for the same size and time, it is remembered."""
+    """SHA-256 of a file's bytes, remembered for files whose size and time have not changed."""
     path = Path(path)
     stat = path.stat()
     known = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
@@ -64,7 +64,7 @@ def _sha(file: Any) -> str:
 
 
 def key_of(*parts: object) -> str:
-    """32 hexadecimal digits of the SHA-256 of ``parts``, which JSON can hold."""
+    """32 hexadecimal digits of the SHA-256 of ``parts``, which must be JSON values."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -75,7 +75,7 @@ def name_of(kind: str, key: str, suffix: str = ".npz") -> str:
 
 
 class Store:
-    """Results by key, in a folder or at a URL of fsspec. Made where it is not there.
+    """Results by key, in a folder or at a URL of fsspec. It is created if it does not exist.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Store:
             return None
 
     def write(self, kind: str, key: str, data: bytes, suffix: str = ".npz") -> None:
-        """Store bytes under a key; the last of several writers wins, with the same bytes."""
+        """Store bytes under a key. If there are several writers, the last one wins, with the same bytes."""
         name = name_of(kind, key, suffix)
         if self._held is None:
             self.place.write(name, data)

@@ -664,7 +664,7 @@ def tanh(x: TensorLike) -> Tensor:
 
 
 def topk(x: TensorLike, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of the last dimension, descending; also their positions."""
+    """The k largest of the last dimension, descending, equal ones in any order; also their positions."""
     values, index = apply("topk", (x,), {"k": k})
     return values, index
 

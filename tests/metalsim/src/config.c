@@ -161,7 +161,7 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 // the evaluating functions ask for.
 static bool known_fault(const char *v)
 {
-	static const char *const faults[] = {"none", "align_corners", "attention", "batched_half", "erf", "gemv_bias", "norm", "sdpa_leak",
+	static const char *const faults[] = {"none", "align_corners", "attention", "batched_half", "erf", "gemv_bias", "grouped", "identity", "norm", "sdpa_leak",
 		"sdpa_unsteady", "ties"};
 	for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
 		if (!strcmp(v, faults[i]))
