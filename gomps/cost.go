@@ -167,6 +167,7 @@ func published(variant string) (synth.Dims, error) {
 	}{
 		"mast3r_vit_large":   {"mast3r_vit_large", 0},
 		"dune_vit_small_336": {"dune_vit_small_14", 24}, "dune_vit_small_448": {"dune_vit_small_14", 32},
+		"da3_small": {"da3_small", 37}, "da3_base": {"da3_base", 37}, "da3_large": {"da3_large", 37}, "da3_giant": {"da3_giant", 37},
 		"dune_vit_base_336": {"dune_vit_base_14", 24}, "dune_vit_base_448": {"dune_vit_base_14", 32},
 	}
 	k, ok := known[plainVariant(variant)]

@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/memory"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/da3"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
@@ -28,7 +29,8 @@ type MemoryOptions struct {
 	// at 4:3 for the first, the first's size for the second.
 	Height1, Width1, Height2, Width2 int
 	// Pictures is how many pictures one call gets: 2 (or 0) for Infer, more for
-	// InferSequence, whose results are all kept until it returns.
+	// InferSequence, whose results are all kept until it returns; with a network of many
+	// views those of one window of InferViews.
 	Pictures int
 	// Symmetric is the estimate for InferSymmetric.
 	Symmetric bool
@@ -101,11 +103,12 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
-	m, err := pairwise(set, cmp.Or(opt.Model, opt.Variant))
+	name := cmp.Or(opt.Model, opt.Variant)
+	net, err := model.Open(set)
 	if err != nil {
-		return nil, err
+		return nil, &WeightsError{name, err}
 	}
-	if err := size.sizes(m.Facts()); err != nil {
+	if err := size.sizes(net.Facts()); err != nil {
 		return nil, err
 	}
 	count := byShapes
@@ -119,12 +122,21 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 			count = p.Footprint
 		}
 	}
-	c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric}
-	out, err := c.memory(ctx, count, m, backend.Options{Precision: precision})
-	if err != nil {
-		return nil, loadError(cmp.Or(opt.Model, opt.Variant), err)
+	var out *Memory
+	if m, ok := net.(model.Multiview); ok {
+		c := manyCall{h: size.Height1, w: size.Width1, pictures: opt.Pictures, window: opt.Pictures}
+		if m.Outputs()&da3.Sky != 0 {
+			c.window = 1
+		}
+		out, err = c.memory(ctx, count, m, backend.Options{Precision: precision})
+	} else {
+		c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric}
+		out, err = c.memory(ctx, count, net, backend.Options{Precision: precision})
 	}
-	out.Variant, out.Backend = cmp.Or(opt.Variant, m.Facts().Variant), cfg.Backend
+	if err != nil {
+		return nil, loadError(name, err)
+	}
+	out.Variant, out.Backend = cmp.Or(opt.Variant, net.Facts().Variant), cfg.Backend
 	room := memory.Now()
 	out.Free, out.Limit = int64(room.Free), room.By
 	return out, nil
@@ -228,8 +240,14 @@ func byShapes(_ context.Context, graphs []*graph.Graph, opt backend.Options) (f 
 // anything is allocated for it. Only the CPU can plan its memory, and only that of pairs
 // is counted.
 func (j *job) admit(pictures []preprocess.Transform, symmetric bool) error {
+	if j.l.views != nil {
+		if j.fitViews == nil {
+			return nil
+		}
+		return j.fitViews(len(pictures), pictures[0].Height, pictures[0].Width)
+	}
 	planner, ok := j.e.dev.(backend.Planner)
-	if !ok || j.l.views != nil {
+	if !ok {
 		return nil
 	}
 	c := call{pictures: len(pictures), symmetric: symmetric}
