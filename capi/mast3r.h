@@ -513,6 +513,10 @@ mast3r_status mast3r_submit_infer(mast3r_engine engine, const mast3r_image *imag
 /* Pairs (i, i+1) of count >= 2 pictures; each is encoded once. images: an array of structs. */
 mast3r_status mast3r_submit_sequence(mast3r_engine engine, const mast3r_image *images, size_t count,
                                      const mast3r_infer_options *options, mast3r_job *out);
+/* The pairs (0, 1), (2, 3), ... of an even number of pictures, which have nothing to do with each other: the
+ * results of as many mast3r_submit_infer. CUDA computes eight pairs of equal sizes at once. */
+mast3r_status mast3r_submit_batch(mast3r_engine engine, const mast3r_image *images, size_t count,
+                                  const mast3r_infer_options *options, mast3r_job *out);
 /* Both directions; four views: 1 in 1, 2 in 1, 2 in 2, 1 in 2. */
 mast3r_status mast3r_submit_symmetric(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
                                       const mast3r_infer_options *options, mast3r_job *out);
@@ -593,7 +597,7 @@ mast3r_status mast3r_job_free(mast3r_job job);
 
 /* ---- results ---------------------------------------------------------- */
 
-/* The number of results of a finished job: 1 for a pair, count - 1 for a sequence, count
+/* The number of results of a finished job: 1 for a pair, count - 1 for a sequence, count / 2 for a batch, count
  * for encode and retrieval. */
 mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
 /* Takes a result. Its tensors belong to the caller and must each be released. */

@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
@@ -200,7 +201,7 @@ func (c *Cost) sizes(m vit.Facts) error {
 func (c *Cost) count(m model.Pairwise) (err error) {
 	defer fault.Guard(&err)()
 	ops := map[string]*CostPart{}
-	graphs, err := pairGraphs(m, c.Height1, c.Width1, c.Height2, c.Width2)
+	graphs, err := pairGraphs(m, c.Height1, c.Width1, c.Height2, c.Width2, mast3r.AllOutputs)
 	if err != nil {
 		return err
 	}

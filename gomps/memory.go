@@ -34,6 +34,8 @@ type MemoryOptions struct {
 	Pictures int
 	// Symmetric is the estimate for InferSymmetric.
 	Symmetric bool
+	// Only names the outputs to compute; 0 means all.
+	Only Outputs
 	// Backend is "cpu" (or ""), "metal" or "cuda".
 	Backend string
 	// Precision and Threads are as in Config.
@@ -130,7 +132,7 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 		}
 		out, err = c.memory(ctx, count, m, backend.Options{Precision: precision})
 	} else {
-		c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric}
+		c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric, want: wanted(opt.Only)}
 		out, err = c.memory(ctx, count, net, backend.Options{Precision: precision})
 	}
 	if err != nil {
@@ -148,6 +150,7 @@ type call struct {
 	h1, w1, h2, w2 int
 	pictures       int
 	symmetric      bool
+	want           mast3r.Outputs
 }
 
 func (c call) String() string {
@@ -165,7 +168,7 @@ func (c call) memory(ctx context.Context, count counter, net model.Network, opt 
 	defer fault.Guard(&err)()
 	var graphs []*graph.Graph
 	if m, ok := net.(model.Pairwise); ok && c.pictures > 1 {
-		graphs, err = pairGraphs(m, c.h1, c.w1, c.h2, c.w2)
+		graphs, err = pairGraphs(m, c.h1, c.w1, c.h2, c.w2, c.want)
 	} else {
 		g, e := net.Encoder(1, c.h1, c.w1)
 		graphs, err = []*graph.Graph{g}, e
@@ -250,7 +253,7 @@ func (j *job) admit(pictures []preprocess.Transform, symmetric bool) error {
 	if !ok {
 		return nil
 	}
-	c := call{pictures: len(pictures), symmetric: symmetric}
+	c := call{pictures: len(pictures), symmetric: symmetric, want: j.want}
 	for _, t := range pictures {
 		switch n := t.Height * t.Width; {
 		case n > c.h1*c.w1:
@@ -298,7 +301,7 @@ func (j *job) fits(planner backend.Planner, c call) error {
 }
 
 // pairGraphs are the programs of a pair in the order they run, named after their part.
-func pairGraphs(m model.Pairwise, h1, w1, h2, w2 int) ([]*graph.Graph, error) {
+func pairGraphs(m model.Pairwise, h1, w1, h2, w2 int, want mast3r.Outputs) ([]*graph.Graph, error) {
 	g1, g2 := m.Facts().GridOf(h1, w1), m.Facts().GridOf(h2, w2)
 	var all []*graph.Graph
 	var errs []error
@@ -321,9 +324,9 @@ func pairGraphs(m model.Pairwise, h1, w1, h2, w2 int) ([]*graph.Graph, error) {
 	}
 	g, err := m.Decoder(1, g1, g2)
 	add("decoder", g, err)
-	g, err = m.Head(1, 1, h1, w1, mast3r.AllOutputs)
+	g, err = m.Head(1, 1, h1, w1, want)
 	add("head1", g, err)
-	g, err = m.Head(2, 1, h2, w2, mast3r.AllOutputs)
+	g, err = m.Head(2, 1, h2, w2, want)
 	add("head2", g, err)
 	return all, errors.Join(errs...)
 }

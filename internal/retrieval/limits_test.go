@@ -90,3 +90,15 @@ func TestApplyCountsItsNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestFarthestByHand: pictures on a line; each next anchor is the one farthest from
+// those before it.
+func TestFarthestByHand(t *testing.T) {
+	at := []float64{0, 1, 2, 5, 9}
+	distance := func(i, j int) float64 { return max(at[i]-at[j], at[j]-at[i]) }
+	for count, want := range map[int][]int{1: {0}, 2: {0, 4}, 3: {0, 4, 3}, 4: {0, 4, 3, 2}} {
+		if got := farthest(len(at), count, 0, distance); !slices.Equal(got, want) {
+			t.Errorf("%d anchors: %v, want %v", count, got, want)
+		}
+	}
+}
