@@ -241,7 +241,7 @@ class Driver:
         numbers = [k for own in job.tiles for k in own]
         # Dask has tried more than once before it gives a task up; then the pairs are tried singly.
         given_up = type(error).__name__ == "KilledWorker"
-        if job.deaths < DEATHS and not (given_up and len(numbers) > 1):
+        if job.deaths < DEATHS and not given_up:
             (self._suspects if job.suspect else self._waiting).append(job)
         elif len(numbers) > 1:
             _log.warning("%d pairs took %s with them; each is tried alone", len(numbers), error)
