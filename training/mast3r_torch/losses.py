@@ -141,9 +141,7 @@ class Samples(NamedTuple):
     matched: Tensor  # [B,K] both are real and the same point
     real1: Tensor  # [B,K] index1 means something
     real2: Tensor
-    partner: (
-        Tensor  # [B,K,2] where the partner is, between pixels: in view 2 for the first half, else in view 1
-    )
+    partner: Tensor  # [B,K,2] its place between pixels: in view 2 for the first half, else in view 1
 
 
 def _scattered(rng: Random, match: Tensor, count: int, seek: bool) -> tuple[Tensor, Tensor]:
@@ -253,7 +251,7 @@ def gather_local(local: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def interpolate_local(local: Tensor, at: Tensor) -> Tensor:
-    """Unit descriptors [B,K,D] between pixels: bilinear in those of the four round `at` [B,K,2], normalised."""
+    """Unit descriptors [B,K,D] at places `at` [B,K,2]: bilinear in those of four pixels, normalised."""
     b, c, h, w = local.shape
     x, y = at[..., 0].clamp(0, w - 1), at[..., 1].clamp(0, h - 1)
     x0, y0 = x.floor().clamp_max(w - 2), y.floor().clamp_max(h - 2)

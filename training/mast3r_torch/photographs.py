@@ -137,7 +137,7 @@ def raw_matches(view1: View, view2: View, map1: np.ndarray, map2: np.ndarray) ->
 
 
 def focal_length(points: np.ndarray) -> float:
-    """Of a pointmap [H,W,3] in its pixels, principal point in the middle: the median of the ratios, by Weiszfeld."""
+    """Of a pointmap [H,W,3] in its pixels, principal point in the middle, by Weiszfeld's algorithm."""
     h, w = points.shape[:2]
     y, x = np.mgrid[:h, :w]
     p = np.stack([x - (w - 1) / 2, y - (h - 1) / 2], -1).reshape(-1, 2)
@@ -165,7 +165,7 @@ def depth_error(points: np.ndarray, truth: np.ndarray, map1: np.ndarray) -> floa
 
 
 def motorcycle_depth(pair: Any) -> np.ndarray:
-    """Metres [H,W] from the true disparity: focal length, baseline and the difference of the principal points."""
+    """Metres [H,W] from the true disparity, focal length, baseline and principal points."""
     height, width = pair.one.shape[:2]
     y, x = np.mgrid[:height, :width]
     xy = np.stack([x.ravel(), y.ravel()], 1).astype(float)
