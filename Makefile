@@ -33,6 +33,9 @@ race: ## the tests that start goroutines, under the race detector; needs cgo
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps -run 'Goroutines|Concurrent|Truncation|Waiting|Detached|Match$$'
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps/tensor -run 'Concurrent|Batches|Cache|Labels'
 
+qemu-test: ## the Go tests for arm64, without cgo, under qemu-user; takes an hour
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -timeout 60m -exec qemu-aarch64 $$(CGO_ENABLED=0 GOARCH=arm64 $(GO) list ./internal/... ./gomps/... | grep -v -e /metal -e /xla -e /open)
+
 attack: $(VENV)/.test ## attacks for as long as TIME says, with figures: make attack TIME=10m
 	$(PY) tests/attack/attack.py $(or $(TIME),10m)
 
@@ -76,12 +79,15 @@ wheels: .venv-wheels/.ready ## dist/: the wheels of Linux, macOS and Windows and
 	.venv-wheels/bin/python packaging/wheels/check.py build/wheels
 	mkdir -p dist && cp build/wheels/* dist/
 
-wheels-try: ## installs and tries what make wheels built: here, under Wine, under qemu
+wheels-try: ## installs and tries what make wheels built: here with every Python, under Wine, under qemu
 	sh packaging/wheels/try.sh build/wheels
+
+wheels-same: .venv-wheels/.ready ## builds them once more, in a clone elsewhere, and compares the bytes
+	sh packaging/wheels/reproducible.sh build/wheels
 
 .venv-wheels/.ready:
 	$(PYTHON) -m venv .venv-wheels
-	.venv-wheels/bin/pip install --quiet 'ziglang>=0.14' 'setuptools>=77' wheel build auditwheel twine check-wheel-contents
+	.venv-wheels/bin/pip install --quiet 'ziglang>=0.14' 'setuptools>=77' wheel build auditwheel twine check-wheel-contents licensecheck
 	touch $@
 
 install: ## library, headers, pkg-config and CMake files in PREFIX (default /usr/local)
@@ -95,6 +101,7 @@ generate: ## write every generated file again: after a change of mast3r.h, a tab
 	$(GO) test ./internal/graph -run '^TestTable' -update
 	$(GO) test ./gomps/tensor -run '^TestOperations' -update
 	$(GO) test ./tests/go/metalcost -update
+	$(GO) test ./internal/backend/xla/stablehlo -update
 	$(GO) generate ./internal/...
 	$(GO) run ./tests/metalsim/gen
 	$(MAKE) reference
@@ -103,8 +110,8 @@ viewer-test: $(VENV)/.test ## the page in a real browser (Debian: apt-get instal
 	$(PY) -m pytest tests/py/test_viewer.py
 
 viewer: ## three.js bundled anew from viewer/package-lock.json; needs node and npm
-	sh viewer/build.sh python/mast3r_runtime/_viewer/web/three.js
-	cd python/mast3r_runtime/_viewer/web && sha256sum three.js >three.js.sha256
+	sh viewer/build.sh python/mast3r_runtime/_output/web/three.js
+	cd python/mast3r_runtime/_output/web && sha256sum three.js >three.js.sha256
 
 reference: $(VENV)/.test ## docs/api.md from the docstrings
 	$(PY) tools/reference.py >docs/api.md
@@ -132,7 +139,7 @@ darwin: $(VENV)/.build ## the library and the wheel for macOS on Apple silicon, 
 	MAST3R_DYLIB=$(CURDIR)/build/darwin/libmast3r_runtime.dylib $(GO) test -count=1 ./tests/go/darwin
 	rm -rf build/darwin/wheel build/lib* build/bdist* && $(DARWIN) \
 		$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/darwin/wheel .
-	$(PY) packaging/darwin/check_wheel.py build/darwin/wheel/*.whl build/darwin/libmast3r_runtime.dylib
+	$(PY) packaging/wheels/check.py build/darwin/wheel build/darwin/libmast3r_runtime.dylib
 	mkdir -p dist && cp build/darwin/wheel/*.whl dist/
 
 bench: .venv-bench/.ready ## this project beside PyTorch, ONNX Runtime and FAISS, in one run; tables, JSON and plots in build/bench/
@@ -185,5 +192,5 @@ $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
 	touch $@

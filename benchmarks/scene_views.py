@@ -48,6 +48,17 @@ def cameras(count: int, seed: int = 0) -> list[Camera]:
     return out
 
 
+def walk(count: int) -> list[Camera]:
+    """A video's walk: to and fro through the room, three times at other heights, without a jump."""
+    out = []
+    for s in np.linspace(0, 1, count):
+        a = 2 * np.pi * 3 * s
+        centre = np.array([1.3 * np.sin(a), -0.25 + 0.5 * s + 0.1 * np.sin(2.3 * a), 0.3 - 0.35 * np.cos(a)])
+        aim = np.array([-0.55 * np.sin(a - 0.5), 0.25 + 0.15 * np.cos(1.7 * a), 3.4])
+        out.append(look(centre, aim, 0.04 * np.sin(3.1 * a)))
+    return out
+
+
 def second_room() -> list[room.Quad]:
     """Other boxes, other textures, other paint, no poster."""
     tints = ((0.35, 0.5, 0.4), (0.7, 0.8, 0.95), (0.3, 0.35, 0.55), (0.75, 0.6, 0.35), (0.5, 0.3, 0.3))
@@ -71,11 +82,11 @@ def depth(quads: list[room.Quad], camera: Camera) -> F64:
     return distance.reshape(room.HEIGHT, room.WIDTH)
 
 
-def _render(job: tuple[str, Camera, Path]) -> None:
-    place, camera, path = job
+def _render(job: tuple[str, Camera, Path, int]) -> None:
+    place, camera, path, samples = job
     if path.exists():
         return
-    room.SAMPLES = 2
+    room.SAMPLES = samples
     poster = np.asarray(Image.open(room.PICTURES / "coffee.png").convert("RGB")) / 255.0
     part = path.with_name(f".part-{os.getpid()}-{path.name}")
     picture = Image.fromarray(room.render(quads_of(place), *camera, poster))
@@ -83,11 +94,14 @@ def _render(job: tuple[str, Camera, Path]) -> None:
     part.replace(path)
 
 
-def render(place: str, views: list[Camera], folder: Path, suffix: str = ".png") -> list[str]:
-    """Render views that are not there yet; their names."""
+def render(
+    place: str, views: list[Camera], folder: Path, suffix: str = ".png", samples: int = 2
+) -> list[str]:
+    """Render views that are not there yet, by samples x samples rays a pixel; their names."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = [f"{place}_{i:02d}{suffix}" for i in range(len(views))]
-    jobs = [(place, view, folder / name) for name, view in zip(names, views)]
+    digits = max(2, len(str(len(views) - 1)))
+    names = [f"{place}_{i:0{digits}d}{suffix}" for i in range(len(views))]
+    jobs = [(place, view, folder / name, samples) for name, view in zip(names, views)]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(_render, jobs)
     return names

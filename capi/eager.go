@@ -146,10 +146,10 @@ func m3r_tensor_operations(buffer *C.char, capacity C.size_t, needed *C.size_t) 
 	})
 }
 
-//export m3r_tensor_from_host
-func m3r_tensor_from_host(h C.mast3r_tensor_context, dtype, ndim C.int32_t, shape *C.int64_t, data unsafe.Pointer, nbytes C.size_t, out *C.mast3r_tensor) status {
+// onShape looks up a context and reads an element type and a shape for f.
+func onShape(call string, h C.mast3r_tensor_context, dtype, ndim C.int32_t, shape *C.int64_t, out *C.mast3r_tensor,
+	f func(c *eager.Context, d eager.DType, dims []int) (*eager.Tensor, error)) status {
 	return done(func() error {
-		const call = "mast3r_tensor_from_host"
 		if out == nil || shape == nil && ndim != 0 {
 			return null(call, "shape or out")
 		}
@@ -165,20 +165,32 @@ func m3r_tensor_from_host(h C.mast3r_tensor_context, dtype, ndim C.int32_t, shap
 		for i, v := range unsafe.Slice(shape, ndim) {
 			dims[i] = int(v)
 		}
-		var t *eager.Tensor
-		switch {
-		case data == nil:
-			t, err = c.Zeros(d, dims...)
-		case uint64(nbytes) > 1<<48: // more than an address space: Go would panic
-			return fail(C.MAST3R_E_ARGUMENT, "%s: %d bytes", call, nbytes)
-		default:
-			t, err = c.FromBytes(d, unsafe.Slice((*byte)(data), nbytes), dims...)
-		}
+		t, err := f(c, d, dims)
 		if err != nil {
 			return named(call, err)
 		}
 		*out = eagerHandle(t)
 		return nil
+	})
+}
+
+//export m3r_tensor_from_host
+func m3r_tensor_from_host(h C.mast3r_tensor_context, dtype, ndim C.int32_t, shape *C.int64_t, data unsafe.Pointer, nbytes C.size_t, out *C.mast3r_tensor) status {
+	return onShape("mast3r_tensor_from_host", h, dtype, ndim, shape, out, func(c *eager.Context, d eager.DType, dims []int) (*eager.Tensor, error) {
+		switch {
+		case data == nil:
+			return c.Zeros(d, dims...)
+		case uint64(nbytes) > 1<<48: // more than an address space: Go would panic
+			return nil, fail(C.MAST3R_E_ARGUMENT, "%d bytes, want fewer than an address space has", nbytes)
+		}
+		return c.FromBytes(d, unsafe.Slice((*byte)(data), nbytes), dims...)
+	})
+}
+
+//export m3r_tensor_empty
+func m3r_tensor_empty(h C.mast3r_tensor_context, dtype, ndim C.int32_t, shape *C.int64_t, out *C.mast3r_tensor) status {
+	return onShape("mast3r_tensor_empty", h, dtype, ndim, shape, out, func(c *eager.Context, d eager.DType, dims []int) (*eager.Tensor, error) {
+		return c.Empty(d, dims...)
 	})
 }
 

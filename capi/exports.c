@@ -73,6 +73,10 @@ CALL(submit_decode,
      (mast3r_engine engine, const mast3r_features *picture1, const mast3r_features *picture2,
       const mast3r_infer_options *options, mast3r_job *out),
      (engine, (mast3r_features *)picture1, (mast3r_features *)picture2, (mast3r_infer_options *)options, out))
+CALL(submit_views,
+     (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_views_options *options,
+      mast3r_job *out),
+     (engine, (mast3r_image *)images, count, (mast3r_views_options *)options, out))
 CALL(submit_load_retrieval,
      (mast3r_engine engine, const char *model, const char *retrieval, mast3r_job *out),
      (engine, (char *)model, (char *)retrieval, out))
@@ -94,6 +98,8 @@ CALL(submit_profile,
      (engine, (mast3r_image *)image1, (mast3r_image *)image2, (mast3r_infer_options *)options, iterations,
       wait, out))
 CALL(submit_cost, (const mast3r_cost_options *options, mast3r_job *out), ((mast3r_cost_options *)options, out))
+CALL(submit_memory, (const mast3r_memory_options *options, mast3r_job *out), ((mast3r_memory_options *)options, out))
+CALL(job_memory, (mast3r_job job, mast3r_memory *out), (job, out))
 CALL(job_report, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
 CALL(job_progress, (mast3r_job job, mast3r_progress *out), (job, out))
 CALL(job_files, (mast3r_job job, char *buffer, size_t capacity, size_t *needed), (job, buffer, capacity, needed))
@@ -102,6 +108,10 @@ CALL(job_cancel, (mast3r_job job), (job))
 CALL(job_free, (mast3r_job job), (job))
 CALL(job_results, (mast3r_job job, size_t *count), (job, count))
 CALL(job_take_result, (mast3r_job job, size_t index, mast3r_result *out), (job, index, out))
+CALL(job_take_view, (mast3r_job job, size_t index, mast3r_scene_view *out), (job, index, out))
+CALL(job_windows,
+     (mast3r_job job, mast3r_window *out, size_t capacity, size_t *count, mast3r_timing *timing),
+     (job, out, capacity, count, timing))
 CALL(job_take_matches, (mast3r_job job, mast3r_matches *out), (job, out))
 CALL(job_take_refined, (mast3r_job job, mast3r_refined *out), (job, out))
 CALL(job_take_pose, (mast3r_job job, mast3r_pose *out), (job, out))
@@ -139,6 +149,10 @@ CALL(tensor_info, (mast3r_tensor_context context, mast3r_tensor_stats *out), (co
 CALL(tensor_commit, (mast3r_tensor_context context), (context))
 CALL(tensor_sync, (mast3r_tensor_context context), (context))
 CALL(tensor_cleanup, (mast3r_tensor_context context), (context))
+CALL(commands_begin, (mast3r_tensor_context context, mast3r_commands *out), (context, out))
+CALL(commands_commit, (mast3r_commands commands), (commands))
+CALL(commands_wait, (mast3r_commands commands), (commands))
+CALL(commands_release, (mast3r_commands commands), (commands))
 CALL(tensor_pool_info, (mast3r_tensor_context context, mast3r_pool *out), (context, out))
 CALL(tensor_pool_configure,
      (mast3r_tensor_context context, int32_t per_size, uint64_t limit_bytes),
@@ -150,12 +164,26 @@ CALL(tensor_from_host,
      (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data,
       size_t nbytes, mast3r_tensor *out),
      (context, dtype, ndim, (int64_t *)shape, (void *)data, nbytes, out))
+CALL(tensor_empty,
+     (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, mast3r_tensor *out),
+     (context, dtype, ndim, (int64_t *)shape, out))
 CALL(tensor_operations, (char *buffer, size_t capacity, size_t *needed), (buffer, capacity, needed))
 CALL(tensor_apply,
      (mast3r_tensor_context context, const char *operation, const char *attributes,
       const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity, size_t *produced),
      (context, (char *)operation, (char *)attributes, (mast3r_tensor *)operands, count, results, capacity,
       produced))
+CALL(executor_open, (int32_t threads, mast3r_executor *out), (threads, out))
+CALL(executor_close, (mast3r_executor executor), (executor))
+CALL(executor_run,
+     (mast3r_executor executor, const char *graph, const mast3r_input *inputs, size_t count,
+      mast3r_tensor *results, size_t capacity, size_t *produced),
+     (executor, (char *)graph, (mast3r_input *)inputs, count, results, capacity, produced))
+CALL(executor_info,
+     (mast3r_executor executor, char *buffer, size_t capacity, size_t *needed),
+     (executor, buffer, capacity, needed))
+CALL(executor_configure, (mast3r_executor executor, const char *thresholds), (executor, (char *)thresholds))
+CALL(executor_calibrate, (mast3r_executor executor), (executor))
 CALL(buffer_acquire, (mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out), (engine, nbytes, out))
 CALL(buffer_contents, (mast3r_buffer buffer, void **out, uint64_t *length), (buffer, out, length))
 CALL(buffer_native, (mast3r_buffer buffer, void **out), (buffer, out))

@@ -79,6 +79,8 @@ EXPORT const char *mast3r_status_name(mast3r_status status) {
   case MAST3R_E_FORKED: return "forked child";
   case MAST3R_E_INTERNAL: return "internal fault";
   case MAST3R_E_FILE: return "file refused";
+  case MAST3R_E_MEMORY: return "too little memory";
+  case MAST3R_E_UNSUPPORTED: return "not supported by the network";
   }
   return "unknown status";
 }

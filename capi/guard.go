@@ -105,9 +105,12 @@ var statuses = []struct {
 	{eager.ErrDType, C.MAST3R_E_ARGUMENT},
 	{eager.ErrOption, C.MAST3R_E_ARGUMENT},
 	{gomps.ErrWeights, C.MAST3R_E_WEIGHTS},
+	{gomps.ErrMemory, C.MAST3R_E_MEMORY}, // before the device's failures, of which some are this
+	{eager.ErrOutOfMemory, C.MAST3R_E_MEMORY},
 	{gomps.ErrDevice, C.MAST3R_E_DEVICE},
 	{eager.ErrDevice, C.MAST3R_E_DEVICE},
 	{gomps.ErrFile, C.MAST3R_E_FILE},
+	{gomps.ErrUnsupported, C.MAST3R_E_UNSUPPORTED},
 }
 
 // statusOf sorts an error into a status.

@@ -32,6 +32,7 @@ func TestStatusOfErrors(t *testing.T) {
 		{&gomps.ShapeError{What: "w"}, 10},
 		{&gomps.DeviceError{Op: "x", Err: inner}, 11},
 		{&gomps.FileError{Err: &fs.PathError{Op: "write", Path: "p", Err: inner}}, 15},
+		{fmt.Errorf("wrapped: %w", &gomps.MemoryError{What: "a pair", Limit: "the machine"}), 16},
 		{inner, 14},
 	} {
 		if got := statusOf(c.err); got != c.want {
@@ -80,5 +81,23 @@ func TestLogRing(t *testing.T) {
 	ring.level.Set(slog.LevelError)
 	if log.Enabled(context.Background(), slog.LevelWarn) {
 		t.Error("warnings are on at level error")
+	}
+}
+
+// A job whose work panics has its error before it counts as finished: nobody who waits
+// for it sees a good end.
+func TestPanickedJobsNeverEndWell(t *testing.T) {
+	for _, here := range []bool{false, true} {
+		for range 50 {
+			ended := make(chan struct{})
+			j := begin(t.Context(), here, func() { close(ended) }, func(context.Context, *job) error { panic("boom") })
+			<-j.finished
+			if err := j.err; statusOf(err) != 14 {
+				t.Fatalf("a job that panicked ended with %v", err)
+			}
+			<-ended
+		}
+	}
+	for _, ok := records.pop(); ok; _, ok = records.pop() {
 	}
 }

@@ -19,9 +19,11 @@ const (
 	kindIndex
 	kindBuffer
 	kindContext
+	kindCommands
+	kindExecutor
 )
 
-var kindNames = [...]string{"nothing", "an engine", "a job", "a tensor", "an index", "a buffer", "a context of tensors"}
+var kindNames = [...]string{"nothing", "an engine", "a job", "a tensor", "an index", "a buffer", "a context of tensors", "a command buffer", "an executor"}
 
 // table gives out numbers for Go values. A handle is the slot's index plus one
 // in the low half and the slot's generation in the high half, so that a handle

@@ -20,7 +20,7 @@ else
 	sh "$here/build.sh" "$root/lib/$file" "$file"
 fi
 ln -sf "$file" "$root/lib/$link"
-cp "$here"/mast3r.h "$here"/mast3r.hpp "$here"/mast3r_retrieval.hpp "$here"/mast3r_mpsgraph.hpp "$root/include/"
+cp "$here"/mast3r.h "$here"/mast3r.hpp "$here"/mast3r_retrieval.hpp "$here"/mast3r_executor.hpp "$here"/mast3r_mpsgraph.hpp "$root/include/"
 
 cat >"$root/lib/pkgconfig/mast3r-runtime.pc" <<PC
 prefix=$prefix

@@ -31,6 +31,7 @@ type job struct {
 
 	mu         sync.Mutex // guards taking
 	results    []pairResult
+	scene      *gomps.Scene // views without depth: taken
 	matches    *gomps.Matches
 	refined    *gomps.Refined
 	pose       *relative
@@ -53,6 +54,9 @@ func (j *job) release() error {
 		if f != nil {
 			f.Release()
 		}
+	}
+	if j.scene != nil {
+		j.scene.Release()
 	}
 	if j.index == nil {
 		return nil
@@ -118,9 +122,14 @@ func (e *engine) submit(ctx context.Context, call string, out *C.mast3r_job, wor
 	return nil
 }
 
-// start runs work, here or in a goroutine, and gives its handle to the caller;
-// ended is called when it is over, whatever happened.
+// start runs work and gives the handle of its job to the caller.
 func start(parent context.Context, out *C.mast3r_job, here bool, ended func(), work func(context.Context, *job) error) {
+	*out = C.mast3r_job(handles.add(kindJob, begin(parent, here, ended, work)))
+}
+
+// begin runs work, here or in a goroutine; ended is called when it is over, whatever
+// happened.
+func begin(parent context.Context, here bool, ended func(), work func(context.Context, *job) error) *job {
 	ctx, cancel := context.WithCancel(parent)
 	j := &job{cancel: cancel, finished: make(chan struct{})}
 	run := func() {
@@ -141,7 +150,7 @@ func start(parent context.Context, out *C.mast3r_job, here bool, ended func(), w
 	} else {
 		par.Go(run, func(p *par.Panic) { _ = panicError(p) }) // after the job's end: to the log
 	}
-	*out = C.mast3r_job(handles.add(kindJob, j))
+	return j
 }
 
 //export m3r_job_wait

@@ -73,13 +73,17 @@ enum {
   MAST3R_E_NOT_FOUND = 12, /* no such file */
   MAST3R_E_FORKED = 13,    /* called in a forked child */
   MAST3R_E_INTERNAL = 14,  /* a bug in this library that was caught */
-  MAST3R_E_FILE = 15       /* the system refused to read or write a file */
+  MAST3R_E_FILE = 15,      /* the system refused to read or write a file */
+  MAST3R_E_MEMORY = 16,    /* the work does not fit into the memory that is left */
+  MAST3R_E_UNSUPPORTED = 17 /* the loaded network cannot do this; the text says what can */
 };
 
 typedef uint64_t mast3r_engine;
 typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
 typedef uint64_t mast3r_tensor_context;
+typedef uint64_t mast3r_commands; /* operations of a context that are handed over together */
+typedef uint64_t mast3r_executor; /* runs small graphs on a CPU and a GPU */
 typedef uint64_t mast3r_buffer;
 typedef uint64_t mast3r_index; /* pictures that can be searched by their retrieval features */
 
@@ -102,7 +106,7 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t resolution;    /* long side in pixels, 0: the model's own */
+  int32_t resolution;    /* long side in pixels (224: short side, a square), 0: the model's own */
   int32_t threads;       /* 0: every core */
   int32_t reserved;
   const char *variant;   /* NULL or "auto": any model */
@@ -307,6 +311,30 @@ typedef struct {
   double tflops, gb_per_s; /* what the machine can do; 0: an M4 Pro */
 } mast3r_cost_options;
 
+/* What mast3r_submit_memory estimates: a model file, or if model is NULL, a published variant. */
+typedef struct {
+  uint32_t size;
+  int32_t height1, width1, height2, width2; /* network sizes; 0: the model's own at 4:3 */
+  int32_t pictures;        /* of one call: 0 and 2 are a pair, more are a sequence */
+  int32_t symmetric;
+  int32_t threads;         /* as in mast3r_config */
+  const char *model, *variant;
+  const char *backend;     /* "cpu", "metal", "cuda"; NULL: "cpu" */
+  const char *precision;   /* as in mast3r_config; NULL: "auto" */
+} mast3r_memory_options;
+
+/* Bytes at the peak of a call, the loaded model included. On the CPU the peak of the process was
+ * measured between 77 % and 100 % of total. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  int64_t weights, activations, buffers, results;
+  int64_t runtime;  /* what a process with an engine has besides */
+  int64_t total;    /* the sum */
+  int64_t free;     /* what this process may still use; 0: not known */
+  char limit[128];  /* what sets that limit: the machine, a control group, the address space */
+} mast3r_memory;
+
 /* One encoded picture. */
 typedef struct {
   uint32_t size;
@@ -323,6 +351,43 @@ typedef struct {
   uint64_t count;
   mast3r_transform transform;
 } mast3r_features;
+
+typedef struct {
+  uint32_t size;
+  int32_t raw;        /* as in mast3r_infer_options */
+  int32_t resolution; /* long side in pixels for this call; 0: the engine's */
+  int32_t rays;       /* rays of each view too */
+  int32_t window;     /* how many views are looked at together; 0: all, or as many as fit into memory */
+  int32_t overlap;    /* how many of them are those of the window before; 0: a third */
+  const char *reference; /* NULL or "saddle_balanced", "first", "middle", "saddle_sim_range" */
+  /* Known cameras, or both NULL: world from camera [count, 4, 4], and camera matrices
+   * [count, 3, 3] in pixels of the pictures as given. */
+  const double *poses, *intrinsics;
+} mast3r_views_options;
+
+/* One view of a scene. A tensor is 0 where it was not asked for or the network has none. */
+typedef struct {
+  uint32_t size;
+  int32_t reserved;
+  mast3r_tensor depth;    /* [H, W] along the camera's axis */
+  mast3r_tensor conf;     /* [H, W], at least 1 */
+  mast3r_tensor points;   /* [H, W, 3] in the world, which is the first view's camera */
+  mast3r_tensor rays;     /* [h, w, 6]: direction and centre, for each cell of 8/14 of H and W */
+  mast3r_tensor ray_conf; /* [h, w] */
+  mast3r_tensor sky;      /* [H, W]: from 0.3 on where the sky is */
+  double pose[16];        /* world from camera */
+  double intrinsics[9];   /* in network pixels */
+  mast3r_transform transform;
+} mast3r_scene_view;
+
+/* Views that were looked at together, and how they were laid on those before: scale is the size
+ * of their unit in the scene's, residual the root mean square of how far the points of the shared
+ * views are apart, relative to their distance from the camera. */
+typedef struct {
+  uint32_t size;
+  int32_t first, count, reference, overlap, points;
+  double scale, residual;
+} mast3r_window;
 
 /* Retrieval features of one picture; whitened, not normalised. */
 typedef struct {
@@ -474,6 +539,11 @@ mast3r_status mast3r_submit_decode(mast3r_engine engine, const mast3r_features *
                                    const mast3r_features *picture2, const mast3r_infer_options *options,
                                    mast3r_job *out);
 
+/* Depth, points, pose and intrinsics of each of count >= 1 pictures, with a network of many views;
+ * others are MAST3R_E_UNSUPPORTED. images: an array of structs. options may be NULL: all zero. */
+mast3r_status mast3r_submit_views(mast3r_engine engine, const mast3r_image *images, size_t count,
+                                  const mast3r_views_options *options, mast3r_job *out);
+
 /* Loads a retrieval head. model NULL: the head shares the encoder of the loaded model;
  * otherwise the encoder is read from model. */
 mast3r_status mast3r_submit_load_retrieval(mast3r_engine engine, const char *model, const char *retrieval,
@@ -503,6 +573,10 @@ mast3r_status mast3r_submit_profile(mast3r_engine engine, const mast3r_image *im
 /* Counts the work of a pair from its shapes; runs nothing. Read the result with
  * mast3r_job_report. */
 mast3r_status mast3r_submit_cost(const mast3r_cost_options *options, mast3r_job *out);
+/* Estimates what a call needs; runs nothing. A call that does not fit is refused with
+ * MAST3R_E_MEMORY before anything is allocated for it, on the CPU. */
+mast3r_status mast3r_submit_memory(const mast3r_memory_options *options, mast3r_job *out);
+mast3r_status mast3r_job_memory(mast3r_job job, mast3r_memory *out);
 /* The report of a finished job as a JSON object; see mast3r_engine_metadata. */
 mast3r_status mast3r_job_report(mast3r_job job, char *buffer, size_t capacity, size_t *needed);
 
@@ -524,6 +598,11 @@ mast3r_status mast3r_job_free(mast3r_job job);
 mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
 /* Takes a result. Its tensors belong to the caller and must each be released. */
 mast3r_status mast3r_job_take_result(mast3r_job job, size_t index, mast3r_result *out);
+/* A view of submit_views, and its windows: *count is how many there are, at most capacity of
+ * them are written. timing may be NULL. */
+mast3r_status mast3r_job_take_view(mast3r_job job, size_t index, mast3r_scene_view *out);
+mast3r_status mast3r_job_windows(mast3r_job job, mast3r_window *out, size_t capacity, size_t *count,
+                                 mast3r_timing *timing);
 mast3r_status mast3r_job_take_matches(mast3r_job job, mast3r_matches *out);
 mast3r_status mast3r_job_take_refined(mast3r_job job, mast3r_refined *out);
 mast3r_status mast3r_job_take_pose(mast3r_job job, mast3r_pose *out);
@@ -582,6 +661,14 @@ mast3r_status mast3r_tensor_info(mast3r_tensor_context context, mast3r_tensor_st
 mast3r_status mast3r_tensor_commit(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_sync(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_cleanup(mast3r_tensor_context context);
+/* A command buffer: the operations of the context between begin and commit. A context has one
+ * at a time; what was collected before is handed over first. commit does not wait. wait is
+ * for these operations and not for later ones; waiting again gives the same answer, waiting
+ * before the commit is an error. Each must be released once, which commits what is not yet. */
+mast3r_status mast3r_commands_begin(mast3r_tensor_context context, mast3r_commands *out);
+mast3r_status mast3r_commands_commit(mast3r_commands commands);
+mast3r_status mast3r_commands_wait(mast3r_commands commands);
+mast3r_status mast3r_commands_release(mast3r_commands commands);
 /* The same as the calls with pool alone, for the memory of tensors. */
 mast3r_status mast3r_tensor_pool_info(mast3r_tensor_context context, mast3r_pool *out);
 mast3r_status mast3r_tensor_pool_configure(mast3r_tensor_context context, int32_t per_size, uint64_t limit_bytes);
@@ -589,6 +676,9 @@ mast3r_status mast3r_tensor_pool_pressure(mast3r_tensor_context context, int32_t
 /* Copies nbytes of f32, f16 or i32 elements; data NULL: zeros. */
 mast3r_status mast3r_tensor_from_host(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
                                       const void *data, size_t nbytes, mast3r_tensor *out);
+/* Memory of the pool as it is: the elements are unspecified until an operation writes them. */
+mast3r_status mast3r_tensor_empty(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
+                                  mast3r_tensor *out);
 /* The signatures of all operations, as a JSON array of strings; see mast3r_engine_metadata. */
 mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *needed);
 /* Runs an operation by name. attributes: NULL or a JSON object. operands: 0 for an optional one
@@ -597,6 +687,38 @@ mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *ne
 mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *operation, const char *attributes,
                                   const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity,
                                   size_t *produced);
+
+/* ---- executor ---------------------------------------------------------- */
+
+/* An array of float32 on the host, row-major, and the name of the input that it is. */
+typedef struct {
+  uint32_t size;
+  int32_t ndim;
+  const char *name;
+  const float *data;
+  int64_t shape[MAST3R_MAX_DIMS];
+} mast3r_input;
+
+/* Runs graphs of a few operations, each on the GPU where its operands are large enough and
+ * there is one, else on the CPU. The calls of one executor take turns. */
+mast3r_status mast3r_executor_open(int32_t threads, mast3r_executor *out);
+mast3r_status mast3r_executor_close(mast3r_executor executor);
+/* graph is JSON:
+ *   {"nodes": [{"name": "h", "op": "MatMul", "operands": ["x", "w"]},
+ *              {"name": "y", "op": "LayerNorm", "operands": ["h", "g", "b"], "eps": 1e-5}],
+ *    "outputs": ["y"], "optimize": true}
+ * docs/tensor.md has the operations. An operand that names no node is an input; optimize joins
+ * products with what follows. The results are float32 on the host, in the order of outputs. */
+mast3r_status mast3r_executor_run(mast3r_executor executor, const char *graph, const mast3r_input *inputs, size_t count,
+                                  mast3r_tensor *results, size_t capacity, size_t *produced);
+/* A JSON object: "cpu" and "gpu", how many operations ran there; "fallbacks", why the CPU ran
+ * what was meant for the GPU, with how often; "thresholds". See mast3r_engine_metadata. */
+mast3r_status mast3r_executor_info(mast3r_executor executor, char *buffer, size_t capacity, size_t *needed);
+/* thresholds is a JSON object: from how many elements of its operands on an operation goes to
+ * the GPU. It replaces all; an operation that is not in it stays on the CPU. */
+mast3r_status mast3r_executor_configure(mast3r_executor executor, const char *thresholds);
+/* Measures products on both devices and sets their thresholds; without a GPU it changes nothing. */
+mast3r_status mast3r_executor_calibrate(mast3r_executor executor);
 
 /* ---- buffers ---------------------------------------------------------- */
 

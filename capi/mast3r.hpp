@@ -66,6 +66,8 @@ using NotFoundError = StatusError<MAST3R_E_NOT_FOUND>;
 using ForkError = StatusError<MAST3R_E_FORKED>;
 using InternalError = StatusError<MAST3R_E_INTERNAL>;
 using FileError = StatusError<MAST3R_E_FILE>;
+using MemoryError = StatusError<MAST3R_E_MEMORY>;
+using UnsupportedError = StatusError<MAST3R_E_UNSUPPORTED>;
 
 /* Throws what belongs to a status; MAST3R_OK and MAST3R_PENDING pass. */
 inline mast3r_status check(mast3r_status status) {
@@ -86,6 +88,8 @@ inline mast3r_status check(mast3r_status status) {
   case MAST3R_E_FORKED: throw ForkError(text);
   case MAST3R_E_INTERNAL: throw InternalError(text);
   case MAST3R_E_FILE: throw FileError(text);
+  case MAST3R_E_MEMORY: throw MemoryError(text);
+  case MAST3R_E_UNSUPPORTED: throw UnsupportedError(text);
   default: throw Error(status, text.empty() ? mast3r_status_name(status) : text);
   }
 }
@@ -380,6 +384,31 @@ struct Features {
   Transform transform{};
 };
 
+/* One view of a scene, whose world is the first view's camera. Tensors that were not asked for,
+ * or that the network has not, are empty. */
+struct SceneView {
+  GPUTensor depth, conf, points;  /* [H, W], [H, W], [H, W, 3] */
+  GPUTensor rays, ray_conf, sky;  /* [h, w, 6], [h, w], [H, W] */
+  std::array<double, 16> pose{};  /* world from camera */
+  std::array<double, 9> intrinsics{}; /* in network pixels */
+  Transform transform{};
+};
+
+struct Scene {
+  std::vector<SceneView> views;
+  std::vector<mast3r_window> windows; /* how the views were looked at */
+  Timing timing{};
+};
+
+struct ViewsOptions {
+  bool preprocess = true;
+  int resolution = 0;              /* 0: the engine's */
+  bool rays = false;
+  int window = 0, overlap = 0;     /* 0: all views at once, or as many as fit; a third */
+  std::string reference;           /* "": "saddle_balanced" */
+  std::vector<double> poses, intrinsics; /* known cameras, [N, 4, 4] and [N, 3, 3], or none */
+};
+
 struct RetrievalResult {
   GPUTensor features, attention, global;
   double total_ms = 0;
@@ -576,6 +605,36 @@ class MPSGraphEngine {
     return out;
   }
 
+  /* Depth, points and cameras of one to many pictures, with a network of many views. */
+  Scene infer_views(const std::vector<ImageView> &images, const ViewsOptions &options = {}) {
+    const auto list = array(images);
+    auto o = detail::sized<mast3r_views_options>();
+    o.raw = !options.preprocess, o.resolution = options.resolution, o.rays = options.rays;
+    o.window = options.window, o.overlap = options.overlap;
+    if (!options.reference.empty()) o.reference = options.reference.c_str();
+    if (!options.poses.empty() || !options.intrinsics.empty()) {
+      if (options.poses.size() != 16 * list.size() || options.intrinsics.size() != 9 * list.size())
+        throw ShapeError("mast3r: poses and intrinsics, want 16 and 9 numbers for each picture");
+      o.poses = options.poses.data(), o.intrinsics = options.intrinsics.data();
+    }
+    auto job = detail::run(mast3r_submit_views, c(), list.data(), list.size(), &o);
+    Scene out;
+    for (size_t i = 0; i < list.size(); i++) {
+      auto v = detail::sized<mast3r_scene_view>();
+      check(mast3r_job_take_view(job->get(), i, &v));
+      SceneView s{GPUTensor(v.depth), GPUTensor(v.conf), GPUTensor(v.points), GPUTensor(v.rays), GPUTensor(v.ray_conf),
+                  GPUTensor(v.sky), {}, {}, v.transform};
+      std::copy(v.pose, v.pose + 16, s.pose.begin());
+      std::copy(v.intrinsics, v.intrinsics + 9, s.intrinsics.begin());
+      out.views.push_back(std::move(s));
+    }
+    size_t count = 0;
+    check(mast3r_job_windows(job->get(), nullptr, 0, &count, nullptr));
+    out.windows.assign(count, detail::sized<mast3r_window>());
+    check(mast3r_job_windows(job->get(), out.windows.data(), count, &count, &out.timing));
+    return out;
+  }
+
   Features encode(const ImageView &image, const InferOptions &options = {}) {
     const auto a = image.c();
     const auto o = options.c();
@@ -710,6 +769,15 @@ class MPSGraphEngine {
 
   MPSGraphContext context_;
 };
+
+/* What a call needs at its peak; options: its size is set here. */
+inline mast3r_memory estimate_memory(mast3r_memory_options options) {
+  options.size = sizeof options;
+  auto job = detail::run(mast3r_submit_memory, &options);
+  auto out = detail::sized<mast3r_memory>();
+  check(mast3r_job_memory(job->get(), &out));
+  return out;
+}
 
 /* The cameras of matched pixels [N, 2], x and y; options: its size and places are set here. */
 inline RelativePose relative_pose(const std::vector<double> &xy_1, const std::vector<double> &xy_2,

@@ -80,6 +80,57 @@ func m3r_submit_cost(options *C.mast3r_cost_options, out *C.mast3r_job) status {
 	})
 }
 
+//export m3r_submit_memory
+func m3r_submit_memory(options *C.mast3r_memory_options, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_memory"
+		if options == nil || out == nil {
+			return null(call, "options or out")
+		}
+		if err := sized(call, "options", options.size, unsafe.Sizeof(*options)); err != nil {
+			return err
+		}
+		opt := gomps.MemoryOptions{
+			Model: textOr(options.model), Variant: textOr(options.variant), Backend: textOr(options.backend), Precision: textOr(options.precision),
+			Height1: int(options.height1), Width1: int(options.width1), Height2: int(options.height2), Width2: int(options.width2),
+			Pictures: int(options.pictures), Symmetric: options.symmetric != 0, Threads: int(options.threads),
+		}
+		start(context.Background(), out, false, func() {}, func(ctx context.Context, j *job) error {
+			m, err := gomps.EstimateMemory(ctx, opt)
+			if err == nil {
+				j.report = m
+			}
+			return err
+		})
+		return nil
+	})
+}
+
+//export m3r_job_memory
+func m3r_job_memory(h C.mast3r_job, out *C.mast3r_memory) status {
+	return done(func() error {
+		const call = "mast3r_job_memory"
+		if out == nil {
+			return null(call, "out")
+		}
+		if err := sized(call, "memory", out.size, unsafe.Sizeof(*out)); err != nil {
+			return err
+		}
+		j, err := ended(call, h)
+		if err != nil {
+			return err
+		}
+		m, ok := j.report.(*gomps.Memory)
+		if !ok {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: this job estimated no memory", call)
+		}
+		out.weights, out.activations, out.buffers = C.int64_t(m.Weights), C.int64_t(m.Activations), C.int64_t(m.Buffers)
+		out.results, out.runtime, out.total, out.free = C.int64_t(m.Results), C.int64_t(m.Runtime), C.int64_t(m.Total), C.int64_t(m.Free)
+		putText(out.limit[:], m.Limit)
+		return nil
+	})
+}
+
 //export m3r_job_report
 func m3r_job_report(h C.mast3r_job, buffer *C.char, capacity C.size_t, needed *C.size_t) status {
 	return done(func() error {

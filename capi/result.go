@@ -25,7 +25,7 @@ func m3r_job_results(h C.mast3r_job, count *C.size_t) status {
 		if err != nil {
 			return err
 		}
-		*count = C.size_t(max(len(j.results), len(j.encoded), len(j.retrievals)))
+		*count = C.size_t(max(len(j.results), len(j.encoded), len(j.retrievals), len(j.views())))
 		return nil
 	})
 }

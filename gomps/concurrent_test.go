@@ -3,11 +3,17 @@
 package gomps_test
 
 import (
+	"context"
+	"errors"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
 
 // Matches of two goroutines on one engine are those of single calls; under -race this
@@ -84,5 +90,91 @@ func TestMoreProgramsThanAreKept(t *testing.T) {
 		}
 		one.Release()
 		r.Release()
+	}
+}
+
+// A call that is cancelled while the GPU works comes back when the GPU is done: what it
+// gives back is free, and no later call meets it there.
+func TestCancelledCallsLeaveNothingRunning(t *testing.T) {
+	sim := metalsim.Open(t)
+	e := open(t, gomps.Config{Backend: "metal", SkipSelfCheck: true}, "mast3r_micro")
+	a, b := picture(48, 64, 0), picture(48, 64, 3)
+	raw := gomps.InferOptions{Raw: true}
+	infer(t, e, a, b).Release() // compiles
+	for name, call := range map[string]func(context.Context) error{
+		"Infer": func(ctx context.Context) error { _, err := e.Infer(ctx, a, b, raw); return err },
+		"InferSequence": func(ctx context.Context) error {
+			_, err := e.InferSequence(ctx, []gomps.Image{a, b, a, b}, raw)
+			return err
+		},
+		"Profile": func(ctx context.Context) error {
+			_, err := e.Profile(ctx, a, b, gomps.ProfileOptions{InferOptions: raw, Iterations: 3, Wait: true})
+			return err
+		},
+	} {
+		sim.Set("latency", "0.3")
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if p := e.Pool().Stats(); p.InFlight != 0 || p.InUseBuffers != 0 {
+			t.Errorf("%s came back with %d buffers in flight, %d in use", name, p.InFlight, p.InUseBuffers)
+		}
+		cancel()
+		sim.Set("latency", "0")
+	}
+}
+
+// A long sequence holds the features of a few pictures, however long it is: its memory
+// grows by its results alone.
+func TestSequencesHoldFewFeatures(t *testing.T) {
+	e := open(t, gomps.Config{Threads: 2}, "mast3r_micro")
+	var peak, kept [2]uint64
+	for i, n := range []int{4, 14} {
+		images := make([]gomps.Image, n)
+		for k := range images {
+			images[k] = picture(48, 64, k)
+		}
+		e.Trim()
+		out, err := e.InferSequence(t.Context(), images, gomps.InferOptions{Raw: true, Only: gomps.OutputConf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := e.Pool().Stats()
+		peak[i], kept[i] = s.PeakBytes, s.InUseBytes
+		for _, r := range out {
+			r.Release()
+		}
+	}
+	if more, results := peak[1]-peak[0], kept[1]-kept[0]; more > results {
+		t.Errorf("ten more pictures took %d bytes more at the peak, their results have %d", more, results)
+	}
+}
+
+// A model file that is refused after it was opened is not mapped any more.
+func TestRefusedModelsAreUnmapped(t *testing.T) {
+	if _, err := os.Stat("/proc/self/maps"); err != nil {
+		t.Skip("mappings are read from /proc")
+	}
+	path := microModel(t, "mast3r_micro")
+	for name, cfg := range map[string]gomps.Config{
+		"another variant": {Variant: "mast3r_vit_large"},
+		"resolution":      {Resolution: 3},
+	} {
+		e, err := gomps.Open(gomps.Config{Backend: "cpu", Variant: cfg.Variant, Resolution: cfg.Resolution})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if err := e.Load(t.Context(), path); !errors.Is(err, gomps.ErrConfig) && !errors.Is(err, gomps.ErrWeights) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(maps), path) {
+			t.Errorf("%s: %s is still mapped after it was refused", name, path)
+		}
 	}
 }

@@ -38,7 +38,8 @@ type Config struct {
 	// resolution.
 	Variant string
 	// Resolution is the long side in pixels to which pictures are resized; 0
-	// means the model's own.
+	// means the model's own. 224 is the short side of a square from the picture's
+	// middle, as in the reference.
 	Resolution int
 	// Precision is "fp32", "fp16", "bf16", "tf32" (CUDA only), or "auto" (""):
 	// fp16 on Metal, bf16 on CUDA, and on the CPU fp32 arithmetic with the weights as
@@ -93,7 +94,8 @@ const (
 // Variants are the names that Config.Variant may have. Files of other models are
 // opened with "auto".
 var Variants = []string{"auto", "mast3r_tiny", "mast3r_vit_large", "dune_vit_small_14", "dune_vit_small_336", "dune_vit_small_448",
-	"dune_vit_base_14", "dune_vit_base_336", "dune_vit_base_448"}
+	"dune_vit_base_14", "dune_vit_base_336", "dune_vit_base_448",
+	"da3_small", "da3_base", "da3_large", "da3_giant", "da3_mono_large", metricVariant}
 
 func (c Config) check() error {
 	if c.Variant != "" && !slices.Contains(Variants, c.Variant) {

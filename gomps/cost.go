@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -99,15 +100,29 @@ func estimateCost(opt CostOptions) (_ *Cost, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
-	m, err := model.Open(set)
+	m, err := pairwise(set, cmp.Or(opt.Model, opt.Variant))
 	if err != nil {
-		return nil, &WeightsError{cmp.Or(opt.Model, opt.Variant), err}
+		return nil, err
 	}
-	c.Variant = cmp.Or(opt.Variant, m.Variant)
-	if err := c.sizes(m); err != nil {
+	facts := m.Facts()
+	c.Variant = cmp.Or(opt.Variant, facts.Variant)
+	if err := c.sizes(facts); err != nil {
 		return nil, err
 	}
 	return c, c.count(m)
+}
+
+// pairwise opens a set as a network of pairs.
+func pairwise(set *weights.Set, name string) (model.Pairwise, error) {
+	net, err := model.Open(set)
+	if err != nil {
+		return nil, &WeightsError{name, err}
+	}
+	m, ok := net.(model.Pairwise)
+	if !ok {
+		return nil, &UnsupportedError{net.Facts().Variant, "estimate", "only networks of pairs are counted"}
+	}
+	return m, nil
 }
 
 // weights opens the model, or makes a set of the variant's shapes whose elements
@@ -125,17 +140,21 @@ func (o CostOptions) weights() (*weights.Set, error) {
 		return nil, err
 	}
 	var specs []weights.Spec
-	largest := 0
+	largest, count := 0, 0
 	for _, f := range d.Files() {
 		for _, s := range f.Specs {
 			specs = append(specs, s)
 			largest = max(largest, s.Shape.Numel()*tensor.F32.Size())
+			count++
 		}
 	}
-	zeros := make([]byte, largest) // never touched, so never in memory
+	// Never touched, so never in memory. Each tensor begins at a place of its own, as
+	// addresses tell weights apart.
+	size := tensor.F32.Size()
+	zeros := make([]byte, largest+count*size)
 	list := make([]weights.Tensor, len(specs))
 	for i, s := range specs {
-		list[i] = weights.Tensor{Name: s.Name, DType: tensor.F32, Shape: s.Shape, Data: zeros[:s.Shape.Numel()*tensor.F32.Size()]}
+		list[i] = weights.Tensor{Name: s.Name, DType: tensor.F32, Shape: s.Shape, Data: zeros[i*size:][:s.Shape.Numel()*size]}
 	}
 	return weights.NewSetTensors(list, d.Metadata(o.Variant)), nil
 }
@@ -159,7 +178,7 @@ func published(variant string) (synth.Dims, error) {
 	return d, err
 }
 
-func (c *Cost) sizes(m *model.Model) error {
+func (c *Cost) sizes(m vit.Facts) error {
 	if c.Height1 == 0 && c.Width1 == 0 {
 		c.Width1 = m.Resolution / m.Patch * m.Patch
 		c.Height1 = max(c.Width1*3/4/m.Patch*m.Patch, m.Patch)
@@ -177,18 +196,19 @@ func (c *Cost) sizes(m *model.Model) error {
 }
 
 // count adds up the programs that a pair runs.
-func (c *Cost) count(m *model.Model) (err error) {
+func (c *Cost) count(m model.Pairwise) (err error) {
 	defer fault.Guard(&err)()
 	ops := map[string]*CostPart{}
-	add := func(name string, g *graph.Graph, err error) error {
-		if err != nil {
-			return fmt.Errorf("gomps: cost of %s: %w", name, err)
-		}
+	graphs, err := pairGraphs(m, c.Height1, c.Width1, c.Height2, c.Width2)
+	if err != nil {
+		return err
+	}
+	for _, g := range graphs {
 		simple, err := passes.Simplify(g)
 		if err != nil {
-			return fmt.Errorf("gomps: cost of %s: %w", name, err)
+			return fmt.Errorf("gomps: cost of %s: %w", g.Name, err)
 		}
-		part := CostPart{Name: name}
+		part := CostPart{Name: g.Name}
 		for _, n := range simple.Nodes {
 			d, counted := c.node(n)
 			if !counted {
@@ -203,25 +223,7 @@ func (c *Cost) count(m *model.Model) (err error) {
 		}
 		c.Graphs = append(c.Graphs, part)
 		c.Total.add(part)
-		return nil
 	}
-	var errs []error
-	g1, g2 := m.GridOf(c.Height1, c.Width1), m.GridOf(c.Height2, c.Width2)
-	if g1 == g2 {
-		g, err := m.Encoder(2, c.Height1, c.Width1)
-		errs = append(errs, add("encoder", g, err))
-	} else {
-		g, err := m.Encoder(1, c.Height1, c.Width1)
-		errs = append(errs, add("encoder1", g, err))
-		g, err = m.Encoder(1, c.Height2, c.Width2)
-		errs = append(errs, add("encoder2", g, err))
-	}
-	g, err := m.Decoder(1, g1, g2)
-	errs = append(errs, add("decoder", g, err))
-	g, err = m.Head(1, 1, c.Height1, c.Width1, model.AllOutputs)
-	errs = append(errs, add("head1", g, err))
-	g, err = m.Head(2, 1, c.Height2, c.Width2, model.AllOutputs)
-	errs = append(errs, add("head2", g, err))
 	c.Total.Name = "pair"
 	for _, p := range ops {
 		c.Ops = append(c.Ops, *p)
@@ -229,7 +231,7 @@ func (c *Cost) count(m *model.Model) (err error) {
 	slices.SortFunc(c.Ops, func(a, b CostPart) int {
 		return cmp.Or(cmp.Compare(b.PredictedMS, a.PredictedMS), cmp.Compare(a.Name, b.Name))
 	})
-	return errors.Join(errs...)
+	return nil
 }
 
 // node is the cost of one operation; inputs, weights and changes of shape cost

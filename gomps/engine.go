@@ -17,6 +17,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
@@ -49,12 +50,18 @@ type Engine struct {
 type loaded struct {
 	path      string
 	set       *weights.Set
-	model     *model.Model
+	model     model.Network
+	facts     vit.Facts
+	pair      model.Pairwise  // nil where the network is none
+	views     model.Multiview // likewise
 	precision backend.Precision
 	size      int      // long side
 	unused    []string // tensors of the file that the model does not read
 	programs  programs
-	counts    struct{ encodes, decodes, heads atomic.Uint64 }
+	// apart says that results are in memory which the host must fetch.
+	apart    bool
+	admitted map[call]bool // calls whose memory there was
+	counts   struct{ encodes, decodes, heads atomic.Uint64 }
 }
 
 // Open starts an engine without a model.
@@ -96,7 +103,7 @@ func (e *Engine) Load(ctx context.Context, path string) error {
 	if unused := l.unused; len(unused) > 0 {
 		e.log.Warn("the model file holds tensors that are not used", "path", path, "count", len(unused), "first", unused[0])
 	}
-	e.log.Info("model loaded", "path", path, "variant", l.model.Variant, "parameters", l.model.Parameters, "precision", l.precision)
+	e.log.Info("model loaded", "path", path, "variant", l.facts.Variant, "parameters", l.facts.Parameters, "precision", l.precision)
 	return old.close()
 }
 
@@ -122,17 +129,21 @@ func (e *Engine) prepare(set *weights.Set) (_ *loaded, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if v := e.cfg.Variant; v != "" && v != "auto" && !fits(v, m.Variant) {
-		return nil, &ConfigError{"Variant", v, fmt.Sprintf("%s, which is what the file holds", m.Variant)}
+	facts := m.Facts()
+	if v := e.cfg.Variant; v != "" && v != "auto" && !fits(v, facts.Variant) {
+		return nil, &ConfigError{"Variant", v, fmt.Sprintf("%s, which is what the file holds", facts.Variant)}
 	}
-	l := &loaded{set: set, model: m, size: e.cfg.Resolution, unused: m.Report().Extra}
+	l := &loaded{set: set, model: m, facts: facts, size: e.cfg.Resolution, unused: m.Report().Extra}
+	l.pair, _ = m.(model.Pairwise)
+	l.views, _ = m.(model.Multiview)
 	if l.size == 0 {
-		l.size = m.Resolution
+		l.size = facts.Resolution
 	}
-	if l.size < m.Patch {
-		return nil, &ConfigError{"Resolution", fmt.Sprint(l.size), fmt.Sprintf("at least the patch size %d", m.Patch)}
+	if l.size < facts.Patch {
+		return nil, &ConfigError{"Resolution", fmt.Sprint(l.size), fmt.Sprintf("at least the patch size %d", facts.Patch)}
 	}
 	l.precision, err = e.cfg.precision(e.dev.Device().Backend)
+	l.apart = e.dev.Device().Backend == BackendCUDA
 	l.programs.dev, l.programs.opt = e.dev, backend.Options{Precision: l.precision}
 	return l, err
 }
@@ -242,12 +253,12 @@ func (e *Engine) Info() Info {
 	if l == nil {
 		return i
 	}
-	m := l.model
+	m := l.facts
 	i.Variant, i.Precision = m.Variant, l.precision.String()
 	i.Patch, i.DescDim, i.Resolution = m.Patch, m.DescDim, l.size
 	i.EncDim, i.EncDepth, i.EncHeads = m.EncDim, m.EncDepth, m.EncHeads
 	i.DecDim, i.DecDepth, i.DecHeads = m.DecDim, m.DecDepth, m.DecHeads
-	i.Parameters, i.Metadata = m.Parameters, m.Metadata()
+	i.Parameters, i.Metadata = m.Parameters, l.model.Metadata()
 	i.UnusedTensors = slices.Clone(l.unused)
 	i.Encodes, i.Decodes, i.HeadPasses = l.counts.encodes.Load(), l.counts.decodes.Load(), l.counts.heads.Load()
 	return i
@@ -260,7 +271,7 @@ func (e *Engine) Warmup(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	p := l.model.Patch
+	p := l.facts.Patch
 	w := max(l.size/p*p, p)
 	h := max(w*3/4/p*p, p)
 	e.turn.give()

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/memory"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 )
 
@@ -23,6 +25,9 @@ var (
 	ErrWeights = errors.New("gomps: a model cannot be used")   // *WeightsError
 	ErrFile    = errors.New("gomps: a file was refused")       // *FileError
 	ErrDevice  = errors.New("gomps: the device failed")        // *DeviceError
+	ErrMemory  = errors.New("gomps: too little memory")        // *MemoryError
+	// ErrUnsupported is the kind of *UnsupportedError.
+	ErrUnsupported = errors.New("gomps: the network cannot do this")
 )
 
 // Is makes errors.Is find the kind.
@@ -31,7 +36,22 @@ func (e *ImageError) Is(target error) bool   { return target == ErrImage }
 func (e *ShapeError) Is(target error) bool   { return target == ErrShape }
 func (e *WeightsError) Is(target error) bool { return target == ErrWeights }
 func (e *FileError) Is(target error) bool    { return target == ErrFile }
-func (e *DeviceError) Is(target error) bool  { return target == ErrDevice }
+func (e *MemoryError) Is(target error) bool  { return target == ErrMemory }
+
+// Is makes errors.Is find the kind; running out of the device's memory is of two.
+func (e *DeviceError) Is(target error) bool {
+	return target == ErrDevice || target == ErrMemory && errors.Is(e.Err, backend.ErrOutOfMemory)
+}
+
+// Is makes errors.Is find the kind.
+func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
+
+// UnsupportedError says what the loaded network does not have, and what to do instead.
+type UnsupportedError struct{ Network, What, Instead string }
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("gomps: %s has no %s: %s", e.Network, e.What, e.Instead)
+}
 
 // ConfigError says which setting cannot be used.
 type ConfigError struct{ Field, Got, Want string }
@@ -83,3 +103,15 @@ type DeviceError struct {
 
 func (e *DeviceError) Error() string { return fmt.Sprintf("gomps: %s: %v", e.Op, e.Err) }
 func (e *DeviceError) Unwrap() error { return e.Err }
+
+// MemoryError refuses a call before anything is allocated for it: the bytes that it
+// needs, those that there are, and what sets that limit. The engine stays usable.
+type MemoryError struct {
+	What       string
+	Need, Free int64
+	Limit      string
+}
+
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("gomps: %s needs %s of memory, %s leaves %s", e.What, memory.Size(e.Need), e.Limit, memory.Size(e.Free))
+}

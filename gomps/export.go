@@ -39,8 +39,11 @@ func (e *Engine) ExportONNX(ctx context.Context, path string, opt ExportOptions)
 		return err
 	}
 	defer e.turn.give()
+	if err := l.pairOnly("export to ONNX", "load a MASt3R network"); err != nil {
+		return err
+	}
 	defer fault.Guard(&err)()
-	p := l.model.Patch
+	p := l.facts.Patch
 	if opt.Width1 == 0 && opt.Height1 == 0 {
 		opt.Width1 = max(l.size/p*p, p)
 		opt.Height1 = max(opt.Width1*3/4/p*p, p)
@@ -48,11 +51,11 @@ func (e *Engine) ExportONNX(ctx context.Context, path string, opt ExportOptions)
 	if opt.Width2 == 0 && opt.Height2 == 0 {
 		opt.Width2, opt.Height2 = opt.Width1, opt.Height1
 	}
-	g, err := l.model.Pair(opt.Height1, opt.Width1, opt.Height2, opt.Width2)
+	g, err := l.pair.Pair(opt.Height1, opt.Width1, opt.Height2, opt.Width2)
 	if err != nil {
 		return &ShapeError{"export", err.Error(), "picture sizes that are multiples of the patch size"}
 	}
-	meta := map[string]string{"variant": l.model.Variant, "desc_dim": fmt.Sprint(l.model.DescDim), "patch_size": fmt.Sprint(p)}
+	meta := map[string]string{"variant": l.facts.Variant, "desc_dim": fmt.Sprint(l.facts.DescDim), "patch_size": fmt.Sprint(p)}
 	err = onnx.Export(ctx, g, path, onnx.Options{HalfWeights: opt.HalfWeights,
 		HalfCompute: opt.HalfCompute, Attention: opt.Attention, Producer: "mast3r-runtime", Metadata: meta})
 	if cause := ctx.Err(); err != nil && cause != nil {

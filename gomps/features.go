@@ -14,7 +14,8 @@ import (
 // saved, and decoded with those of any other picture, so that a picture that is
 // part of many pairs is encoded once.
 type Features struct {
-	// Tokens is [rows*cols, EncDim], normalised.
+	// Tokens is [rows*cols, EncDim], normalised; networks of many views have two rows of
+	// class tokens before those of the patches.
 	Tokens *Tensor
 	// Transform describes how the picture was resized and cropped.
 	Transform Transform
@@ -36,7 +37,7 @@ func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Feat
 	if err != nil {
 		return nil, err
 	}
-	w, err := j.begin(backend.Encode)
+	w, err := j.begin(encoderQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Feat
 	}
 	p := pics[0]
 	out := &Features{Transform: p.transform,
-		Tokens: newTensor(tensor.Shape{p.grid(l.model).Tokens(), l.model.EncDim}, p.feat)}
+		Tokens: newTensor(tensor.Shape{l.rows(p.height, p.width), l.facts.EncDim}, p.feat)}
 	j.disown(p.feat)
 	return out, nil
 }
@@ -66,7 +67,7 @@ func (e *Engine) NewFeatures(tokens []float32, t Transform) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	shape := tensor.Shape{n, l.model.EncDim}
+	shape := tensor.Shape{n, l.facts.EncDim}
 	if len(tokens) != shape.Numel() {
 		return nil, &ShapeError{"features", fmt.Sprintf("%d numbers", len(tokens)), fmt.Sprintf("%d for %v", shape.Numel(), shape)}
 	}
@@ -80,11 +81,16 @@ func (e *Engine) NewFeatures(tokens []float32, t Transform) (*Features, error) {
 
 // featureTokens is the number of tokens of a picture of a transform's size.
 func (l *loaded) featureTokens(t Transform) (int, error) {
-	p := l.model.Patch
+	p := l.facts.Patch
 	if t.Height < p || t.Width < p || t.Height%p != 0 || t.Width%p != 0 || t.Height > maxSide || t.Width > maxSide {
 		return 0, &ShapeError{"features", fmt.Sprintf("a picture of %dx%d", t.Height, t.Width), fmt.Sprintf("multiples of the patch size %d", p)}
 	}
-	return l.model.GridOf(t.Height, t.Width).Tokens(), nil
+	return l.rows(t.Height, t.Width), nil
+}
+
+// rows are those of the features of a picture of network size.
+func (l *loaded) rows(height, width int) int {
+	return l.facts.Lead + l.facts.GridOf(height, width).Tokens()
 }
 
 // Decode reconstructs the pair of two encoded pictures, as Infer does.
@@ -94,6 +100,9 @@ func (e *Engine) Decode(ctx context.Context, a, b *Features, opt InferOptions) (
 		return nil, err
 	}
 	defer e.turn.give()
+	if err := l.pairable(opt); err != nil {
+		return nil, err
+	}
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
 	pics := make([]*picture, 2)
@@ -102,11 +111,18 @@ func (e *Engine) Decode(ctx context.Context, a, b *Features, opt InferOptions) (
 			return nil, err
 		}
 	}
-	w, err := j.begin(backend.Decode)
+	out := &Result{}
+	if l.pair == nil {
+		if err := j.pairByViews(pics[0], pics[1], &out.View[0], &out.View[1], &out.Timing); err != nil {
+			return nil, err
+		}
+		j.keep(&out.Timing)
+		return out, nil
+	}
+	w, err := j.begin(decoderQueue)
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{}
 	if err := w.decode(pics[0], pics[1], &out.View[0], &out.View[1]); err != nil {
 		return nil, err
 	}
@@ -126,7 +142,7 @@ func (j *job) encoded(f *Features) (*picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	if want := (tensor.Shape{n, j.l.model.EncDim}); !f.Tokens.shape.Equal(want) {
+	if want := (tensor.Shape{n, j.l.facts.EncDim}); !f.Tokens.shape.Equal(want) {
 		return nil, &ShapeError{"features", f.Tokens.shape.String(), want.String()}
 	}
 	return &picture{transform: f.Transform, height: f.Transform.Height, width: f.Transform.Width, feat: *f.Tokens.mem.buf.Load()}, nil

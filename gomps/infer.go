@@ -5,8 +5,6 @@ package gomps
 import (
 	"context"
 	"fmt"
-
-	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
 // Infer reconstructs a pair (network.md 9, asymmetric): both views in camera 1's
@@ -36,13 +34,28 @@ func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptio
 		return err
 	}
 	defer e.turn.give()
+	if err := l.pairable(opt); err != nil {
+		return err
+	}
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
+	if err := j.admitImages([]Image{img1, img2}, opt, len(views) > 2); err != nil {
+		return err
+	}
 	pics, err := j.prepare([]Image{img1, img2}, opt)
 	if err != nil {
 		return err
 	}
-	w, err := j.begin(backend.Decode)
+	if l.pair == nil {
+		for i := 0; i < len(views); i += 2 {
+			if err := j.pairByViews(pics[i/2], pics[1-i/2], &views[i], &views[i+1], t); err != nil {
+				return err
+			}
+		}
+		j.keep(t)
+		return nil
+	}
+	w, err := j.begin(decoderQueue)
 	if err != nil {
 		return err
 	}
@@ -73,8 +86,17 @@ func (e *Engine) InferSequence(ctx context.Context, images []Image, opt InferOpt
 		return nil, err
 	}
 	defer e.turn.give()
+	if err := l.pairable(opt); err != nil {
+		return nil, err
+	}
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
+	if l.pair == nil {
+		return j.sequenceByViews(images, opt)
+	}
+	if err := j.admitImages(images, opt, false); err != nil {
+		return nil, err
+	}
 	s := sequence{job: j, opt: opt, out: make([]*Result, len(images)-1)}
 	for i := range images {
 		if err := s.step(i, images[i]); err != nil {
@@ -110,7 +132,7 @@ func (s *sequence) step(i int, img Image) error {
 		return err
 	}
 	pic := pics[0]
-	enc, err := s.begin(backend.Encode)
+	enc, err := s.begin(encoderQueue)
 	if err != nil {
 		return err
 	}
@@ -125,7 +147,7 @@ func (s *sequence) step(i int, img Image) error {
 	if previous == nil {
 		return nil
 	}
-	dec, err := s.begin(backend.Decode)
+	dec, err := s.begin(decoderQueue)
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,15 @@ package gomps
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
@@ -32,14 +34,14 @@ type job struct {
 	// wait submits each program alone and waits for it, for Profile.
 	wait bool
 	// want are the outputs of the heads.
-	want model.Outputs
+	want mast3r.Outputs
 }
 
 func (e *Engine) newJob(ctx context.Context, l *loaded, want Outputs) *job {
 	if want&AllOutputs == 0 {
 		want = AllOutputs
 	}
-	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: model.Outputs(want & AllOutputs)}
+	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: mast3r.Outputs(want & AllOutputs)}
 }
 
 // keep lets the results outlive the job and completes a timing.
@@ -98,17 +100,22 @@ func (j *job) result(n *graph.Node) (*Tensor, backend.Buffer, error) {
 func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, error) {
 	p, err := j.l.programs.get(j.ctx, key, build)
 	if err != nil {
-		if j.ctx.Err() != nil {
-			return nil, fmt.Errorf("gomps: %s: %w", key.what, j.ctx.Err())
-		}
-		var e *tensor.RangeError
-		if errors.As(err, &e) {
-			return nil, &WeightsError{j.l.path, e}
-		}
-		return nil, deviceError("compile "+key.what, err)
+		return nil, j.planError(key.what, err)
 	}
 	j.programs = append(j.programs, p)
 	return p, nil
+}
+
+// planError is why a program cannot be made.
+func (j *job) planError(what string, err error) error {
+	if j.ctx.Err() != nil {
+		return fmt.Errorf("gomps: %s: %w", what, j.ctx.Err())
+	}
+	var e *tensor.RangeError
+	if errors.As(err, &e) {
+		return &WeightsError{j.l.path, e}
+	}
+	return deviceError("compile "+what, err)
 }
 
 // picture is an image on its way through the network.
@@ -119,13 +126,19 @@ type picture struct {
 	feat          backend.Buffer
 }
 
-func (p *picture) grid(m *model.Model) model.Grid { return m.GridOf(p.height, p.width) }
+func (p *picture) size() string { return fmt.Sprintf("%dx%d", p.height, p.width) }
+
+func (p *picture) grid(f vit.Facts) vit.Grid { return f.GridOf(p.height, p.width) }
+
+// The encoder of the next picture may fill the gaps between the decoder's smaller
+// products.
+const encoderQueue, decoderQueue = backend.First, backend.Second
 
 // work is a backend.Work with what is needed to read its times.
 type work struct {
 	backend.Work
 	j       *job
-	lane    backend.Lane
+	queue   backend.Queue
 	stages  []string // of the Runs, in order
 	pending backend.Pending
 	times   []time.Duration
@@ -134,16 +147,17 @@ type work struct {
 	// temps are only needed by this work's Runs: they go back at its Submit, which
 	// is early, so that a long sequence does not pile them up.
 	temps []backend.Buffer
-	// outs are the results of this work.
-	outs []*Tensor
+	// outs are the results of this work; totals, see withTotal, those of its heads.
+	outs   []*Tensor
+	totals []backend.Buffer
 }
 
-func (j *job) begin(lane backend.Lane) (*work, error) {
-	b, err := j.e.dev.Begin(lane)
+func (j *job) begin(queue backend.Queue) (*work, error) {
+	b, err := j.e.dev.Begin(queue)
 	if err != nil {
 		return nil, deviceError("begin work", err)
 	}
-	w := &work{Work: b, j: j, lane: lane}
+	w := &work{Work: b, j: j, queue: queue}
 	j.works = append(j.works, w)
 	return w, nil
 }
@@ -172,7 +186,7 @@ func (w *work) flush() error {
 		return w.wrap("wait for the device", err)
 	}
 	w.timed = append(w.timed, times...)
-	next, err := w.j.e.dev.Begin(w.lane)
+	next, err := w.j.e.dev.Begin(w.queue)
 	if err != nil {
 		return deviceError("begin work", err)
 	}
@@ -222,9 +236,9 @@ func (w *work) encode(pics ...*picture) error {
 
 // decode runs the decoders and both heads for the pair (a, b).
 func (w *work) decode(a, b *picture, va, vb *View) error {
-	m := w.j.l.model
+	f := w.j.l.facts
 	p, err := w.j.program(part{what: "decoder", h1: a.height, w1: a.width, h2: b.height, w2: b.width}, func() (*graph.Graph, error) {
-		return m.Decoder(1, a.grid(m), b.grid(m))
+		return w.j.l.pair.Decoder(1, a.grid(f), b.grid(f))
 	})
 	if err != nil {
 		return err
@@ -248,10 +262,13 @@ func (w *work) decode(a, b *picture, va, vb *View) error {
 }
 
 func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) error {
-	m := w.j.l.model
 	want := w.j.want
 	p, err := w.j.program(part{what: fmt.Sprintf("head%d", view), h1: pic.height, w1: pic.width, want: want}, func() (*graph.Graph, error) {
-		return m.Head(view, 1, pic.height, pic.width, want)
+		g, err := w.j.l.pair.Head(view, 1, pic.height, pic.width, want)
+		if err != nil || !w.j.l.apart {
+			return g, err
+		}
+		return withTotal(g)
 	})
 	if err != nil {
 		return err
@@ -271,11 +288,43 @@ func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) err
 		out = append(out, buf)
 	}
 	v.Transform = pic.transform
+	if w.j.l.apart {
+		total, err := w.j.temp(4)
+		if err != nil {
+			return err
+		}
+		w.totals, out = append(w.totals, total), append(out, total)
+	}
 	if err := w.run(p, append([]backend.Buffer{pic.feat}, hooks...), out); err != nil {
 		return err
 	}
 	w.j.l.counts.heads.Add(1)
 	return nil
+}
+
+// withTotal is g with one more output: a number that is 0 where all results are
+// finite, and none otherwise. So the device looks at them where they are.
+func withTotal(g *graph.Graph) (*graph.Graph, error) {
+	out := graph.New(g.Name)
+	in := make([]*graph.Node, len(g.Inputs))
+	for i, n := range g.Inputs {
+		in[i] = out.Input(n.Op.(graph.Input).Name, n.DType, n.Shape...)
+	}
+	var total *graph.Node
+	for i, x := range out.Inline(g, in...) {
+		out.Output(g.Outputs[i].Name, x)
+		axes := make([]int, len(x.Shape))
+		for k := range axes {
+			axes[k] = k
+		}
+		sum := out.Add(graph.Reduce{Fn: graph.ReduceSum, Axes: axes}, out.Binary(graph.Sub, x, x))
+		if total != nil {
+			sum = out.Binary(graph.Add, total, sum)
+		}
+		total = sum
+	}
+	out.Output("total", total)
+	return out.Build()
 }
 
 func (w *work) submit() (backend.Pending, error) {
@@ -319,6 +368,9 @@ func (w *work) finish(t *Timing) error {
 // warning.
 func (w *work) finite() error {
 	const most = 1 << 16
+	if fine, err := w.summed(); fine || err != nil {
+		return err
+	}
 	for _, t := range w.outs {
 		v := t.Float32s()
 		step := len(v)/most | 1 // odd: not always the same channel
@@ -339,13 +391,26 @@ func (w *work) finite() error {
 	return nil
 }
 
+// summed says that the device has found all results finite.
+func (w *work) summed() (bool, error) {
+	for _, t := range w.totals {
+		if err := t.Fetch(); err != nil {
+			return false, w.wrap("results", err)
+		}
+		if binary.LittleEndian.Uint32(t.Bytes())<<1 != 0 {
+			return false, nil
+		}
+	}
+	return len(w.totals) > 0, nil
+}
+
 // timing adds the times known by now.
 func (w *work) timing(t *Timing) {
 	for i, d := range w.times {
 		switch w.stages[i] {
 		case "encoder":
 			t.Encoder += d
-		case "decoder":
+		case "decoder", "trunk":
 			t.Decoder += d
 		default:
 			t.Heads += d

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps/geometry"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -186,7 +187,7 @@ func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	}
 	var r *match.Result
 	err := e.pool.With(ctx, func(pool *par.Pool) (err error) {
-		r, err = e.matcher.On(pool).Match(m1.view(), m2.view(), match.Options{
+		r, err = e.matcher.On(pool).Find(e.finder(ctx)).Match(m1.view(), m2.view(), match.Options{
 			Reciprocal: opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
 			MinConfidence: opt.MinConfidence, MinWeight: opt.MinWeight, Weighted: opt.Weighted,
 			BothWays: opt.BothWays, Spread: opt.Spread, Subpixel: opt.Subpixel,
@@ -203,6 +204,31 @@ func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 		return nil, &ConfigError{"MatchOptions", err.Error(), "options in their ranges"}
 	}
 	return &Matches{Idx1: r.Idx1, Idx2: r.Idx2, Confidence: r.Confidence, XY2: r.XY2, Seeds: r.Seeds}, nil
+}
+
+// finder asks the device for nearest neighbours; nil where it has no way to find
+// them.
+func (e *Engine) finder(ctx context.Context) match.Finder {
+	dev, ok := e.dev.(backend.Finder)
+	if !ok {
+		return nil
+	}
+	return func(a, b match.Map, maskA, maskB []uint8) (out [2]match.Neighbours, ok bool, err error) {
+		n, err := dev.Nearest(ctx, backend.Descriptors{Data: a.Data, N: a.Pixels(), Dim: a.Dim, Keep: maskA},
+			backend.Descriptors{Data: b.Data, N: b.Pixels(), Dim: b.Dim, Keep: maskB})
+		switch {
+		case errors.Is(err, backend.ErrUnsupported):
+			return out, false, nil
+		case err != nil && ctx.Err() == nil:
+			// Memory, perhaps: the CPU has some.
+			e.log.Warn("the device finds no neighbours, the CPU does", "error", err)
+			return out, false, nil
+		}
+		for i := range n {
+			out[i] = match.Neighbours(n[i])
+		}
+		return out, err == nil, err
+	}
 }
 
 // judge applies the rule for overlap to the matches, in network pixels.

@@ -3,6 +3,7 @@
 package gomps
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -48,8 +49,22 @@ func (j *job) prepare(images []Image, opt InferOptions) ([]*picture, error) {
 func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture, error) {
 	start := time.Now()
 	pics := make([]*picture, len(images))
+	plans := make([]preprocess.Transform, len(images))
 	for i, img := range images {
-		pic, err := j.prepareOne(img, opt)
+		t, err := j.transform(img, opt)
+		if err != nil {
+			return nil, &ImageError{base + i, err}
+		}
+		plans[i] = t
+	}
+	if j.l.views != nil {
+		preprocess.Common(plans)
+	}
+	if err := j.admit(plans, false); err != nil {
+		return nil, err
+	}
+	for i, img := range images {
+		pic, err := j.prepareOne(img, plans[i])
 		if device := (*DeviceError)(nil); errors.As(err, &device) {
 			return nil, err // no fault of the picture
 		}
@@ -65,28 +80,27 @@ func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture,
 	return pics, nil
 }
 
-func (j *job) prepareOne(img Image, opt InferOptions) (_ *picture, err error) {
+// transform says how a picture comes to network size.
+func (j *job) transform(img Image, opt InferOptions) (t preprocess.Transform, err error) {
+	if err := img.check(); err != nil {
+		return t, err
+	}
+	patch, size := j.l.facts.Patch, cmp.Or(opt.Resolution, j.l.size)
+	switch {
+	case opt.Raw && (img.Height%patch != 0 || img.Width%patch != 0):
+		return t, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
+	case opt.Raw:
+		return preprocess.Transform{OriginalW: img.Width, OriginalH: img.Height,
+			ResizedW: img.Width, ResizedH: img.Height, Width: img.Width, Height: img.Height}, nil
+	case j.l.views != nil:
+		return preprocess.PlanNearest(img.Width, img.Height, size, patch)
+	}
+	return preprocess.Plan(img.Width, img.Height, size, patch, opt.Rectangle43)
+}
+
+func (j *job) prepareOne(img Image, t preprocess.Transform) (_ *picture, err error) {
 	defer fault.Watch(img.Pix, "the memory of the picture")() // a mapped file, perhaps
 	defer fault.Guard(&err)()
-	if err := img.check(); err != nil {
-		return nil, err
-	}
-	patch := j.l.model.Patch
-	t := preprocess.Transform{OriginalW: img.Width, OriginalH: img.Height,
-		ResizedW: img.Width, ResizedH: img.Height, Width: img.Width, Height: img.Height}
-	if opt.Raw {
-		if img.Height%patch != 0 || img.Width%patch != 0 {
-			return nil, fmt.Errorf("raw picture of %dx%d (height x width), want multiples of the patch size %d", img.Height, img.Width, patch)
-		}
-	} else {
-		size := opt.Resolution
-		if size == 0 {
-			size = j.l.size
-		}
-		if t, err = preprocess.Plan(img.Width, img.Height, size, patch, opt.Rectangle43); err != nil {
-			return nil, err
-		}
-	}
 	buf, err := j.temp(3 * t.Width * t.Height)
 	if err != nil {
 		return nil, err

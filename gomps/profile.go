@@ -85,6 +85,9 @@ func (e *Engine) Profile(ctx context.Context, img1, img2 Image, opt ProfileOptio
 		return nil, err
 	}
 	defer e.turn.give()
+	if err := l.pairOnly("profile", "the Timing of InferViews says where its time went"); err != nil {
+		return nil, err
+	}
 	r := &profiler{e: e, l: l, stages: map[string]*stage{}, ops: map[string]*OpTime{}}
 	host, measuredOps := e.dev.(backend.Profiler)
 	for i := range opt.Warmup + opt.Iterations {
@@ -130,7 +133,7 @@ func (r *profiler) pair(ctx context.Context, img1, img2 Image, opt ProfileOption
 	if err != nil {
 		return err
 	}
-	w, err := j.begin(backend.Decode)
+	w, err := j.begin(decoderQueue)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 )
 
 // maxPrograms bounds what is kept compiled. A pair needs four programs; pictures
@@ -19,12 +19,15 @@ const maxPrograms = 32
 // part is the key of a compiled program: which part of the network, for which
 // shapes.
 type part struct {
-	what   string // "encoder", "decoder", "head1", "head2"
-	images int    // encoder: pictures at once
+	// "encoder", "decoder", "head1", "head2"; "trunk", "camera", "tokens", "depth"
+	what   string
+	images int // pictures or views at once
 	// Sizes in pixels of view 1 and view 2; a part that has one view leaves the
 	// other 0.
 	h1, w1, h2, w2 int
-	want           model.Outputs // heads
+	want           mast3r.Outputs // heads of pairs
+	// Of networks of many views: known cameras, rays.
+	given, rays bool
 }
 
 type program struct {

@@ -61,6 +61,8 @@ func (r *retriever) close() error {
 	return r.own.close()
 }
 
+const noRetrieval = "retrieval heads read the features of MASt3R networks"
+
 // LoadRetrieval reads a retrieval head that uses the encoder of the loaded
 // model.
 func (e *Engine) LoadRetrieval(ctx context.Context, path string) error {
@@ -69,7 +71,10 @@ func (e *Engine) LoadRetrieval(ctx context.Context, path string) error {
 		return err
 	}
 	defer e.turn.give()
-	head, err := openHead(ctx, path, l.model.EncDim)
+	if err := l.pairOnly("retrieval", noRetrieval); err != nil {
+		return err
+	}
+	head, err := openHead(ctx, path, l.facts.EncDim)
 	if err != nil {
 		return err
 	}
@@ -85,7 +90,10 @@ func (e *Engine) LoadRetrievalStandalone(ctx context.Context, modelPath, retriev
 	if err != nil {
 		return err
 	}
-	head, err := openHead(ctx, retrievalPath, l.model.EncDim)
+	if err := l.pairOnly("retrieval", noRetrieval); err != nil {
+		return errors.Join(err, l.close())
+	}
+	head, err := openHead(ctx, retrievalPath, l.facts.EncDim)
 	if err != nil {
 		return errors.Join(err, l.close())
 	}
@@ -174,6 +182,9 @@ func (e *Engine) EncodeRetrievalBatch(ctx context.Context, images []Image, opt I
 	if l == nil {
 		return nil, ErrNotLoaded
 	}
+	if err := l.pairOnly("retrieval", noRetrieval); err != nil {
+		return nil, err
+	}
 	out := make([]*Retrieval, len(images))
 	for i, img := range images {
 		r, err := e.encodeRetrieval(ctx, l, i, img, opt)
@@ -193,7 +204,7 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 	if err != nil {
 		return nil, err
 	}
-	w, err := j.begin(backend.Encode)
+	w, err := j.begin(encoderQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -204,11 +215,11 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 	if err := w.finish(&t); err != nil {
 		return nil, err
 	}
-	n := pics[0].grid(l.model).Tokens()
+	n := pics[0].grid(l.facts).Tokens()
 	if err := pics[0].feat.Fetch(); err != nil {
 		return nil, deviceError("read the features", err)
 	}
-	x := float32s(pics[0].feat.Bytes(), n*l.model.EncDim)
+	x := float32s(pics[0].feat.Bytes(), n*l.facts.EncDim)
 	var f *retrieval.Features
 	err = e.pool.With(ctx, func(pool *par.Pool) (err error) {
 		f, err = e.retriever.head.Apply(pool, x, n)
@@ -414,7 +425,7 @@ func (w *words) rows(features []float32, rows int) (top []int32, stride int, err
 		defer bufs[i].Release()
 	}
 	copy(float32s(bufs[0].Bytes(), len(features)), features)
-	work, err := w.dev.Begin(backend.Encode)
+	work, err := w.dev.Begin(encoderQueue)
 	if err != nil {
 		return nil, 0, deviceError("begin work", err)
 	}

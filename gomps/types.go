@@ -5,7 +5,7 @@ package gomps
 import (
 	"time"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 )
 
 // Image is a view of 8-bit RGB pixels, row by row, channels interleaved. It is
@@ -37,11 +37,11 @@ type Outputs uint8
 
 // The outputs.
 const (
-	OutputPoints   = Outputs(model.Points)
-	OutputConf     = Outputs(model.Conf)
-	OutputDesc     = Outputs(model.Desc)
-	OutputDescConf = Outputs(model.DescConf)
-	AllOutputs     = Outputs(model.AllOutputs)
+	OutputPoints   = Outputs(mast3r.Points)
+	OutputConf     = Outputs(mast3r.Conf)
+	OutputDesc     = Outputs(mast3r.Desc)
+	OutputDescConf = Outputs(mast3r.DescConf)
+	AllOutputs     = Outputs(mast3r.AllOutputs)
 )
 
 // View is the output for one picture. H and W are its network size.
@@ -98,4 +98,9 @@ func (s *Symmetric) Release() {
 // Inference is their sum, Total the wall time of the call.
 type Timing struct {
 	Preprocess, Encoder, Decoder, Heads, Copy, Inference, Total time.Duration
+}
+
+// add adds device times.
+func (t *Timing) add(o Timing) {
+	t.Encoder, t.Decoder, t.Heads = t.Encoder+o.Encoder, t.Decoder+o.Decoder, t.Heads+o.Heads
 }

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def version() -> str:
     """The version in the sources."""
-    text = (ROOT / "python" / "mast3r_runtime" / "_version.py").read_text()
+    text = (ROOT / "python" / "mast3r_runtime" / "_library" / "version.py").read_text()
     return re.search(r'__version__ = "(.+)"', text)[1]
 
 

@@ -24,6 +24,7 @@ MODULES = (
     "mast3r_runtime.scene",
     "mast3r_runtime.viewer",
     "mast3r_runtime.store",
+    "mast3r_runtime.distributed",
     "mast3r_runtime.export",
     "mast3r_runtime.tensor",
     "mast3r_runtime.errors",

@@ -99,13 +99,14 @@ def hits(quads: list[Quad], origin: F64, rays: F64) -> tuple[F64, npt.NDArray[np
     which = np.full(len(rays), -1)
     for number, q in enumerate(quads):
         normal, d = q.plane()[:3], q.plane()[3]
-        slope = rays @ normal
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = (d - origin @ normal) / slope
-            point = origin + rays * t[:, None] - q.corner
-        a, b = point @ q.u / (q.u @ q.u), point @ q.v / (q.v @ q.v)
-        inside = (t > 1e-6) & (t < best) & (a >= 0) & (a <= 1) & (b >= 0) & (b <= 1)
-        best[inside], which[inside] = t[inside], number
+            t = (d - origin @ normal) / (rays @ normal)
+        near = np.flatnonzero((t > 1e-6) & (t < best))
+        t, along = t[near], rays[near]
+        a = ((origin - q.corner) @ q.u + t * (along @ q.u)) / (q.u @ q.u)
+        b = ((origin - q.corner) @ q.v + t * (along @ q.v)) / (q.v @ q.v)
+        inside = (a >= 0) & (a <= 1) & (b >= 0) & (b <= 1)
+        best[near[inside]], which[near[inside]] = t[inside], number
     return best, which
 
 

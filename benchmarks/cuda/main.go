@@ -23,7 +23,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/cuda"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
@@ -34,7 +34,7 @@ var (
 	width     = flag.Int("width", 512, "columns of the pictures")
 	precision = flag.String("precision", "bf16", "bf16, fp16, tf32 or fp32; several with commas")
 	attention = flag.String("attention", "fused", "unfused or fused; several with commas")
-	what      = flag.String("what", "encoder,pair,whole,batch", "what to time")
+	what      = flag.String("what", "encoder,pair,batch,match", "what to time: also whole, decoder, head, points, desc")
 	batch     = flag.Int("batch", 8, "pairs at once")
 	rounds    = flag.Int("n", 50, "runs")
 	cache     = flag.String("cache", "off", "folder for compiled programs")
@@ -58,7 +58,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	m, err := model.Open(set)
+	m, err := mast3r.Open(set)
 	if err != nil {
 		return err
 	}
@@ -115,13 +115,13 @@ func open(attention string) (*xla.Backend, error) {
 	if err := os.Setenv(cuda.EnvAttention, attention); err != nil {
 		return nil, err
 	}
-	return cuda.Open(cuda.Settings{Cache: *cache, Flags: f, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	return cuda.Open(cuda.Settings{Cache: *cache, Flags: f, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 }
 
 // timer times graphs in one precision.
 type timer struct {
 	b   *xla.Backend
-	m   *model.Model
+	m   *mast3r.Model
 	p   backend.Precision
 	row map[string]any
 }
@@ -139,20 +139,25 @@ func (t *timer) all() error {
 		pair := func(n int) {
 			add(t.m.Encoder(2*n, *height, *width))
 			add(t.m.Decoder(n, g, g))
-			add(t.m.Head(1, n, *height, *width, model.AllOutputs))
-			add(t.m.Head(2, n, *height, *width, model.AllOutputs))
+			add(t.m.Head(1, n, *height, *width, mast3r.AllOutputs))
+			add(t.m.Head(2, n, *height, *width, mast3r.AllOutputs))
 		}
 		switch w {
+		case "match":
+			if err := t.match(); err != nil {
+				return fmt.Errorf("match: %w", err)
+			}
+			continue
 		case "encoder":
 			add(t.m.Encoder(2, *height, *width))
 		case "decoder":
 			add(t.m.Decoder(1, g, g))
 		case "head":
-			add(t.m.Head(1, 1, *height, *width, model.AllOutputs))
+			add(t.m.Head(1, 1, *height, *width, mast3r.AllOutputs))
 		case "points":
-			add(t.m.Head(1, 1, *height, *width, model.Points|model.Conf))
+			add(t.m.Head(1, 1, *height, *width, mast3r.Points|mast3r.Conf))
 		case "desc":
-			add(t.m.Head(1, 1, *height, *width, model.Desc|model.DescConf))
+			add(t.m.Head(1, 1, *height, *width, mast3r.Desc|mast3r.DescConf))
 		case "pair":
 			pair(1)
 		case "batch":
@@ -175,16 +180,14 @@ func (t *timer) all() error {
 // time runs the graphs one after the other, each on inputs of its own.
 func (t *timer) time(name string, graphs []*graph.Graph) error {
 	ctx := context.Background()
-	var programs []backend.Program
 	var ins, outs [][]backend.Buffer
 	start := time.Now()
-	for _, g := range graphs {
-		p, err := t.b.Compile(ctx, g, backend.Options{Precision: t.p})
-		if err != nil {
-			return err
-		}
+	programs, err := t.compile(ctx, graphs)
+	for _, p := range programs {
 		defer p.Close()
-		programs = append(programs, p)
+	}
+	if err != nil {
+		return err
 	}
 	compile := time.Since(start)
 	defer func() {
@@ -213,7 +216,7 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 		ins, outs = append(ins, in), append(outs, out)
 	}
 	submit := func() (backend.Pending, error) {
-		w, err := t.b.Begin(backend.Decode)
+		w, err := t.b.Begin(backend.First)
 		if err != nil {
 			return nil, err
 		}
@@ -260,6 +263,19 @@ func (t *timer) time(name string, graphs []*graph.Graph) error {
 	t.print(map[string]any{"what": name, "compile_s": compile.Seconds(), "median_ms": median(times), "dispatch_ms": median(dispatch), "min_ms": ms(slices.Min(times)),
 		"pipelined_ms": ms(time.Since(start)) / float64(*rounds)}, stages)
 	return nil
+}
+
+// compile compiles the graphs, one after the other: XLA's compiler was seen to
+// hang when several threads called it at once.
+func (t *timer) compile(ctx context.Context, graphs []*graph.Graph) (programs []backend.Program, err error) {
+	for _, g := range graphs {
+		p, err := t.b.Compile(ctx, g, backend.Options{Precision: t.p})
+		if err != nil {
+			return programs, err
+		}
+		programs = append(programs, p)
+	}
+	return programs, nil
 }
 
 // print writes a row.

@@ -267,7 +267,7 @@ func TestRigid(t *testing.T) {
 	for i := range mirrored {
 		mirrored[i][0] = -mirrored[i][0]
 	}
-	if m, ok := horn(s.x1, mirrored, false); !ok || math.Abs(Det(m.r)-1) > 1e-9 {
+	if m, ok := horn(s.x1, mirrored, nil, false); !ok || math.Abs(Det(m.r)-1) > 1e-9 {
 		t.Errorf("mirrored points: det R = %g, want +1", Det(m.r))
 	}
 }

@@ -480,7 +480,7 @@ func hornTurn(a, b []Vec3) (Mat3, bool) {
 	for i := range a {
 		x, y = append(x, a[i], scale(a[i], -1)), append(y, b[i], scale(b[i], -1))
 	}
-	m, ok := horn(x, y, false)
+	m, ok := horn(x, y, nil, false)
 	return m.r, ok
 }
 

@@ -5,6 +5,7 @@ package geometry
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Pose is a rigid motion from camera 2 to camera 1: X1 = R X2 + T.
@@ -94,7 +95,7 @@ func Rigid(x1, x2 []Vec3, withScale bool, tolerance float64) (Estimate, error) {
 		return Estimate{Reason: Degenerate}, nil
 	}
 	for range 3 { // polish on all that agree, which may make more agree
-		m, ok := horn(choose(x1, keep, in), choose(x2, keep, in), withScale)
+		m, ok := horn(choose(x1, keep, in), choose(x2, keep, in), nil, withScale)
 		if !ok {
 			break
 		}
@@ -169,18 +170,23 @@ func perimeter(p []Vec3) float64 {
 
 // horn is the least-squares motion in closed form (B.K.P. Horn 1987): the unit
 // quaternion of R is the eigenvector of the largest eigenvalue of a 4x4 matrix
-// of the points' correlations. Being a quaternion it is never a reflection.
-func horn(x1, x2 []Vec3, withScale bool) (similarity, bool) {
-	c1, c2 := mean(x1), mean(x2)
+// of the points' correlations. Being a quaternion it is never a reflection. w are the weights
+// of the pairs, nil for all the same.
+func horn(x1, x2 []Vec3, w []float64, withScale bool) (similarity, bool) {
+	c1, c2 := mean(x1, w), mean(x2, w)
 	var s Mat3 // s[i][j] = sum of x2's coordinate i times x1's j, both centred
 	var n1, n2 float64
 	for k := range x1 {
 		a, b := sub(x1[k], c1), sub(x2[k], c2)
-		n1 += dot(a, a)
-		n2 += dot(b, b)
+		f := 1.0
+		if w != nil {
+			f = w[k]
+		}
+		n1 += f * dot(a, a)
+		n2 += f * dot(b, b)
 		for i := range 3 {
 			for j := range 3 {
-				s[i][j] += b[i] * a[j]
+				s[i][j] += f * b[i] * a[j]
 			}
 		}
 	}
@@ -203,11 +209,81 @@ func horn(x1, x2 []Vec3, withScale bool) (similarity, bool) {
 	return m, true
 }
 
-func mean(p []Vec3) (c Vec3) {
-	for _, x := range p {
-		c = add(c, x)
+// mean of points with weights w, nil for all the same.
+func mean(p []Vec3, w []float64) (c Vec3) {
+	if w == nil {
+		for _, x := range p {
+			c = add(c, x)
+		}
+		return scale(c, 1/float64(len(p)))
 	}
-	return scale(c, 1/float64(len(p)))
+	sum := 0.0
+	for i, x := range p {
+		c = add(c, scale(x, w[i]))
+		sum += w[i]
+	}
+	return scale(c, 1/sum)
+}
+
+// median of numbers, which it leaves as they are; the upper one of an even count.
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return s[len(s)/2]
+}
+
+// Similarity finds x1[i] = s R x2[i] + T for pairs of which most are good, as the
+// points of one picture in two reconstructions are: least squares, the pairs weighted
+// by weight (nil for all the same) and by their residual over the distance of x1[i]
+// from origin, which is where its camera stands. RMS is of those quotients, over the
+// Inliers, which are the pairs within 2.5 times the median quotient.
+func Similarity(x1, x2 []Vec3, weight []float64, origin []Vec3) (Estimate, error) {
+	if len(x1) != len(x2) || len(x1) != len(origin) || weight != nil && len(weight) != len(x1) {
+		return Estimate{}, fmt.Errorf("geometry: %d and %d points, %d origins, %d weights, want as many of each", len(x1), len(x2), len(origin), len(weight))
+	}
+	if len(x1) < minInliers {
+		return Estimate{Reason: TooFewMatches}, nil
+	}
+	far, w := make([]float64, len(x1)), make([]float64, len(x1))
+	for i := range x1 {
+		far[i] = norm(sub(x1[i], origin[i]))
+		base := 1.0
+		if weight != nil {
+			base = weight[i]
+		}
+		if !finite(x1[i][:]...) || !finite(x2[i][:]...) || !(far[i] > 0) || !(base >= 0) || !finite(base) {
+			return Estimate{}, fmt.Errorf("geometry: pair %d: %v and %v from %v, weight %v: want finite points away from their camera", i, x1[i], x2[i], origin[i], base)
+		}
+		w[i] = base / (far[i] * far[i])
+	}
+	const rounds = 12
+	base := slices.Clone(w)
+	rel := make([]float64, len(x1))
+	var m similarity
+	for range rounds {
+		var ok bool
+		if m, ok = horn(x1, x2, w, true); !ok {
+			return Estimate{Reason: Degenerate}, nil
+		}
+		for i := range x1 {
+			rel[i] = norm(sub(x1[i], m.apply(x2[i]))) / far[i]
+		}
+		// Cauchy's weights: a pair far beyond the usual residual counts little.
+		usual := max(median(rel), 1e-12)
+		for i, r := range rel {
+			w[i] = base[i] / (1 + (r/usual)*(r/usual))
+		}
+	}
+	e := Estimate{Pose: &Pose{m.r, m.t}, Scale: m.s}
+	limit := 2.5 * max(median(rel), 1e-12)
+	sum := 0.0
+	for i, r := range rel {
+		if r <= limit {
+			e.Inliers = append(e.Inliers, i)
+			sum += r * r
+		}
+	}
+	e.RMS = math.Sqrt(sum / float64(len(e.Inliers)))
+	return e, nil
 }
 
 func fromQuaternion(q []float64) Mat3 {

@@ -131,28 +131,6 @@ func BenchmarkCommit100(b *testing.B) {
 	}
 }
 
-// BenchmarkRouting runs the graph of the tests with routing and without.
-func BenchmarkRouting(b *testing.B) {
-	for _, name := range []string{"on", "off"} {
-		b.Run(name, func(b *testing.B) {
-			e, err := NewExecutor(0)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer e.Close()
-			if name == "off" {
-				e.Thresholds = Thresholds{}
-			}
-			g, in := block(b)
-			for b.Loop() {
-				if _, err := e.Execute(g, in); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkOpen makes a context and closes it: the device, its queues and its pool.
 func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {

@@ -10,11 +10,11 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
-// books know which memory of a context is out, and which may be written again
-// while a batch is collected. A device runs operations in the order in which it
-// gets them, so that a released result may become the next one's at once, although
-// the device has seen neither. Only the host must not write such memory: it does
-// not wait for its turn.
+// books track the memory of a context: what is in use, and what may be reused while a
+// batch is collected. A device runs operations in the order in which it receives them, so
+// the memory of a released result may be given to the next one at once, although the
+// device has run neither. Only the host must not write such memory, because it does not
+// wait for its turn.
 type books struct {
 	live atomic.Int64
 	// deferred: operations run some time after they are given to the device.
@@ -24,7 +24,7 @@ type books struct {
 	collecting bool
 	// idle memory by the number of its bytes.
 	idle map[int][]backend.Buffer
-	// reuses counts what again found.
+	// reuses counts how often again found memory.
 	reuses uint64
 }
 
@@ -53,7 +53,7 @@ func (k *books) end() map[int][]backend.Buffer {
 	return idle
 }
 
-// giveBack takes memory of n bytes that nobody uses any more.
+// giveBack takes back n bytes of memory that are not in use any more.
 func (k *books) giveBack(n int, b backend.Buffer) {
 	if !k.keep(n, b) {
 		b.Release()
@@ -73,8 +73,9 @@ func (k *books) keep(n int, b backend.Buffer) bool {
 	return true
 }
 
-// again is idle memory of n bytes for the result of an operation that reads others,
-// nil when there is none. An operand that another goroutine released just now is none.
+// again returns idle memory of n bytes for the result of an operation that reads others,
+// nil if there is none. The memory of an operand that another goroutine has just released
+// is not idle.
 func (k *books) again(n int, reads []backend.Buffer) backend.Buffer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,7 +91,7 @@ func (k *books) again(n int, reads []backend.Buffer) backend.Buffer {
 	return nil
 }
 
-// count is how many times again found something.
+// count says how often again found memory.
 func (k *books) count() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
-// cache keeps the most recently used compiled operations. It is bounded because
-// programs of a GPU hold memory that Go does not see: a job with ever new shapes
-// would fill the device long before it fills the heap. The caller locks.
+// cache keeps the most recently used compiled operations. It is bounded because programs
+// of a GPU hold memory that Go does not see: a job with new shapes in every step would
+// fill the device long before the heap. The caller holds the lock.
 type cache struct {
 	size  int
 	order *list.List // of *entry, most recent first
@@ -38,8 +38,8 @@ func (c *cache) get(key string) backend.Program {
 	return e.Value.(*entry).p
 }
 
-// put adds a program and returns the one that had to go, or nil: the least
-// recently used, since a training step meets the same shapes again and again.
+// put adds a program and returns the one that it evicts, or nil. It evicts the least
+// recently used, since training steps use the same shapes again and again.
 func (c *cache) put(key string, p backend.Program) (evicted backend.Program) {
 	if c.order.Len() >= c.size {
 		last := c.order.Back()

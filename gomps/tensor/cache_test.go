@@ -3,10 +3,14 @@
 package tensor
 
 import (
+	"context"
+	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim"
 )
 
 type namedProgram struct {
@@ -62,5 +66,66 @@ func TestBatchNormEpsIsPartOfTheProgram(t *testing.T) {
 		if want := 2 / math.Sqrt(1+float64(eps)); math.Abs(float64(got[0])-want) > 1e-5 {
 			t.Errorf("eps %g: %g, want %g", eps, got[0], want)
 		}
+	}
+}
+
+type endedWork struct{ err error }
+
+func (w endedWork) Wait(context.Context) ([]time.Duration, error) { return nil, w.err }
+
+// Sync tells the error of each work, wherever in the row it stands.
+func TestSyncTellsEveryError(t *testing.T) {
+	c, err := Open(Config{Backend: "cpu", Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	bad := errors.New("the device failed")
+	for at := range 3 {
+		list := []backend.Pending{endedWork{}, endedWork{}, endedWork{}}
+		list[at] = endedWork{bad}
+		c.flying = list
+		if err := c.Sync(); !errors.Is(err, bad) || !errors.Is(err, ErrDevice) {
+			t.Errorf("work %d of three failed: %v", at, err)
+		}
+		if err := c.Sync(); err != nil {
+			t.Errorf("told twice: %v", err)
+		}
+	}
+}
+
+// Evicting a program whose work has not been handed over does not wait for ever.
+func TestEvictionOfCollectedWork(t *testing.T) {
+	metalsim.Open(t)
+	c, err := Open(Config{Backend: "metal"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cache = newCache(2)
+	ended := make(chan error, 1)
+	go func() {
+		for n := 2; n < 7; n++ {
+			x, err := c.Full(1, n, n)
+			if err != nil {
+				ended <- err
+				return
+			}
+			y, err := c.MatMul(x, x) // never read
+			if err != nil {
+				ended <- err
+				return
+			}
+			x.Release()
+			y.Release()
+		}
+		ended <- c.Close()
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("hangs")
 	}
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
-// Config says where tensors live.
+// Config describes the context to open. The zero value is the best device of the machine.
 type Config struct {
-	// Backend is "cpu", "metal", or "auto" (""): what the environment variable
-	// MAST3R_BACKEND names, or else Metal where there is one.
+	// Backend is "cpu", "metal", "cuda", or "auto" (""): what the environment variable
+	// MAST3R_BACKEND names, or else Metal, then CUDA, where there is one.
 	Backend string
 	// Threads is the number of CPU threads, 0 for all.
 	Threads int
-	// BatchSize is how many operations are collected before they are handed to
-	// the device; 0 means 100, or PoolPerSize where that is less. It may not exceed
-	// PoolPerSize: what a batch releases comes back at once.
+	// BatchSize is how many operations are collected before they are handed to the device;
+	// 0 means 100, or PoolPerSize where that is less. It may not exceed PoolPerSize, since
+	// everything that a batch releases comes back at once.
 	BatchSize int
 	// CacheSize bounds the compiled operations that are kept; 0 means 512.
 	CacheSize int
@@ -36,7 +36,7 @@ type Config struct {
 	// PoolLimit bounds the bytes in use and kept together; 0 means the device's own
 	// limit. What is in use may exceed it.
 	PoolLimit uint64
-	// SkipSelfCheck takes the GPU without comparing it with the CPU first, which
+	// SkipSelfCheck uses the GPU without comparing it with the CPU first, which otherwise
 	// happens once in a process. MAST3R_SELFCHECK=off does the same.
 	SkipSelfCheck bool
 	// Logger gets the reason if the CPU is used instead of a GPU; nil discards it.
@@ -54,14 +54,14 @@ type Stats struct {
 	Pending int
 	// LiveTensors were made and not released yet.
 	LiveTensors int
-	// Device are facts about where tensors live.
+	// Device describes the device.
 	Device Device
 	// Fallback says why the CPU is used instead of a GPU.
 	Fallback string
 }
 
-// Context owns a device, the compiled operations and the work not yet handed
-// over. Its methods may be called from any goroutine; operations take turns.
+// Context owns a device, the compiled operations, and the work that the device has not
+// been given yet. Its methods may be called from any goroutine; operations take turns.
 type Context struct {
 	dev      backend.Backend
 	fallback string
@@ -71,18 +71,20 @@ type Context struct {
 	closed  bool
 	work    backend.Work // being collected; nil when there is none
 	pending int          // runs in work
-	flying  []backend.Pending
-	cache   *cache
-	stats   Stats
-	books   books
+	// commands is the command buffer that is open, nil when there is none.
+	commands *Commands
+	flying   []backend.Pending
+	cache    *cache
+	stats    Stats
+	books    books
 }
 
 const (
 	defaultBatch   = 100
 	defaultPerSize = 50
 	defaultCache   = 512
-	// maxFlying batches are with the device at most: one runs, one waits, and one
-	// more covers the time that the host needs to fill the next.
+	// maxFlying is the most batches that the device has at a time: one runs, one waits,
+	// and one more covers the time that the host needs to fill the next.
 	maxFlying = 3
 )
 
@@ -117,9 +119,9 @@ func Open(cfg Config) (*Context, error) {
 	return c, nil
 }
 
-// batching is the size of a batch and of the pool's classes: the first never
-// exceeds the second, or what a batch releases would be destroyed and made again
-// by the next.
+// batching gives the size of a batch and the free buffers per size. The first never
+// exceeds the second; otherwise each batch would destroy buffers that the next allocates
+// again.
 func (cfg Config) batching() (batch, perSize int, err error) {
 	batch, perSize = cfg.BatchSize, cfg.PoolPerSize
 	switch {
@@ -137,7 +139,7 @@ func (cfg Config) batching() (batch, perSize int, err error) {
 	return batch, perSize, nil
 }
 
-// Stats counts what has happened.
+// Stats returns the counters.
 func (c *Context) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,15 +169,19 @@ func (c *Context) commit() error {
 	p, err := w.Submit()
 	c.books.handOver()
 	if err != nil {
-		return refuse(ErrDevice, "commit: %w", err)
+		err = refuse(ErrDevice, "commit: %w", err)
+	}
+	c.commands.handOver(p, err)
+	if err != nil {
+		return err
 	}
 	c.stats.Commits++
 	c.flying = append(c.flying, p)
 	if len(c.flying) <= maxFlying {
 		return nil
 	}
-	// A loop that never reads would run ever further ahead of the device, and
-	// with it the memory of all that is not done yet.
+	// A loop that never reads would run further and further ahead of the device, and the
+	// memory of what is not done would grow.
 	first := c.flying[0]
 	c.flying = slices.Delete(c.flying, 0, 1)
 	return wait(first)
@@ -289,15 +295,15 @@ func release(list []*Tensor) {
 
 func (c *Context) encode(p backend.Program, in, out []backend.Buffer) error {
 	if c.work == nil {
-		w, err := c.dev.Begin(backend.Decode)
+		w, err := c.dev.Begin(backend.First)
 		if err != nil {
 			return err
 		}
 		c.work = w
 		c.books.collect()
 	}
-	// From here on the backend keeps the buffers until its device has run this,
-	// also those of tensors that are released meanwhile.
+	// From here on the backend keeps the buffers until the device has run this, even if
+	// their tensors are released.
 	if err := c.work.Run(context.Background(), p, in, out); err != nil {
 		return err
 	}
@@ -309,8 +315,8 @@ func (c *Context) encode(p backend.Program, in, out []backend.Buffer) error {
 	return nil
 }
 
-// program finds or compiles an operation. Where no result has elements there is
-// nothing to compile, and nil: MPSGraph knows no empty values.
+// program finds or compiles an operation. If no result has elements, it returns nil: there
+// is nothing to compile, and MPSGraph has no empty values.
 func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Node) []*graph.Node, in []*Tensor) (backend.Program, *graph.Graph, error) {
 	name := append(make([]byte, 0, 128), key...)
 	for _, t := range in {
@@ -344,8 +350,8 @@ func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Nod
 	if err != nil {
 		return nil, nil, refuse(ErrDevice, "compile %s: %w", key, err)
 	}
-	// Closing an evicted program waits for its last run, which must not sit in
-	// work that nobody has handed over.
+	// Closing an evicted program waits for its last run, so that run must be with the
+	// device already.
 	evicted := c.cache.put(full, p)
 	if evicted != nil {
 		if err := errors.Join(c.sync(), evicted.Close()); err != nil {

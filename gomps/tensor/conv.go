@@ -73,10 +73,11 @@ func (c *Context) Conv2DBackward(gy, x, w *Tensor, opt ConvOptions) (gx, gw, gb 
 	return out[0], out[1], out[2], nil
 }
 
-// MaxPool2D pools maps [B,C,H,W]; argmax holds, as int32, the flat position
+// MaxPool2D pools maps [B,C,H,W] with windows of kernel rows and columns, stride rows and
+// columns apart; argmax holds, as int32, the flat position
 // y*W+x of each maximum in its plane, the lowest on ties.
-func (c *Context) MaxPool2D(x *Tensor, kernel, stride int) (y, argmax *Tensor, err error) {
-	out, err := c.computeAll(fmt.Sprintf("max_pool%d/%d", kernel, stride), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+func (c *Context) MaxPool2D(x *Tensor, kernel, stride [2]int) (y, argmax *Tensor, err error) {
+	out, err := c.computeAll(fmt.Sprintf("max_pool%v/%v", kernel, stride), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		x := g.Transpose(in[0], 0, 2, 3, 1)
 		y := g.Add(graph.Pool2D{Kernel: kernel, Stride: stride}, x)
 		at := g.Add(graph.PoolIndex{Kernel: kernel, Stride: stride}, x)
@@ -88,18 +89,18 @@ func (c *Context) MaxPool2D(x *Tensor, kernel, stride int) (y, argmax *Tensor, e
 	return out[0], out[1], nil
 }
 
-// MaxPool2DBackward is the gradient of MaxPool2D; where windows overlap the
-// contributions add up.
-func (c *Context) MaxPool2DBackward(gy, x *Tensor, kernel, stride int) (*Tensor, error) {
-	return c.compute(fmt.Sprintf("max_pool_backward%d/%d", kernel, stride), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+// MaxPool2DBackward is the gradient of MaxPool2D; where windows overlap, contributions are
+// added.
+func (c *Context) MaxPool2DBackward(gy, x *Tensor, kernel, stride [2]int) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("max_pool_backward%v/%v", kernel, stride), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		gx := g.Add(graph.PoolGrad{Kernel: kernel, Stride: stride}, g.Transpose(in[1], 0, 2, 3, 1), g.Transpose(in[0], 0, 2, 3, 1))
 		return g.Transpose(gx, 0, 3, 1, 2)
 	}, gy, x)
 }
 
 // AvgPool2D averages windows of maps [B,C,H,W].
-func (c *Context) AvgPool2D(x *Tensor, kernel, stride int) (*Tensor, error) {
-	return c.compute(fmt.Sprintf("avg_pool%d/%d", kernel, stride), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+func (c *Context) AvgPool2D(x *Tensor, kernel, stride [2]int) (*Tensor, error) {
+	return c.compute(fmt.Sprintf("avg_pool%v/%v", kernel, stride), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		y := g.Add(graph.Pool2D{Kernel: kernel, Stride: stride, Average: true}, g.Transpose(in[0], 0, 2, 3, 1))
 		return g.Transpose(y, 0, 3, 1, 2)
 	}, x)
@@ -122,8 +123,8 @@ func patches(h, w int, kernel [2]int, stride, pad int) (index []int, oh, ow int)
 	return index, oh, ow
 }
 
-// maxPatches bounds the table of patches, which is memory of the host: 64 Mi
-// positions are 149 pictures of 224 x 224 with a kernel of 3 x 3.
+// maxPatches bounds the table of patches, which is in host memory. 64 Mi positions are 149
+// pictures of 224 x 224 with a kernel of 3 x 3.
 const maxPatches = 64 << 20
 
 func checkPatches(what string, h, w int, kernel [2]int, stride, pad int) error {
@@ -199,14 +200,14 @@ var mapOps = []row{
 	{"conv2d_backward(gy, x, w; " + convAttributes + ") -> gx, gw, gb", "Gradients of conv2d: input, weight, bias (a sum, not a mean).", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		return three(c.Conv2DBackward(in[0], in[1], in[2], a.convolution()))
 	}},
-	{"max_pool2d(x; kernel int, stride int) -> y, argmax", "Max pooling of maps [B,C,H,W]; also the positions of the maxima.", "max_pool2d_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
-		return two(c.MaxPool2D(in[0], a.int("kernel"), a.int("stride")))
+	{"max_pool2d(x; kernel size, stride size) -> y, argmax", "Max pooling of maps [B,C,H,W]; also the positions of the maxima.", "max_pool2d_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return two(c.MaxPool2D(in[0], a.size("kernel"), a.size("stride")))
 	}},
-	{"max_pool2d_backward(gy, x; kernel int, stride int)", "Gradient of max_pool2d; overlapping windows add up.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
-		return one(c.MaxPool2DBackward(in[0], in[1], a.int("kernel"), a.int("stride")))
+	{"max_pool2d_backward(gy, x; kernel size, stride size)", "Gradient of max_pool2d; overlapping windows add up.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.MaxPool2DBackward(in[0], in[1], a.size("kernel"), a.size("stride")))
 	}},
-	{"avg_pool2d(x; kernel int, stride int)", "Average pooling of maps [B,C,H,W].", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
-		return one(c.AvgPool2D(in[0], a.int("kernel"), a.int("stride")))
+	{"avg_pool2d(x; kernel size, stride size)", "Average pooling of maps [B,C,H,W].", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
+		return one(c.AvgPool2D(in[0], a.size("kernel"), a.size("stride")))
 	}},
 	{"im2col(x; kernel size, stride int = 1, padding int = 0)", "Patches of maps [B,C,H,W] as columns [B,C*kh*kw,positions].", "col2im", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		return one(c.Im2Col(in[0], a.size("kernel"), a.int("stride"), a.int("padding")))

@@ -8,9 +8,9 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
-// Device are facts about where tensors live.
+// Device describes the device of a context.
 type Device struct {
-	// Backend is "cpu" or "metal", Name the device in words, ISA the instruction
+	// Backend is "cpu", "metal" or "cuda", Name the device in words, ISA the instruction
 	// set of the kernels.
 	Backend, Name, ISA string
 	Threads            int
@@ -33,8 +33,8 @@ func deviceOf(d backend.Device) Device {
 	}
 }
 
-// Pool is the memory that tensors are made of: its books, its limit, and the ways
-// to make it smaller. It is shared with nobody.
+// Pool is the memory that the tensors of one context are made of. Its methods return
+// counters, set limits and free memory.
 type Pool struct {
 	pool  backend.Pool
 	books *books
@@ -43,22 +43,22 @@ type Pool struct {
 // Pool is the memory of the context's tensors.
 func (c *Context) Pool() Pool { return Pool{c.dev.Pool(), &c.books} }
 
-// PoolStats are the books of a pool.
+// PoolStats are the counters of a pool.
 type PoolStats struct {
-	// Pooled are free buffers kept for reuse, InUse those handed out; bytes count
-	// whole capacities.
+	// Pooled are free buffers kept for reuse, InUse those in use; bytes are their whole
+	// capacities.
 	PooledBuffers, InUseBuffers int
 	PooledBytes, InUseBytes     uint64
 	// InFlight counts buffers that the device uses.
 	InFlight int
 	// Classes is the number of sizes with a free buffer.
 	Classes int
-	// Allocations and Reuses count what was handed out, Evictions the buffers that
-	// the pool destroyed.
+	// Allocations and Reuses count new and reused buffers, Evictions those that the pool
+	// freed.
 	Allocations, Reuses, Evictions uint64
-	// PeakBytes is the most that was pooled and in use together.
+	// PeakBytes is the largest sum of the bytes pooled and in use.
 	PeakBytes uint64
-	// OverheadBytes is what the buffers in use have more than was asked for.
+	// OverheadBytes is how much larger the buffers in use are than what was asked for.
 	OverheadBytes uint64
 }
 
@@ -70,7 +70,7 @@ func (s PoolStats) ReuseRate() float64 {
 	return float64(s.Reuses) / float64(s.Reuses+s.Allocations)
 }
 
-// Stats returns the books.
+// Stats returns the counters.
 func (p Pool) Stats() PoolStats {
 	s := p.pool.Stats()
 	return PoolStats{
@@ -95,7 +95,7 @@ func (p Pool) SetLimit(bytes uint64) { p.pool.SetLimit(bytes) }
 // PerClass is how many free buffers of one size are kept.
 func (p Pool) PerClass() int { return p.pool.PerClass() }
 
-// SetPerClass changes that number, 0 for the usual one, and gives back what is beyond it.
+// SetPerClass changes that number, 0 for the default, and frees the buffers above it.
 func (p Pool) SetPerClass(n int) { p.pool.SetPerClass(n) }
 
 // Warmup makes a free buffer for each of the sizes, in bytes.

@@ -19,12 +19,14 @@
 //   - argmax_all(x): Position of the largest element of the flattened tensor.
 //   - argmin(x; axis int): Positions of the smallest elements along an axis, the lowest on ties.
 //   - argmin_all(x): Position of the smallest element of the flattened tensor.
+//   - atan2(a, b): The angle of the point (b, a) in radians, -pi to pi.
 //   - attention(q, k, v, mask?; scale float): softmax(scale q k^T + mask) v for q, k, v [B,H,N,d]; the mask is added.
 //   - attention_scores(q, k; scale float): softmax(scale q k^T) in one dispatch.
-//   - avg_pool2d(x; kernel int, stride int): Average pooling of maps [B,C,H,W].
+//   - avg_pool2d(x; kernel size, stride size): Average pooling of maps [B,C,H,W].
 //   - batch_norm(x, gamma, beta, mean, variance; eps float = 1e-5): Normalise channels (NCHW), or features of rows, with running statistics.
 //   - broadcast(x; shape ints): Repeat dimensions of size 1, and missing leading ones.
 //   - cast(x; to string): Convert to f32, f16 or i32.
+//   - ceil(x): The smallest whole number from x on.
 //   - chunk(x; axis int, n int) -> parts...: Cut into n equal parts.
 //   - col2im(cols; channels int, height int, width int, kernel size, stride int = 1, padding int = 0): Add columns back into maps: the gradient of im2col.
 //   - concat(x...; axis int): Join along an axis.
@@ -45,6 +47,7 @@
 //   - erf(x): The error function.
 //   - exp(x): Exponentials.
 //   - expm1(x): exp(x) - 1, exact near 0.
+//   - floor(x): The largest whole number up to x.
 //   - gather(x, index; axis int): Entries along an axis by index.
 //   - gelu(x): x Phi(x), the erf form.
 //   - gelu_linear(x, w, b): gelu(x) w^T + b in one dispatch.
@@ -65,8 +68,8 @@
 //   - matmul_bias(a, b, bias): a b + bias in one dispatch.
 //   - matmul_transposed(a, b): a b^T.
 //   - max(x; axes ints = []): Maxima over the given axes, or all.
-//   - max_pool2d(x; kernel int, stride int) -> y, argmax: Max pooling of maps [B,C,H,W]; also the positions of the maxima.
-//   - max_pool2d_backward(gy, x; kernel int, stride int): Gradient of max_pool2d; overlapping windows add up.
+//   - max_pool2d(x; kernel size, stride size) -> y, argmax: Max pooling of maps [B,C,H,W]; also the positions of the maxima.
+//   - max_pool2d_backward(gy, x; kernel size, stride size): Gradient of max_pool2d; overlapping windows add up.
 //   - maximum(a, b): The larger of two elements.
 //   - mean(x; axes ints = []): Means over the given axes, or all.
 //   - min(x; axes ints = []): Minima over the given axes, or all.
@@ -109,7 +112,7 @@
 //   - sum(x; axes ints = []): Sums over the given axes, or all.
 //   - tan(x): Tangents.
 //   - tanh(x): Hyperbolic tangents.
-//   - topk(x; k int) -> values, index: The k largest of the last dimension, descending; also their positions.
+//   - topk(x; k int) -> values, index: The k largest of the last dimension, descending, equal ones in any order; also their positions.
 //   - transpose(x): Exchange the last two dimensions.
 //   - update_confusion_matrix(preds, targets, cm!): Count (target, argmax of preds) into cm [K,K].
 //   - zero_(t!): t = 0.

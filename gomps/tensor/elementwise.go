@@ -24,7 +24,7 @@ func (c *Context) computeAll(key string, build func(g *graph.Graph, in []*graph.
 	store := dt.F32
 	var first *Tensor
 	for _, t := range in {
-		if t == nil || !t.dtype.Float() { // run has a word on nil
+		if t == nil || !t.dtype.Float() { // run reports nil
 			continue
 		}
 		if first == nil {
@@ -54,8 +54,8 @@ func (c *Context) unary(fn graph.UnaryFn, x *Tensor) (*Tensor, error) {
 	return c.compute(fn.String(), func(g *graph.Graph, in []*graph.Node) *graph.Node { return g.Unary(fn, in[0]) }, x)
 }
 
-// Exp and the functions after it apply to every element; docs/tensor-ops.md says
-// what each is.
+// Exp and the functions after it apply to every element; the list of operations in the
+// package comment says what each is.
 func (c *Context) Exp(x *Tensor) (*Tensor, error)        { return c.unary(graph.Exp, x) }
 func (c *Context) Log(x *Tensor) (*Tensor, error)        { return c.unary(graph.Log, x) }
 func (c *Context) Sqrt(x *Tensor) (*Tensor, error)       { return c.unary(graph.Sqrt, x) }
@@ -70,6 +70,8 @@ func (c *Context) Reciprocal(x *Tensor) (*Tensor, error) { return c.unary(graph.
 func (c *Context) Rsqrt(x *Tensor) (*Tensor, error)      { return c.unary(graph.Rsqrt, x) }
 func (c *Context) Square(x *Tensor) (*Tensor, error)     { return c.unary(graph.Square, x) }
 func (c *Context) Step(x *Tensor) (*Tensor, error)       { return c.unary(graph.Step, x) }
+func (c *Context) Floor(x *Tensor) (*Tensor, error)      { return c.unary(graph.Floor, x) }
+func (c *Context) Ceil(x *Tensor) (*Tensor, error)       { return c.unary(graph.Ceil, x) }
 
 // Relu, Gelu (the erf form), GeluTanh, Sigmoid and Tanh are the activations.
 func (c *Context) Relu(x *Tensor) (*Tensor, error)     { return c.unary(graph.Relu, x) }
@@ -92,7 +94,7 @@ func (c *Context) binary(fn graph.BinaryFn, relu bool, a, b *Tensor) (*Tensor, e
 	}, a, b)
 }
 
-// Add, Sub, Mul, Div, Pow, Maximum and Minimum combine elements; shapes
+// Add, Sub, Mul, Div, Pow, Maximum, Minimum and Atan2 combine elements; shapes
 // broadcast as in numpy.
 func (c *Context) Add(a, b *Tensor) (*Tensor, error)     { return c.binary(graph.Add, false, a, b) }
 func (c *Context) Sub(a, b *Tensor) (*Tensor, error)     { return c.binary(graph.Sub, false, a, b) }
@@ -101,6 +103,7 @@ func (c *Context) Div(a, b *Tensor) (*Tensor, error)     { return c.binary(graph
 func (c *Context) Pow(a, b *Tensor) (*Tensor, error)     { return c.binary(graph.Pow, false, a, b) }
 func (c *Context) Maximum(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Maximum, false, a, b) }
 func (c *Context) Minimum(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Minimum, false, a, b) }
+func (c *Context) Atan2(a, b *Tensor) (*Tensor, error)   { return c.binary(graph.Atan2, false, a, b) }
 
 // AddRelu, SubRelu, MulRelu and DivRelu apply ReLU in the same dispatch.
 func (c *Context) AddRelu(a, b *Tensor) (*Tensor, error) { return c.binary(graph.Add, true, a, b) }
@@ -227,7 +230,7 @@ func (t *Tensor) Zero() error {
 
 // unaryOps are the functions of one number, all that the graph has.
 func unaryOps() (rows []row) {
-	gradients := map[graph.UnaryFn]string{graph.Abs: "", graph.Step: ""}
+	gradients := map[graph.UnaryFn]string{graph.Abs: "", graph.Step: "", graph.Floor: "", graph.Ceil: ""}
 	for _, f := range []graph.UnaryFn{graph.Relu, graph.Gelu, graph.GeluTanh, graph.Sigmoid, graph.Tanh} {
 		gradients[f] = "activation_backward"
 	}

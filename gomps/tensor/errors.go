@@ -5,27 +5,30 @@ package tensor
 import (
 	"errors"
 	"fmt"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 )
 
-// What errors of this package are about, for errors.Is. The details are in an
-// *Error.
+// The kinds of errors, for errors.Is. An *Error has the details.
 var (
 	ErrClosed   = errors.New("tensor: the context is closed")
 	ErrReleased = errors.New("tensor: the tensor was released")
 	ErrShape    = errors.New("tensor: shapes do not fit")
 	ErrDType    = errors.New("tensor: element types do not fit")
 	ErrOption   = errors.New("tensor: option out of range")
-	// ErrDevice is a failure of the device or of its memory. The context stays
+	// ErrDevice means that the device failed or is out of memory. The context stays
 	// usable.
 	ErrDevice = errors.New("tensor: the device failed")
+	// ErrOutOfMemory is an ErrDevice too: the device has no memory for the work.
+	ErrOutOfMemory = backend.ErrOutOfMemory
 )
 
-// Error says what was refused.
+// Error is an error of this package.
 type Error struct {
 	// Kind is one of the errors above.
 	Kind error
-	// Detail names the operation, what it got and what it wanted. What has caused
-	// it, where something did, is in its chain.
+	// Detail names the operation, what it got and what it wanted, and wraps the cause, if
+	// there is one.
 	Detail error
 }
 

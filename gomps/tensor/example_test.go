@@ -79,38 +79,3 @@ func ExampleError() {
 	// true true
 	// tensor: shapes do not fit
 }
-
-// A graph of named operations, which is fused and run on the device that is faster
-// for each.
-func ExampleExecutor() {
-	g := tensor.NewGraph()
-	for _, err := range []error{
-		g.AddNode("product", tensor.Op{Kind: tensor.OpMatMul}, "x", "w"),
-		g.AddNode("y", tensor.Op{Kind: tensor.OpAdd}, "product", "r"),
-		g.SetOutput("y"),
-	} {
-		if err != nil {
-			log.Fatal(err)
-		}
-	}
-	fused, err := g.Optimize()
-	if err != nil {
-		log.Fatal(err)
-	}
-	e, err := tensor.NewExecutor(2)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer e.Close()
-	out, err := e.Execute(fused, map[string]tensor.Array{
-		"x": {Data: []float32{1, 2}, Shape: []int{1, 2}},
-		"w": {Data: []float32{1, 0, 0, 1}, Shape: []int{2, 2}},
-		"r": {Data: []float32{10, 20}, Shape: []int{1, 2}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(out["y"].Data)
-	// Output:
-	// [11 22]
-}

@@ -41,6 +41,7 @@ func (r *goldenRun) in(name string) *Tensor {
 
 func (r *goldenRun) number(key string) float64 { v, _ := r.params[key].(float64); return v }
 func (r *goldenRun) integer(key string) int    { return int(r.number(key)) }
+func (r *goldenRun) square(key string) [2]int  { return [2]int{r.integer(key), r.integer(key)} }
 func (r *goldenRun) integers(key string) []int {
 	list, _ := r.params[key].([]any)
 	out := make([]int, len(list))
@@ -170,14 +171,14 @@ var goldenOps = map[string]func(r *goldenRun){
 	},
 	"maxpool2d": func(r *goldenRun) {
 		x := r.in("x")
-		y, at, err := r.c.MaxPool2D(x, r.integer("kernel"), r.integer("stride"))
+		y, at, err := r.c.MaxPool2D(x, r.square("kernel"), r.square("stride"))
 		r.out("y", y, err)
 		r.out("argmax", at, err)
-		gx, err := r.c.MaxPool2DBackward(r.in("gy"), x, r.integer("kernel"), r.integer("stride"))
+		gx, err := r.c.MaxPool2DBackward(r.in("gy"), x, r.square("kernel"), r.square("stride"))
 		r.out("gx", gx, err)
 	},
 	"avgpool2d": func(r *goldenRun) {
-		y, err := r.c.AvgPool2D(r.in("x"), r.integer("kernel"), r.integer("stride"))
+		y, err := r.c.AvgPool2D(r.in("x"), r.square("kernel"), r.square("stride"))
 		r.out("y", y, err)
 	},
 	"permute": func(r *goldenRun) {

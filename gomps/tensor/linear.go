@@ -61,18 +61,19 @@ func (c *Context) MatMulActivation(a, b *Tensor, act Activation) (*Tensor, error
 	}, a, b)
 }
 
-// MatMulBias is a b + bias in one dispatch, bias [n].
+// MatMulBias is a b + bias in one dispatch; bias broadcasts.
 func (c *Context) MatMulBias(a, b, bias *Tensor) (*Tensor, error) {
-	return c.compute("matmul+bias", func(g *graph.Graph, in []*graph.Node) *graph.Node {
-		return g.AddTo(g.Add(graph.MatMul{}, in[0], in[1]), in[2])
-	}, a, b, bias)
+	return c.MatMulBiasActivation(a, b, bias, None)
 }
 
-// matMulAddGelu is gelu(a b + r) in one dispatch.
-func (c *Context) matMulAddGelu(a, b, r *Tensor) (*Tensor, error) {
-	return c.compute("matmul+add+gelu", func(g *graph.Graph, in []*graph.Node) *graph.Node {
-		return g.Unary(graph.Gelu, g.AddTo(g.Add(graph.MatMul{}, in[0], in[1]), in[2]))
-	}, a, b, r)
+// MatMulBiasActivation is act(a b + bias) in one dispatch; bias broadcasts.
+func (c *Context) MatMulBiasActivation(a, b, bias *Tensor, act Activation) (*Tensor, error) {
+	if err := act.check(); err != nil {
+		return nil, err
+	}
+	return c.compute("matmul+bias+"+string(act), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		return act.apply(g, g.AddTo(g.Add(graph.MatMul{}, in[0], in[1]), in[2]))
+	}, a, b, bias)
 }
 
 // Linear is act(x W^T + b) for x [...,in], W [out,in], b [out] or nil.
@@ -193,8 +194,8 @@ func (c *Context) LinearBackward(gy, y, x, w, gw, gb *Tensor, act Activation) (*
 	return out[0], nil
 }
 
-// checkLinearBackward looks at all shapes before anything changes: sums would
-// broadcast what does not belong together.
+// checkLinearBackward checks all shapes before anything changes, because sums would
+// broadcast shapes that do not fit.
 func checkLinearBackward(gy, y, x, w, gw, gb *Tensor) error {
 	if err := ready("linear_backward", gy, y, x, w, gw, gb); err != nil {
 		return err

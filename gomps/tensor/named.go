@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Attributes are the settings of an operation that is called by name, as a JSON
-// object has them: numbers are float64, lists []any.
+// Attributes are the settings of an operation that is called by name, with the types of a
+// JSON object: numbers are float64, lists []any.
 type Attributes map[string]any
 
-// Do runs an operation by its name: the door for bindings to other languages,
-// which would need a function for each operation otherwise. Operands that may be
-// left out are nil. Operations that change an operand in place return nothing.
+// Do runs an operation by its name. It is meant for bindings to other languages, which
+// would otherwise need a function for each operation. Operands that are left out are nil.
+// Operations that change an operand in place return nothing.
 //
 // A name, an operand count or an attribute that the operation's signature (see
 // Operations) does not have is an error.

@@ -115,6 +115,9 @@ func samples() map[string][]sample {
 		"sqrt":   {{in: []any{pos}, want: each1(math.Sqrt)}},
 		"erf":    unary(math.Erf),
 		"expm1":  unary(math.Expm1),
+		"floor":  unary(math.Floor),
+		"ceil":   unary(math.Ceil),
+		"atan2":  binary(math.Atan2),
 		"square": unary(func(x float64) float64 { return x * x }),
 		"step": unary(func(x float64) float64 {
 			if x > 0 {

@@ -129,7 +129,7 @@ var reduceOps = []row{
 	}},
 	{"argmax_all(x)", "Position of the largest element of the flattened tensor.", "", map1((*Context).ArgMaxAll)},
 	{"argmin_all(x)", "Position of the smallest element of the flattened tensor.", "", map1((*Context).ArgMinAll)},
-	{"topk(x; k int) -> values, index", "The k largest of the last dimension, descending; also their positions.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) { return two(c.TopK(in[0], a.int("k"))) }},
+	{"topk(x; k int) -> values, index", "The k largest of the last dimension, descending, equal ones in any order; also their positions.", "", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) { return two(c.TopK(in[0], a.int("k"))) }},
 	{"cumsum(x; axis int)", "Sums along an axis up to and with each element.", "cumsum_backward", func(c *Context, in []*Tensor, a arguments) ([]*Tensor, error) {
 		return one(c.CumSum(in[0], a.int("axis")))
 	}},

@@ -163,6 +163,9 @@ func (t *Tensor) Release() {
 
 // host makes a tensor whose bytes fill writes.
 func (c *Context) host(d dt.DType, shape []int, fill func(dst []byte)) (*Tensor, error) {
+	if err := checkType(DType(d)); err != nil {
+		return nil, err
+	}
 	s := dt.Shape(shape)
 	if err := s.Check(d.Size()); err != nil {
 		return nil, refuse(ErrShape, "%w", err)
@@ -248,6 +251,12 @@ func (c *Context) FromInt32s(v []int32, shape ...int) (*Tensor, error) {
 		return nil, err
 	}
 	return c.host(dt.I32, shape, func(dst []byte) { copy(view[int32](dst), v) })
+}
+
+// Empty is a tensor with unspecified elements, for what is written whole before it is
+// read, by CopyInPlace for instance: memory of the pool as it is.
+func (c *Context) Empty(d DType, shape ...int) (*Tensor, error) {
+	return c.host(dt.DType(d), shape, func([]byte) {})
 }
 
 // Zeros is a tensor of zeros.
@@ -348,10 +357,18 @@ func (t *Tensor) CopyBytes(dst []byte) error {
 	return t.read(func(src []byte) { copy(dst, src) })
 }
 
+// checkType refuses an element type that tensors do not have.
+func checkType(d DType) error {
+	if d != F32 && d != F16 && d != I32 {
+		return refuse(ErrDType, "%v, want f32, f16 or i32", d)
+	}
+	return nil
+}
+
 // FromBytes is the inverse of CopyBytes.
 func (c *Context) FromBytes(d DType, src []byte, shape ...int) (*Tensor, error) {
-	if d != F32 && d != F16 && d != I32 {
-		return nil, refuse(ErrDType, "%v, want f32, f16 or i32", d)
+	if err := checkType(d); err != nil {
+		return nil, err
 	}
 	s := dt.Shape(shape)
 	if err := s.Check(d.Size()); err != nil {

@@ -121,7 +121,7 @@ func TestDigits(t *testing.T) {
 		forward := func(x *Tensor) (pre, act, pooled, flat, scores *Tensor) {
 			pre = must[*Tensor](t)(c.Conv2D(x, wc.w, bc.w, conv))
 			act = must[*Tensor](t)(c.Relu(pre))
-			pooled, at, err := c.MaxPool2D(act, 2, 2)
+			pooled, at, err := c.MaxPool2D(act, [2]int{2, 2}, [2]int{2, 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +139,7 @@ func TestDigits(t *testing.T) {
 			}
 			gf := must[*Tensor](t)(c.LinearBackward(gs, scores, flat, wl.w, wl.g, bl.g, None))
 			gp := must[*Tensor](t)(c.Reshape(gf, pooled.Shape()...))
-			ga := must[*Tensor](t)(c.MaxPool2DBackward(gp, act, 2, 2))
+			ga := must[*Tensor](t)(c.MaxPool2DBackward(gp, act, [2]int{2, 2}, [2]int{2, 2}))
 			gr := must[*Tensor](t)(c.ActivationBackward(Relu, ga, pre))
 			gx, gw, gb, err := c.Conv2DBackward(gr, x, wc.w, conv)
 			if err != nil {

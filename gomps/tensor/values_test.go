@@ -150,3 +150,68 @@ func TestHost(t *testing.T) {
 }
 
 func second(_ *Tensor, err error) error { return err }
+
+// TestRectangularPooling: windows of 2 rows and 3 columns, 1 row and 2 columns apart,
+// against a loop over [B,C,H,W].
+func TestRectangularPooling(t *testing.T) {
+	const h, w, kh, kw, sy, sx = 4, 7, 2, 3, 1, 2
+	const oh, ow = (h-kh)/sy + 1, (w-kw)/sx + 1
+	kernel, stride := [2]int{kh, kw}, [2]int{sy, sx}
+	x, gy := make([]float32, h*w), make([]float32, oh*ow)
+	for i := range x {
+		x[i] = float32(i * 11 % 29) // all different
+	}
+	var top, mean []float32
+	var at []int32
+	gx := make([]float32, h*w)
+	for o := range oh * ow {
+		gy[o] = float32(o + 1)
+		best, sum := -1, float32(0)
+		for k := range kh * kw {
+			p := (o/ow*sy+k/kw)*w + o%ow*sx + k%kw
+			sum += x[p]
+			if best < 0 || x[p] > x[best] {
+				best = p
+			}
+		}
+		top, mean, at = append(top, x[best]), append(mean, sum/(kh*kw)), append(at, int32(best))
+		gx[best] += gy[o]
+	}
+	contexts(t, func(t *testing.T, c *Context) {
+		keep := keeper(t)
+		a, g := keep(c.FromFloat32s(x, 1, 1, h, w)), keep(c.FromFloat32s(gy, 1, 1, oh, ow))
+		y, index, err := c.MaxPool2D(a, kernel, stride)
+		keep(y, err)
+		for name, pair := range map[string][2][]float32{
+			"max":      {must[[]float32](t)(y.Float32s()), top},
+			"mean":     {must[[]float32](t)(keep(c.AvgPool2D(a, kernel, stride)).Float32s()), mean},
+			"gradient": {must[[]float32](t)(keep(c.MaxPool2DBackward(g, a, kernel, stride)).Float32s()), gx},
+		} {
+			if !slices.EqualFunc(pair[0], pair[1], func(got, want float32) bool { return math.Abs(float64(got-want)) <= 1e-5 }) {
+				t.Errorf("%s: %v, want %v", name, pair[0], pair[1])
+			}
+		}
+		if got := must[[]int32](t)(keep(index, nil).Int32s()); !slices.Equal(got, at) {
+			t.Errorf("positions %v, want %v", got, at)
+		}
+	})
+}
+
+// Array is a value on the host.
+type Array struct {
+	Data  []float32
+	Shape []int
+}
+
+// wave is a deterministic array.
+func wave(shape ...int) Array {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	a := Array{Data: make([]float32, n), Shape: shape}
+	for i := range a.Data {
+		a.Data[i] = float32(math.Sin(float64(i)*0.37 + float64(len(shape)+n)))
+	}
+	return a
+}

@@ -106,6 +106,21 @@ type Profiler interface {
 	SetProfile(f func(Sample))
 }
 
+// Footprint is the memory of programs that take turns, in bytes.
+type Footprint struct {
+	// Weights are prepared weights, what preparing the largest takes, and constants;
+	// Activations what the programs compute in: the most that one of them needs.
+	Weights, Activations int
+}
+
+// Planner is a Backend that can say what programs will need before anything is
+// allocated for them.
+type Planner interface {
+	Footprint(ctx context.Context, graphs []*graph.Graph, opt Options) (Footprint, error)
+	// Held is what the backend has by now of what Footprint counts, and of buffers.
+	Held() int
+}
+
 // Backend runs graphs. Its methods may be called from any goroutine.
 type Backend interface {
 	Device() Device
@@ -114,9 +129,9 @@ type Backend interface {
 	// Compile prepares g for running. Weights that several programs share are
 	// prepared once per Backend.
 	Compile(ctx context.Context, g *graph.Graph, opt Options) (Program, error)
-	// Begin starts collecting work for a lane; work of one lane runs in the
-	// order of its Submits, lanes may overlap.
-	Begin(lane Lane) (Work, error)
+	// Begin starts collecting work for a queue. Work of one queue runs in the order of
+	// its Submits; work of different queues may overlap.
+	Begin(q Queue) (Work, error)
 	// Pool is the memory of Alloc.
 	Pool() Pool
 	// Trim gives pooled memory back to the system.
@@ -126,22 +141,30 @@ type Backend interface {
 	Close() error
 }
 
-// Lane names a queue of work. Encoder and decoder work of neighbouring pairs
-// overlaps where a device has something to gain from it.
-type Lane uint8
+// Queue is one of a device's two queues of work. A device that gains by it works on
+// both at once.
+type Queue uint8
 
-// The lanes.
+// The queues.
 const (
-	Encode Lane = iota
-	Decode
+	First Queue = iota
+	Second
 )
 
 // ErrIndex is in the chain of the error of a Run whose indices, which are data, lie
 // outside their axis.
 var ErrIndex = errors.New("index out of range")
 
+// ErrUnsupported is in the chain of the error about work that a device cannot do
+// and another can.
+var ErrUnsupported = errors.New("not supported by the device")
+
 // ErrReleased is in the chain of the error of a Run with a buffer that was released.
 var ErrReleased = bufpool.ErrReleased
+
+// ErrOutOfMemory is in the chain of an error about memory that the device does not
+// have.
+var ErrOutOfMemory = bufpool.ErrOutOfMemory
 
 // Buffer is device memory, packed row-major elements.
 type Buffer interface {
@@ -192,4 +215,32 @@ type Pending interface {
 	// Wait blocks until the device is done, or ctx is. The durations are the
 	// device times of the Runs, in order.
 	Wait(ctx context.Context) ([]time.Duration, error)
+}
+
+// Descriptors are the vectors of a map.
+type Descriptors struct {
+	// Data are N vectors of Dim numbers.
+	Data   []float32
+	N, Dim int
+	// Keep, where not nil, has 0 for those that are left out.
+	Keep []uint8
+}
+
+// Neighbours are the nearest neighbours of a map's descriptors in another map.
+type Neighbours struct {
+	// To is the number of each descriptor's neighbour, Score their product: fused
+	// multiply-adds in the order of the components. Of equal ones it is the first.
+	To    []int32
+	Score []float32
+	// Used has 0 for the descriptors that were left out, because Keep or a number
+	// that cannot be used said so. Their To and Score mean nothing, as do all where
+	// the other map has none.
+	Used []uint8
+}
+
+// Finder is a Backend that finds nearest neighbours among descriptors.
+type Finder interface {
+	// Nearest finds the neighbours of one in two, and of two in one. The error is
+	// ErrUnsupported where somebody else must.
+	Nearest(ctx context.Context, one, two Descriptors) ([2]Neighbours, error)
 }

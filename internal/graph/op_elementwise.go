@@ -49,6 +49,8 @@ const (
 	GeluTanh
 	// Step is 1 for x > 0, else 0: the derivative of Relu.
 	Step
+	Floor
+	Ceil
 )
 
 // Binary applies Fn to pairs of elements; shapes broadcast as in numpy.
@@ -83,6 +85,8 @@ const (
 	Pow
 	Maximum
 	Minimum
+	// Atan2 is the angle of the point (b, a), in the quadrant of their signs.
+	Atan2
 )
 
 // Affine is x*Scale + Shift with two numbers, computed in float32 as a product
@@ -132,33 +136,47 @@ func computeType(a, b *Node) (tensor.DType, error) {
 	return 0, dtypeErr("%v and %v", a.DType, b.DType)
 }
 
+// Names are what a function is called elsewhere. An empty name means that there it
+// takes more than one operation, which the translation spells out, or that it is
+// missing, which Lacks then says.
+type Names struct {
+	// MPSGraph is the message up to "WithTensor:" or "WithPrimaryTensor:".
+	MPSGraph string
+	// StableHLO is the name without its dialect, or "chlo." and the name.
+	StableHLO string
+	ONNX      string
+}
+
 // unaryFns say what the functions of Unary are, in float64. positive marks those
 // that are not real numbers for every operand.
 var unaryFns = [...]struct {
 	name, doc string
+	names     Names
 	f         func(x float64) float64
 	positive  bool
 	lacks     []string
 }{
-	Neg:        {"neg", "-x.", func(x float64) float64 { return -x }, false, nil},
-	Abs:        {"abs", "Absolute values.", math.Abs, false, nil},
-	Exp:        {"exp", "Exponentials.", math.Exp, false, nil},
-	Expm1:      {"expm1", "exp(x) - 1, exact near 0.", math.Expm1, false, nil},
-	Log:        {"log", "Natural logarithms.", math.Log, true, nil},
-	Sqrt:       {"sqrt", "Square roots.", math.Sqrt, true, nil},
-	Rsqrt:      {"rsqrt", "1 / sqrt(x).", func(x float64) float64 { return 1 / math.Sqrt(x) }, true, nil},
-	Reciprocal: {"reciprocal", "1 / x.", func(x float64) float64 { return 1 / x }, true, nil},
-	Square:     {"square", "x * x.", func(x float64) float64 { return x * x }, false, nil},
-	Sin:        {"sin", "Sines.", math.Sin, false, nil},
-	Cos:        {"cos", "Cosines.", math.Cos, false, nil},
-	Tan:        {"tan", "Tangents.", math.Tan, false, nil},
-	Tanh:       {"tanh", "Hyperbolic tangents.", math.Tanh, false, nil},
-	Sigmoid:    {"sigmoid", "1 / (1 + exp(-x)).", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }, false, nil},
-	Erf:        {"erf", "The error function.", math.Erf, false, nil},
-	Relu:       {"relu", "max(x, 0).", func(x float64) float64 { return max(x, 0) }, false, nil},
-	Gelu:       {"gelu", "x Phi(x), the erf form.", func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) }, false, nil},
-	GeluTanh:   {"gelu_tanh", "The tanh approximation of gelu.", geluTanh, false, nil},
-	Step:       {"step", "1 where x > 0, else 0.", step, false, noONNX},
+	Neg:        {"neg", "-x.", Names{"negative", "negate", "Neg"}, func(x float64) float64 { return -x }, false, nil},
+	Abs:        {"abs", "Absolute values.", Names{"absolute", "abs", "Abs"}, math.Abs, false, nil},
+	Exp:        {"exp", "Exponentials.", Names{"exponent", "exponential", "Exp"}, math.Exp, false, nil},
+	Expm1:      {"expm1", "exp(x) - 1, exact near 0.", Names{"", "exponential_minus_one", ""}, math.Expm1, false, nil},
+	Log:        {"log", "Natural logarithms.", Names{"logarithm", "log", "Log"}, math.Log, true, nil},
+	Sqrt:       {"sqrt", "Square roots.", Names{"squareRoot", "sqrt", "Sqrt"}, math.Sqrt, true, nil},
+	Rsqrt:      {"rsqrt", "1 / sqrt(x).", Names{"reciprocalSquareRoot", "rsqrt", ""}, func(x float64) float64 { return 1 / math.Sqrt(x) }, true, nil},
+	Reciprocal: {"reciprocal", "1 / x.", Names{"reciprocal", "", "Reciprocal"}, func(x float64) float64 { return 1 / x }, true, nil},
+	Square:     {"square", "x * x.", Names{"square", "", ""}, func(x float64) float64 { return x * x }, false, nil},
+	Sin:        {"sin", "Sines.", Names{"sin", "sine", "Sin"}, math.Sin, false, nil},
+	Cos:        {"cos", "Cosines.", Names{"cos", "cosine", "Cos"}, math.Cos, false, nil},
+	Tan:        {"tan", "Tangents.", Names{"tan", "tan", "Tan"}, math.Tan, false, nil},
+	Tanh:       {"tanh", "Hyperbolic tangents.", Names{"tanh", "tanh", "Tanh"}, math.Tanh, false, nil},
+	Sigmoid:    {"sigmoid", "1 / (1 + exp(-x)).", Names{"sigmoid", "logistic", "Sigmoid"}, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }, false, nil},
+	Erf:        {"erf", "The error function.", Names{"erf", "chlo.erf", "Erf"}, math.Erf, false, nil},
+	Relu:       {"relu", "max(x, 0).", Names{"reLU", "", "Relu"}, func(x float64) float64 { return max(x, 0) }, false, nil},
+	Gelu:       {"gelu", "x Phi(x), the erf form.", Names{"", "", "Gelu"}, func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) }, false, nil},
+	GeluTanh:   {"gelu_tanh", "The tanh approximation of gelu.", Names{"", "", ""}, geluTanh, false, nil},
+	Step:       {"step", "1 where x > 0, else 0.", Names{"", "", ""}, step, false, noONNX},
+	Floor:      {"floor", "The largest whole number up to x.", Names{"floor", "floor", "Floor"}, math.Floor, false, nil},
+	Ceil:       {"ceil", "The smallest whole number from x on.", Names{"ceil", "ceil", "Ceil"}, math.Ceil, false, nil},
 }
 
 // geluTanh is the approximation some networks were trained with. It is up to
@@ -187,6 +205,14 @@ func (f UnaryFn) String() string {
 // Doc says in a sentence what f is.
 func (f UnaryFn) Doc() string { return unaryFns[f].doc }
 
+// Names says what f is called elsewhere.
+func (f UnaryFn) Names() Names {
+	if int(f) >= len(unaryFns) {
+		return Names{}
+	}
+	return unaryFns[f].names
+}
+
 // Of is f as a function of one number, nil for a value that names none.
 func (f UnaryFn) Of() func(x float64) float64 {
 	if int(f) >= len(unaryFns) {
@@ -210,15 +236,18 @@ func unaryOps() (rows []Operation) {
 // binaryFns say what the functions of Binary are, in float64.
 var binaryFns = [...]struct {
 	name, doc string
+	names     Names
 	f         func(a, b float64) float64
+	lacks     []string
 }{
-	Add:     {"add", "a + b.", func(a, b float64) float64 { return a + b }},
-	Sub:     {"sub", "a - b.", func(a, b float64) float64 { return a - b }},
-	Mul:     {"mul", "a * b.", func(a, b float64) float64 { return a * b }},
-	Div:     {"div", "a / b.", func(a, b float64) float64 { return a / b }},
-	Pow:     {"pow", "a to the power of b.", math.Pow},
-	Maximum: {"maximum", "The larger of two elements.", math.Max},
-	Minimum: {"minimum", "The smaller of two elements.", math.Min},
+	Add:     {"add", "a + b.", Names{"addition", "add", "Add"}, func(a, b float64) float64 { return a + b }, nil},
+	Sub:     {"sub", "a - b.", Names{"subtraction", "subtract", "Sub"}, func(a, b float64) float64 { return a - b }, nil},
+	Mul:     {"mul", "a * b.", Names{"multiplication", "multiply", "Mul"}, func(a, b float64) float64 { return a * b }, nil},
+	Div:     {"div", "a / b.", Names{"division", "divide", "Div"}, func(a, b float64) float64 { return a / b }, nil},
+	Pow:     {"pow", "a to the power of b.", Names{"power", "power", "Pow"}, math.Pow, nil},
+	Maximum: {"maximum", "The larger of two elements.", Names{"maximumWithNaNPropagation", "maximum", "Max"}, math.Max, nil},
+	Minimum: {"minimum", "The smaller of two elements.", Names{"minimumWithNaNPropagation", "minimum", "Min"}, math.Min, nil},
+	Atan2:   {"atan2", "The angle of the point (b, a) in radians, -pi to pi.", Names{"atan2", "atan2", ""}, math.Atan2, noONNX},
 }
 
 // BinaryFns lists the functions of Binary.
@@ -234,6 +263,14 @@ func (f BinaryFn) String() string {
 // Doc says in a sentence what f is.
 func (f BinaryFn) Doc() string { return binaryFns[f].doc }
 
+// Names says what f is called elsewhere.
+func (f BinaryFn) Names() Names {
+	if int(f) >= len(binaryFns) {
+		return Names{}
+	}
+	return binaryFns[f].names
+}
+
 // Of is f as a function of two numbers, nil for a value that names none.
 func (f BinaryFn) Of() func(a, b float64) float64 {
 	if int(f) >= len(binaryFns) {
@@ -246,7 +283,7 @@ func binaryOps() (rows []Operation) {
 	for _, f := range BinaryFns() {
 		rows = append(rows, Operation{f.String(), "a, b", "float; a weight takes the other's type", f.Doc(), func(g *Graph) *Node {
 			return g.Binary(f, positive(g, 2, 1, 4), positive(g, 3, 4))
-		}, nil})
+		}, binaryFns[f].lacks})
 	}
 	return rows
 }

@@ -100,9 +100,10 @@ func (o ConvTranspose2D) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	return out, x.DType, nil
 }
 
-// Pool2D is max or average pooling, kernel x kernel, no padding.
+// Pool2D is max or average pooling without padding. Kernel and Stride are rows, then
+// columns.
 type Pool2D struct {
-	Kernel, Stride int
+	Kernel, Stride [2]int
 	Average        bool
 }
 
@@ -116,10 +117,14 @@ func (o Pool2D) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	if err := featureMap(x); err != nil {
 		return nil, 0, err
 	}
-	if o.Kernel < 1 || o.Stride < 1 || x.Shape[1] < o.Kernel || x.Shape[2] < o.Kernel {
-		return nil, 0, shapeErr("kernel %d, stride %d for x %v", o.Kernel, o.Stride, x.Shape)
+	out := x.Shape.Clone()
+	for i, size := range x.Shape[1:3] {
+		if o.Kernel[i] < 1 || o.Stride[i] < 1 || size < o.Kernel[i] {
+			return nil, 0, shapeErr("kernel %v, stride %v for x %v", o.Kernel, o.Stride, x.Shape)
+		}
+		out[1+i] = (size-o.Kernel[i])/o.Stride[i] + 1
 	}
-	return tensor.Shape{x.Shape[0], (x.Shape[1]-o.Kernel)/o.Stride + 1, (x.Shape[2]-o.Kernel)/o.Stride + 1, x.Shape[3]}, x.DType, nil
+	return out, x.DType, nil
 }
 
 // ResizeMode is the interpolation of Resize2D.
@@ -217,14 +222,16 @@ var mapOps = []Operation{
 	{"conv_transpose2d", "x, w, b?", "float; weights of any float type", "Transposed convolution of maps [B,H,W,C] with w [C,O,kh,kw].", func(g *Graph) *Node {
 		return g.ConvTranspose2D(floats(g, 1, 3, 4, 3), floats(g, 3, 4, 2, 2), floats(g, 4), 2)
 	}, nil},
-	{"pool2d", "x", "float", "Max or average pooling of maps [B,H,W,C].", func(g *Graph) *Node { return g.Add(Pool2D{Kernel: 2, Stride: 2}, floats(g, 1, 5, 6, 3)) }, nil},
+	{"pool2d", "x", "float", "Max or average pooling of maps [B,H,W,C].", func(g *Graph) *Node {
+		return g.Add(Pool2D{Kernel: [2]int{2, 3}, Stride: [2]int{2, 1}}, floats(g, 1, 5, 6, 3))
+	}, nil},
 	{"resize2d", "x", "float", "Resample maps [B,H,W,C].", func(g *Graph) *Node { return g.Bilinear(floats(g, 1, 3, 4, 2), 5, 7) }, nil},
 	{"pixel_shuffle", "x", "float", "Channels to space: [B,h,w,C*R*R] to [B,h*R,w*R,C].", func(g *Graph) *Node { return g.Add(PixelShuffle{R: 2}, floats(g, 1, 2, 3, 8)) }, nil},
 	{"pool_index", "x", "float", "Positions of the maxima of max pooling, the lowest on ties.", func(g *Graph) *Node {
-		return g.Add(PoolIndex{Kernel: 2, Stride: 1}, floats(g, 1, 3, 4, 2))
+		return g.Add(PoolIndex{Kernel: [2]int{2, 2}, Stride: [2]int{1, 1}}, floats(g, 1, 3, 4, 2))
 	}, noONNX},
 	{"pool_grad", "x, gy", "float", "Gradient of max pooling; overlapping windows add up.", func(g *Graph) *Node {
-		return g.Add(PoolGrad{Kernel: 2, Stride: 1}, floats(g, 1, 3, 4, 2), floats(g, 1, 2, 3, 2))
+		return g.Add(PoolGrad{Kernel: [2]int{2, 2}, Stride: [2]int{1, 1}}, floats(g, 1, 3, 4, 2), floats(g, 1, 2, 3, 2))
 	}, noONNX},
 	{"conv_grad_input", "gy, w", "float", "Gradient of conv2d with respect to its input.", func(g *Graph) *Node {
 		o := ConvGradInput{Stride: 1, Pad: 1, Dilation: 1, Groups: 1, H: 4, W: 5}

@@ -6,7 +6,7 @@ import "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 
 // PoolIndex is where Pool2D found each maximum: the flat index y*W+x in the
 // input plane (I32), the lowest on ties.
-type PoolIndex struct{ Kernel, Stride int }
+type PoolIndex struct{ Kernel, Stride [2]int }
 
 func (PoolIndex) Kind() string { return "pool_index" }
 
@@ -17,7 +17,7 @@ func (o PoolIndex) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 
 // PoolGrad is the gradient of max pooling. Operands: x, gradient of the result.
 // A pixel that is the maximum of several windows gets the sum.
-type PoolGrad struct{ Kernel, Stride int }
+type PoolGrad struct{ Kernel, Stride [2]int }
 
 func (PoolGrad) Kind() string { return "pool_grad" }
 

@@ -137,6 +137,29 @@ func (o CumSum) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 	return in[0].Shape, in[0].DType, isFloat(in[0], "x")
 }
 
+// Compose adds what lies 1, 2, 4, ... before each element: as many additions as the
+// logarithm of the axis, each of them in parallel.
+func (o CumSum) Compose(g *Graph, in []*Node) *Node {
+	x := g.Cast(in[0], tensor.F32)
+	axis, n := o.Axis, len(x.Shape)
+	if axis < 0 {
+		axis += n
+	}
+	for by := 1; by < x.Shape[axis]; by *= 2 {
+		before, after := make([]int, n), make([]int, n)
+		var part *Node
+		if o.Reverse {
+			after[axis] = by
+			part = g.SliceAxis(x, axis, by, x.Shape[axis])
+		} else {
+			before[axis] = by
+			part = g.SliceAxis(x, axis, 0, x.Shape[axis]-by)
+		}
+		x = g.Binary(Add, x, g.Add(Pad{Before: before, After: after}, part))
+	}
+	return g.Cast(x, in[0].DType)
+}
+
 var reduceNames = [...]string{ReduceSum: "sum", ReduceMean: "mean", ReduceMax: "max", ReduceMin: "min"}
 
 func reduceOps() []Operation {
@@ -153,10 +176,10 @@ func reduceOps() []Operation {
 		Operation{"argmin", "x", "float", "Positions of the smallest elements along an axis, the lowest on ties.", func(g *Graph) *Node {
 			return g.Add(ArgReduce{Axis: 1, Min: true}, floats(g, 2, 5))
 		}, nil},
-		Operation{"topk", "x", "float", "The k largest of the last dimension, descending, or their positions.", func(g *Graph) *Node {
+		Operation{"topk", "x", "float", "The k largest of the last dimension, descending, equal ones in any order, or their positions.", func(g *Graph) *Node {
 			return g.Add(TopK{K: 2}, floats(g, 3, 6))
 		}, nil},
 		Operation{"cumsum", "x", "float", "Running sums along an axis, from its start or from its end.", func(g *Graph) *Node {
 			return g.Add(CumSum{Axis: -1, Reverse: true}, g.Add(CumSum{Axis: 1}, floats(g, 2, 7, 3)))
-		}, noONNX})
+		}, nil})
 }

@@ -61,3 +61,11 @@ func indices(g *Graph, shape ...int) *Node {
 func positive(g *Graph, shape ...int) *Node {
 	return g.Affine(g.Unary(Square, floats(g, shape...)), 1, 0.5)
 }
+
+// Composed is an Op that can be written with others. Every implementation runs that
+// form, unless it has its own (see passes.Compose); package ref always has its own.
+type Composed interface {
+	Op
+	// Compose adds the operations to g and returns the one that takes the Op's place.
+	Compose(g *Graph, in []*Node) *Node
+}

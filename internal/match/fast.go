@@ -131,7 +131,9 @@ func (m *Matcher) fastKeys(x, y *side, d Map, o FastOptions) ([]uint64, error) {
 	if o.Seeds != nil {
 		rounds = 1
 	}
-	m.round(2 * len(f.cur1) * y.n)
+	if !m.found.ready {
+		m.round(2 * len(f.cur1) * y.n)
+	}
 	for d, s := range [2]*side{x, y} {
 		f.known[d] = grow(f.known[d], s.n)
 		fill(f.known[d], unknown)

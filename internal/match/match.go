@@ -78,8 +78,15 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 	if err := o.check(v1, v2); err != nil {
 		return nil, err
 	}
-	m.prepareView(&m.a, v1, o)
-	m.prepareView(&m.b, v2, o)
+	mask1, mask2 := o.mask(&m.a, v1), o.mask(&m.b, v2)
+	if err := m.ask(v1, v2, mask1, mask2); err != nil {
+		return nil, err
+	}
+	if !m.found.ready {
+		m.prepare(&m.a, v1.Desc, mask1)
+		m.prepare(&m.b, v2.Desc, mask2)
+	}
+	defer func() { m.found.ready = false }()
 	m.seeds.pairs = m.seeds.pairs[:0]
 	if m.a.n > 0 && m.b.n > 0 {
 		if err := m.candidates(v1, v2, o); err != nil {
@@ -149,20 +156,19 @@ func (o Options) check(v1, v2 View) error {
 	return nil
 }
 
-// prepareView is prepare with the mask narrowed by the descriptor confidence.
-func (m *Matcher) prepareView(s *side, v View, o Options) {
-	mask := v.Mask
-	if o.MinWeight > 0 {
-		s.mask = grow(s.mask, len(v.Weight))
-		for i, q := range v.Weight {
-			s.mask[i] = 0
-			if q >= o.MinWeight && (v.Mask == nil || v.Mask[i] != 0) {
-				s.mask[i] = 1
-			}
-		}
-		mask = s.mask
+// mask is a view's mask narrowed by the descriptor confidence.
+func (o Options) mask(s *side, v View) []uint8 {
+	if !(o.MinWeight > 0) {
+		return v.Mask
 	}
-	m.prepare(s, v.Desc, mask)
+	s.mask = grow(s.mask, len(v.Weight))
+	for i, q := range v.Weight {
+		s.mask[i] = 0
+		if q >= o.MinWeight && (v.Mask == nil || v.Mask[i] != 0) {
+			s.mask[i] = 1
+		}
+	}
+	return s.mask
 }
 
 // candidates fills m.seeds.pairs with the matches, as pixels in ascending
@@ -174,7 +180,9 @@ func (m *Matcher) candidates(v1, v2 View, o Options) error {
 		return m.seeded(v1, v2, o)
 	case !o.Reciprocal:
 		f.start(&m.a, v1.Desc, FastOptions{Subsample: max(1, o.Subsample)})
-		m.round(len(f.cur1) * m.b.n)
+		if !m.found.ready {
+			m.round(len(f.cur1) * m.b.n)
+		}
 		if err := m.nearestOf(&m.a, f.cur1, &m.b, f.cur2); err != nil {
 			return err
 		}
@@ -257,7 +265,7 @@ func (m *Matcher) rank(v1, v2 View, o Options) *Result {
 		if !v1.Desc.inside(p, o.Border) || !v2.Desc.inside(q, o.Border) {
 			continue
 		}
-		if c := confidence(v1, v2, p, q, o.Weighted); c >= o.MinConfidence {
+		if c := m.confidence(v1, v2, p, q, o.Weighted); c >= o.MinConfidence {
 			m.order = append(m.order, uint64(descending(c))<<32|uint64(i))
 		}
 	}
@@ -276,12 +284,16 @@ func (m *Matcher) rank(v1, v2 View, o Options) *Result {
 }
 
 // confidence is the score of a pair, weighted on request. A weight that is not
-// a number gives NaN, which no threshold lets through.
-func confidence(v1, v2 View, p, q int32, weighted bool) float32 {
-	dim := v1.Desc.Dim
-	a := v1.Desc.Data[int(p)*dim:][:dim]
-	b := v2.Desc.Data[int(q)*dim:][:dim]
-	c := kernel.Dot(a, b)
+// a number gives NaN, which no threshold lets through. Every candidate ends at its
+// pixel's nearest neighbour, so that a Finder's scores are those wanted.
+func (m *Matcher) confidence(v1, v2 View, p, q int32, weighted bool) float32 {
+	var c float32
+	if m.found.ready {
+		c = m.found.scores[p]
+	} else {
+		dim := v1.Desc.Dim
+		c = kernel.Dot(v1.Desc.Data[int(p)*dim:][:dim], v2.Desc.Data[int(q)*dim:][:dim])
+	}
 	if weighted {
 		c *= float32(math.Sqrt(float64(v1.Weight[p] * v2.Weight[q])))
 	}

@@ -130,7 +130,7 @@ func TestOptionsAgainstDefinition(t *testing.T) {
 	} {
 		want := map[pair]float32{}
 		for i, j := range nnA {
-			c := confidence(v1, v2, int32(i), j, o.Weighted)
+			c := (&Matcher{}).confidence(v1, v2, int32(i), j, o.Weighted)
 			x1, y1, x2, y2 := i%25, i/25, int(j)%18, int(j)/18
 			in := x1 >= o.Border && y1 >= o.Border && x1 < 25-o.Border && y1 < 20-o.Border &&
 				x2 >= o.Border && y2 >= o.Border && x2 < 18-o.Border && y2 < 22-o.Border
@@ -328,7 +328,7 @@ func TestDescendingKey(t *testing.T) {
 		}
 	}
 	neg := float32(math.Copysign(0, -1))
-	if c := confidence(View{Desc: Map{[]float32{neg}, 1, 1, 1}}, View{Desc: Map{[]float32{1}, 1, 1, 1}}, 0, 0, false); math.Signbit(float64(c)) {
+	if c := (&Matcher{}).confidence(View{Desc: Map{[]float32{neg}, 1, 1, 1}}, View{Desc: Map{[]float32{1}, 1, 1, 1}}, 0, 0, false); math.Signbit(float64(c)) {
 		t.Error("a confidence of -0 would sort after 0")
 	}
 	if kernel.Dot([]float32{neg}, []float32{1}) != 0 {

@@ -36,6 +36,9 @@ type Matcher struct {
 	order []uint64
 	back  []uint64 // pairs found from map 2's seeds
 
+	finder Finder
+	found  found
+
 	prefilter prefilterMode // auto but in tests
 }
 
@@ -260,6 +263,11 @@ func (m *Matcher) locate(nn []int32, x, y *side, best []float32, where []int32, 
 // prepared and not empty.
 func (m *Matcher) nearestBoth() error {
 	m.nnA, m.nnB = grow(m.nnA, m.a.n), grow(m.nnB, m.b.n)
+	if m.found.ready {
+		copy(m.nnA, m.found.to[0])
+		copy(m.nnB, m.found.to[1])
+		return nil
+	}
 	if m.nearestInt8() {
 		return m.int8.failure()
 	}

@@ -25,6 +25,16 @@ func (m *Matcher) nearestOf(x *side, queries []int32, y *side, out []int32) erro
 	if nq == 0 {
 		return nil
 	}
+	if m.found.ready {
+		to := m.found.to[0]
+		if x == &m.b {
+			to = m.found.to[1]
+		}
+		for i, q := range queries {
+			out[i] = to[q]
+		}
+		return nil
+	}
 	if m.int8.ready {
 		return m.nearestOf8(x, queries, y, out)
 	}

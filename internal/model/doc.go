@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model writes the networks down as graphs: MASt3R and DUNE-MASt3R of
-// any dimensions (network.md 4 to 10).
+// Package model opens networks of every family that the engine runs.
 //
-// Open reads the dimensions off the tensors' shapes; what shapes cannot tell
-// (numbers of heads, hooks, output modes) comes from the file's metadata, else
-// from the published models. Encoder, Decoder and Head then build the three
-// parts for given picture sizes:
-//
-//	pictures --Encoder--> features --Decoder--> hooked tokens --Head--> points, descriptors
-//
-// Parts are separate graphs because their shapes vary separately and because a
-// picture that takes part in several pairs is encoded once.
+// A family is a package below this one; vit is what they share. Open asks each
+// family whether the tensors of a file are its own. What a network can do is told
+// by the interfaces that it has: Pairwise networks reconstruct two
+// pictures, Multiview networks any number.
 package model

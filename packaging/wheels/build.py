@@ -7,10 +7,13 @@ them.
 """
 
 import argparse
+import gzip
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +53,29 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in names:
         if name == "sdist":
-            run(
-                [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", arguments.out, ROOT],
-                {},
-            )
+            sdist(arguments.out)
         elif name == "macos-arm64" and not (shutil.which("clang-19") and shutil.which("ld64.lld-19")):
             print("SKIPPED: macos-arm64: clang 19 and lld 19 are not here", file=sys.stderr)
         else:
             wheel(TARGETS[name], arguments.out)
+
+
+def sdist(out: Path) -> None:
+    """Build the source archive, and write it again without what differs from build to build."""
+    run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", out, ROOT], {}, quiet=True)
+    path = next(out.glob("mast3r_runtime-*.tar.gz"))
+    with tarfile.open(path) as archive:
+        files = {m.name: (m.mode, archive.extractfile(m).read()) for m in archive if m.isfile()}  # type: ignore[union-attr]
+    with (
+        open(path, "wb") as file,
+        gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, (mode, data) in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = len(data), int(epoch())
+            member.mode = 0o755 if mode & 0o100 else 0o644
+            archive.addfile(member, io.BytesIO(data))
 
 
 def wheel(target: Target, out: Path) -> None:
@@ -78,12 +96,17 @@ def wheel(target: Target, out: Path) -> None:
     run([*command, "--wheel-dir", out, ROOT], environment)
 
 
-def run(command: list[str | Path], environment: dict[str, str]) -> None:
-    """Run a command with more environment; times inside archives are the commit's, so that builds repeat."""
+def epoch() -> str:
+    """The times inside archives: the commit's, so that builds repeat."""
     stamp = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True)
-    if "SOURCE_DATE_EPOCH" not in os.environ and stamp.returncode == 0:
-        environment = {"SOURCE_DATE_EPOCH": stamp.stdout.strip(), **environment}
-    if done := subprocess.run(command, env={**os.environ, **environment}).returncode:
+    return os.environ.get("SOURCE_DATE_EPOCH") or stamp.stdout.strip() or "315532800"  # zip begins in 1980
+
+
+def run(command: list[str | Path], environment: dict[str, str], quiet: bool = False) -> None:
+    """Run a command with more environment."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch(), **environment}
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL if quiet else None).returncode
+    if done:
         sys.exit(f"build.py: {' '.join(map(str, command))} failed with {done}")
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks wheels and sdist without installing them: check.py DIST [NAME ...]
+"""Checks wheels and sdist without installing them: check.py DIST [LIBRARY]
 
 Of every wheel: the tag, one library for that system and processor and no more, data, licences, bill
-of materials, no path of the machine that built it, size. Then ``auditwheel show``, ``twine check``
-and ``check-wheel-contents``, whichever is installed beside this Python.
+of materials, no path of the machine that built it, size. Then ``auditwheel show``, ``twine check``,
+``check-wheel-contents`` and ``licensecheck``, whichever is installed beside this Python. With
+LIBRARY, each wheel must hold that file byte for byte: the one that was inspected.
 """
 
+import csv
 import importlib.util
 import json
 import re
@@ -20,16 +22,17 @@ sys.path[:0] = [str(ROOT / "packaging"), str(ROOT / "python" / "mast3r_runtime" 
 from reasons import machine_of  # noqa: E402
 from sbom import LICENSES  # noqa: E402
 
+DEPLOYMENT = (ROOT / "packaging" / "darwin" / "deployment_target").read_text().strip()
 LIBRARIES = {  # by tag: the library and its processor
     r"manylinux_2_(?:17|28)_x86_64|linux_x86_64": ("libmast3r_runtime.so", "x86_64"),
     r"manylinux_2_(?:17|28)_aarch64|linux_aarch64": ("libmast3r_runtime.so", "aarch64"),
-    r"macosx_\d+_0_arm64": ("libmast3r_runtime.dylib", "aarch64"),
+    rf"macosx_{DEPLOYMENT.replace('.', '_')}_arm64": ("libmast3r_runtime.dylib", "aarch64"),
     r"win_amd64": ("libmast3r_runtime.dll", "x86_64"),
 }
 LIMIT = 100_000_000  # bytes of a file on the package index
 
 
-def check(wheel: Path) -> list[str]:
+def check(wheel: Path, inspected: Path | None) -> list[str]:
     """The problems of one wheel."""
     tag = wheel.stem.split("-none-")[-1]
     library, machine = next((v for k, v in LIBRARIES.items() if re.fullmatch(k, tag)), ("", ""))
@@ -53,6 +56,8 @@ def check(wheel: Path) -> list[str]:
             if (got := machine_of(copy)) != machine:
                 problems.append(f"{library} is for {got or 'an unknown processor'}, want {machine}")
             copy.unlink()
+            if inspected is not None and code != inspected.read_bytes():
+                problems.append(f"{library} is not {inspected} byte for byte")
             if str(ROOT).encode() in code:
                 problems.append(f"{library} holds the path of the folder that it was built in")
         for need in (
@@ -60,6 +65,7 @@ def check(wheel: Path) -> list[str]:
             "models/mast3r_tiny/unified.safetensors",
             "pictures/room_1.png",
             "selfcheck/landscape.npz",
+            "selfcheck/views.npz",
         ):
             if f"mast3r_runtime/{need}" not in names:
                 problems.append(f"mast3r_runtime/{need} is missing")
@@ -110,6 +116,27 @@ def tools(files: list[Path]) -> list[str]:
     return problems
 
 
+def licences(wheel: Path) -> list[str]:
+    """What licensecheck says of the packages that pip brings along."""
+    if not have("licensecheck"):
+        return []
+    with zipfile.ZipFile(wheel) as z:
+        metadata = z.read(next(n for n in z.namelist() if n.endswith(".dist-info/METADATA"))).decode()
+    needs = re.findall(r"^Requires-Dist: (([\w-]+)[^;\n]*)$", metadata, re.M)  # without those of extras
+    listing = ROOT / "build" / "check-requirements.txt"
+    listing.write_text("".join(f"{need}\n" for need, _ in needs))
+    command = [sys.executable, "-m", "licensecheck", "-r", listing, "-l", "Apache-2.0", "--format", "csv"]
+    said = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    rows = list(csv.DictReader(said.stdout[said.stdout.find("name,") :].splitlines()))
+    if not rows:
+        print(f"SKIPPED: licensecheck: {said.stderr.strip()[-200:]}", file=sys.stderr)
+        return []
+    print("licensecheck: " + ", ".join(f"{row['name'].lower()} ({row['license']})" for row in rows))
+    missing = {name.lower() for _, name in needs} - {row["name"].lower() for row in rows}
+    problems = [f"licensecheck does not list {name}" for name in sorted(missing)]
+    return problems + [f"{r['name']}: licence {r['license']}" for r in rows if r["licenseCompat"] != "True"]
+
+
 def have(module: str) -> bool:
     """Whether a checker is installed; says it where not."""
     if importlib.util.find_spec(module) is None:
@@ -120,16 +147,18 @@ def have(module: str) -> bool:
 
 def main() -> None:
     folder = Path(sys.argv[1])
+    inspected = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     files = sorted(f for f in folder.iterdir() if f.suffix == ".whl" or f.name.endswith(".tar.gz"))
     if not any(f.suffix == ".whl" for f in files):
         sys.exit(f"check.py: no wheel in {folder}")
     problems = []
     for file in files:
         if file.suffix == ".whl":
-            found = check(file)
+            found = check(file, inspected)
             print(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB, {'; '.join(found) or 'right'}")
             problems += [f"{file.name}: {p}" for p in found]
     problems += tools([f.resolve() for f in files])
+    problems += licences(next(f for f in files if f.suffix == ".whl"))  # the same in each
     if problems:
         sys.exit("check.py: " + "\ncheck.py: ".join(problems))
 

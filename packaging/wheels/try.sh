@@ -26,5 +26,6 @@ try() {
 	"$@" || status=$?
 	[ $status -eq 0 ] || [ $status -eq 77 ] || { echo "try.sh: $name failed with $status" >&2; exit 1; }
 }
+try "other Pythons" python3 "$here/pythons.py" "$dist"/mast3r_runtime-*-manylinux_*_x86_64.whl
 try "Windows under Wine" sh "$here/wine.sh" "$dist"/mast3r_runtime-*-win_amd64.whl "$work/256.npz"
 try "Linux aarch64 under qemu" sh "$here/qemu.sh" "$dist"/mast3r_runtime-*_aarch64.whl "$work/128.npz"

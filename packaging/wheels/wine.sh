@@ -42,11 +42,16 @@ exe=$(find "$work/jar" -name python.exe | head -1)
 export PYTHONPATH="$(winepath -w "$work/wheel");$(winepath -w "$work/site")" PYTHONIOENCODING=utf-8 PYTHONDONTWRITEBYTECODE=1
 export PYTHONHOME="$(winepath -w "$(dirname "$exe")")"
 
-# run SCRIPT ARGUMENTS: the script in a Python that does not ask for WMI.
+# run SCRIPT ARGUMENTS: the script in a Python that does not ask for WMI. Python starts there with
+# pipes only, not with files in the place of its streams.
 run() {
 	script=$(winepath -w "$1")
 	shift
-	wine "$exe" -c "import sys, runpy; sys.modules['_wmi'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')" "$script" "$@"
+	{
+		wine "$exe" -c "import sys, runpy; sys.modules['_wmi'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')" "$script" "$@" </dev/null 2>&1
+		echo $? >"$work/status"
+	} | cat
+	return "$(cat "$work/status")"
 }
 cat >"$work/selfcheck.py" <<'PY'
 import sys

@@ -21,10 +21,19 @@ from ._checkpoints.places import get_checkpoint_paths, get_checkpoint_urls, get_
 from ._checkpoints.specs import MODEL_SPECS, CheckpointFile, ModelSpec
 from ._engine.engine import Engine
 from ._engine.features import Features
-from ._engine.reports import check_metal, estimate_cost, profile
+from ._engine.reports import check_metal, estimate_cost, estimate_memory, profile
+from ._engine.runtime import (
+    Runtime,
+    get_available_backends,
+    get_backend_info,
+    get_best_backend,
+    get_runtime,
+)
+from ._engine.views import Taken as _Taken
+from ._engine.views import assemblers as _assemblers
 from ._library.limits import CancelToken, limit
 from ._library.memory import GPUTensor
-from ._version import __version__
+from ._library.version import __version__
 from .config import (
     PRESET_DESKTOP_PRECISION,
     PRESET_DRONE_FAST,
@@ -49,13 +58,6 @@ from .results import (
     confidence_mask,
 )
 from .retrieval import Index, Pair, RetrievalResult, scene_pairs, similarity
-from .runtime import (
-    Runtime,
-    get_available_backends,
-    get_backend_info,
-    get_best_backend,
-    get_runtime,
-)
 
 __all__ = [
     "BackendType",
@@ -95,6 +97,7 @@ __all__ = [
     "download",
     "errors",
     "estimate_cost",
+    "estimate_memory",
     "get_available_backends",
     "get_backend_info",
     "get_best_backend",
@@ -114,7 +117,19 @@ import importlib as _importlib
 import logging as _logging
 import sys as _sys
 from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+if _TYPE_CHECKING:
+    from ._scene.scene import Scene as _Scene
+
+
+def _scene_of(taken: _Taken) -> _Scene:
+    from ._scene.views import scene_of
+
+    return scene_of(taken)
+
+
+_assemblers.append(_scene_of)
 _logging.getLogger("mast3r_runtime").addHandler(_logging.NullHandler())
 
 

@@ -2,93 +2,12 @@
 """The command line: ``mast3r VERB``. Only it and ``_commands`` print.
 
 Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood, or a
-package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``.
+package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``;
+5, 6 and 130: see ``batch``.
 """
 
 from __future__ import annotations
 
-import argparse
-import io
-import logging
-import os
-import sys
-from collections.abc import Callable, Sequence
-
-from ._commands import collection, files, machine, pair, profile, scene
-from ._version import __version__
-from .errors import DependencyError, Mast3rError
+from ._commands.main import benchmark_main, download_main, info_main, main
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit status."""
-    arguments = _parser().parse_args(argv)
-    level = os.environ.get("MAST3R_RUNTIME_LOG", "warning").upper()
-    logging.basicConfig(stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
-    try:
-        logging.getLogger("mast3r_runtime").setLevel(level)
-    except ValueError:
-        return _failed(f"MAST3R_RUNTIME_LOG={level!r}, want debug, info, warning or error")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show is no failure
-            stream.reconfigure(errors="backslashreplace")
-    verb: Callable[[argparse.Namespace], int] = arguments.verb
-    try:
-        status = verb(arguments)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        # Whoever read has enough, as `| head -1` has. Nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13
-    except DependencyError as error:
-        return _failed(str(error), 2)
-    except OSError as error:
-        if isinstance(error, Mast3rError) or not error.strerror:
-            return _failed(str(error))
-        where = f"{error.filename}: " if error.filename else ""
-        return _failed(f"{where}{error.strerror}")
-    except (Mast3rError, ValueError) as error:
-        return _failed(str(error))
-    except MemoryError:
-        return _failed("out of memory")
-    except KeyboardInterrupt:
-        return _failed("interrupted")
-
-
-def info_main() -> int:
-    """``mast3r-info``: an older name of ``mast3r info``."""
-    return main(["info", *sys.argv[1:]])
-
-
-def benchmark_main() -> int:
-    """``mast3r-benchmark``: an older name of ``mast3r benchmark``."""
-    return main(["benchmark", *sys.argv[1:]])
-
-
-def download_main() -> int:
-    """``mast3r-download``: an older name of ``mast3r download``."""
-    return main(["download", *sys.argv[1:]])
-
-
-def _failed(text: str, status: int = 1) -> int:
-    print(f"mast3r: {text}", file=sys.stderr)
-    return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mast3r", description="Two pictures in; points, confidences, descriptors and matches out."
-    )
-    parser.add_argument("--version", action="version", version=f"mast3r {__version__}")
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-
-    def verb(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=text, description=text)
-        sub.set_defaults(verb=run)
-        return sub
-
-    for family in (pair, scene, machine, files, collection, profile):
-        family.add(verb)
-    return parser

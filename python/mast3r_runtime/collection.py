@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of pictures: which pairs are worth it, and all pairs with every picture encoded once."""
+"""Folders of pictures: which pairs to run, and running all of them with each picture encoded once."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from . import export
-from ._arguments import checked
 from ._checkpoints import places
 from ._checkpoints.specs import MODEL_SPECS
-from ._engine.engine import Engine
-from ._engine.features import Features
-from ._library.options import Only
-from ._output import drawing
+from ._output import drawing, export
 from ._output.files import replacing
-from .errors import ArgumentError, FileError, ImageError, ImageNotFoundError, ModelNotFoundError
+from .errors import ArgumentError, FileError, ImageError, ImageNotFoundError, ModelNotFoundError, checked
 from .images import ImageLike, read_image, suffixes
-from .results import GPUInferenceResult
 from .retrieval import Pair, RetrievalResult, scene_pairs, similarity
+
+if TYPE_CHECKING:
+    from ._engine.engine import Engine
+    from ._engine.features import Features
+    from ._library.options import Only
+    from .results import GPUInferenceResult
 
 __all__ = [
     "Retrieved",
@@ -50,7 +50,7 @@ OnError = Callable[[int, ImageError], None]
 
 
 def natural(name: str) -> list[int | str]:
-    """The key of the order in which people count: frame_2 before frame_10."""
+    """The sort key of natural order: frame_2 before frame_10."""
     parts = re.split("([0-9]+)", name)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
@@ -59,8 +59,8 @@ def natural(name: str) -> list[int | str]:
 def list_images(folder: str | os.PathLike[str]) -> list[Path]:
     """The pictures of a folder in natural order: frame_2 before frame_10.
 
-    Every file whose suffix says a format that :func:`read_image` reads; what is left out is
-    said in the log.
+    Every file whose suffix is that of a format that :func:`read_image` reads; the log says what is
+    left out.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -95,9 +95,9 @@ def _some(names: Sequence[str], heic_hint: bool = False) -> str:
 def read_pairs(path: str | os.PathLike[str], names: Sequence[str]) -> list[tuple[int, int]]:
     """Read a list of pairs of pictures, as numbers into ``names``.
 
-    ``pairs.json`` of ``mast3r retrieve``, or a text with a pair on each line, as hloc and COLMAP
-    write it: two names, a score or not, separated by white space or by tabs. Empty lines and
-    those that start with # do not count.
+    The file is ``pairs.json`` of ``mast3r retrieve``, or a text with one pair on each line, as hloc and
+    COLMAP write it: two names and an optional score, separated by white space or tabs. Empty lines
+    and lines that start with # are ignored.
     """
     path = Path(path)
     number = {name: i for i, name in enumerate(names)}
@@ -157,7 +157,7 @@ def _is_number(word: str) -> bool:
 
 @checked
 def find_beside(model: str | os.PathLike[str] | None, role: str) -> Path | None:
-    """The ``retrieval`` head or ``codebook`` that lies with a model, or in the cache of official files."""
+    """The ``retrieval`` head or ``codebook`` beside a model, or in the cache of official files."""
     official = [file.name for spec in MODEL_SPECS.values() for file in spec.files if file.role == role]
     folders = []
     if model is not None:
@@ -171,19 +171,19 @@ def find_beside(model: str | os.PathLike[str] | None, role: str) -> Path | None:
 
 @checked
 def default_graph(n: int) -> str:
-    """Anchors and neighbours for n pictures, as the reference's demonstration takes them."""
+    """A retrieval graph for n pictures, with the anchors and neighbours of the reference's demo."""
     return f"retrieval-{min(20, n)}-{min(10, max(n - 1, 1))}"
 
 
 def finite(value: float) -> float | None:
-    """The number, None where JSON has none for it."""
+    """The number, or None if JSON cannot express it."""
     return value if np.isfinite(value) else None
 
 
 @checked
 @dataclass(frozen=True, slots=True, eq=False)
 class Retrieved:
-    """What :func:`retrieve` found. ``scores[i, j]`` says how alike pictures i and j are.
+    """What :func:`retrieve` found. ``scores[i, j]`` is the similarity of pictures i and j.
 
     ``kept`` are the numbers of the pictures that could be read; scores and pairs count these.
     """
@@ -230,18 +230,18 @@ def retrieve(
     engine : Engine
         With a retrieval head loaded.
     images : sequence of pictures
-        Read one after the other: they need not fit into memory together.
+        They are read one after the other and need not fit into memory together.
     codebook : path, optional
-        With one, ASMK scores; without, cosines of one vector per picture.
+        If given, scores are ASMK scores; otherwise cosines of one vector per picture.
     graph : str, optional
-        See :func:`scene_pairs`; :func:`default_graph` when left out.
+        See :func:`scene_pairs`; :func:`default_graph` by default.
     nfeat : float
-        Of each picture so many features count in the index.
+        How many features of each picture the index uses.
     tick : callable
         Called after each picture.
     on_error : callable, optional
         Called with the number and the ImageError of a picture that cannot be used, which is
-        then left out. Without it the error ends the call.
+        then left out. Without it, the error is raised.
     """
     size, patch = _size(engine)
     # The reference cuts squares to 4:3 here; at sizes where that cannot be, they stay square.
@@ -284,9 +284,9 @@ def infer_pairs(
 ) -> Iterator[tuple[int, int, GPUInferenceResult]]:
     """Run pairs of a collection: every picture is read and encoded once.
 
-    A picture's features are dropped after its last pair, so that for a sequence two are kept
-    at a time, however long it is. With ``on_error``, a picture that cannot be used is told to
-    it, once, and its pairs are left out; without, its ImageError ends the run.
+    The features of a picture are dropped after its last pair, so a sequence of any length keeps only
+    two at a time. With ``on_error``, a picture that cannot be used is reported to it, once, and its
+    pairs are left out; without it, the ImageError is raised.
     """
     for pair in pairs:
         if not all(0 <= i < len(images) for i in pair):
@@ -321,7 +321,7 @@ def infer_pairs(
 
 @checked
 def similarity_picture(scores: npt.ArrayLike, names: Sequence[str]) -> Image.Image:
-    """The matrix as colours, bright is alike, with the names beside it."""
+    """The matrix as colours, bright for similar, with the names beside it."""
     matrix = np.asarray(scores, float)
     n = len(matrix)
     cell = max(2, min(48, 960 // max(n, 1)))
@@ -342,7 +342,7 @@ def similarity_picture(scores: npt.ArrayLike, names: Sequence[str]) -> Image.Ima
 
 
 def need_retrieval(model: Any, given: Path | None) -> Path:
-    """The retrieval head to use, or an error that says where one comes from."""
+    """The retrieval head to use, or an error that says where to get one."""
     found = given or find_beside(model, "retrieval")
     if found is None:
         raise ModelNotFoundError(

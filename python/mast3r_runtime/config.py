@@ -17,10 +17,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ._arguments import checked
 from ._checkpoints import places
 from ._library import header
-from .errors import ArgumentError, FileError
+from .errors import ArgumentError, FileError, checked
 
 __all__ = [
     "PRESET_DESKTOP_PRECISION",
@@ -55,6 +54,8 @@ class ModelVariant(_Text):
     DUNE_VIT_SMALL_448 = "dune_vit_small_448"
     DUNE_VIT_BASE_336 = "dune_vit_base_336"
     DUNE_VIT_BASE_448 = "dune_vit_base_448"
+    DA3_SMALL = "da3_small"
+    DA3_BASE = "da3_base"
 
     @classmethod
     def _missing_(cls, value: object) -> ModelVariant | None:
@@ -64,7 +65,7 @@ class ModelVariant(_Text):
     @property
     def patch(self) -> int:
         """Side of a patch in pixels."""
-        return 14 if self.value.startswith("dune") else 16
+        return 14 if self.value.startswith(("dune", "da3")) else 16
 
 
 @checked

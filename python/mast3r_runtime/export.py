@@ -7,17 +7,18 @@ ever seen under that name.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
-from PIL import Image
-
-from ._arguments import checked
-from ._output import drawing
-from ._output.files import check_target, replacing
-from .errors import ArgumentError, ShapeError
-from .results import InferenceResult, MatchResult
+from ._output.export import (
+    KEEP,
+    RESULT_FILES,
+    Picture,
+    coloured_points,
+    from_linear,
+    network_pixels,
+    write_npz,
+    write_png,
+    write_points,
+    write_result,
+)
 
 __all__ = [
     "KEEP",
@@ -31,150 +32,3 @@ __all__ = [
     "write_points",
     "write_result",
 ]
-
-RESULT_FILES = (  # what write_result leaves in a folder
-    "result.npz",
-    "points.ply",
-    "points.glb",
-    "depth.png",
-    "confidence.png",
-    "matches.png",
-    "cloud.png",
-)
-KEEP = 0.95  # share of each view's points, most confident first, that a point cloud gets
-
-U8 = npt.NDArray[np.uint8]
-F32 = npt.NDArray[np.float32]
-Picture = Image.Image
-
-
-@checked
-def write_npz(path: Path, result: InferenceResult, matches: MatchResult | None = None) -> None:
-    """Every array of the result, the transforms as rows of integers, and the matches."""
-    arrays: dict[str, npt.ArrayLike] = {}
-    for name in result.__slots__:
-        value = getattr(result, name)
-        if isinstance(value, np.ndarray):
-            arrays[name] = value
-        elif name.startswith("transform"):
-            arrays[name] = np.array([getattr(value, field) for field in value.__slots__], np.int32)
-    if matches is not None:
-        for name in matches.__slots__:
-            value = getattr(matches, name)
-            if isinstance(value, np.ndarray):
-                arrays[f"match_{name}"] = value
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-@checked
-def write_png(path: Path, picture: Image.Image) -> None:
-    """A PIL picture as PNG; another suffix is refused."""
-    check_target(Path(path), (".png",))
-    with replacing(path) as temporary:
-        picture.save(temporary, "PNG")
-
-
-@checked
-def network_pixels(image: U8, result: InferenceResult, view: int) -> U8:
-    """The user's picture at the resolution of the result's maps (for colours and drawings).
-
-    Resized and cut as the network's input was, by Pillow's own filter: the network's exact
-    bytes differ from these by a rounding at most.
-    """
-    t = result.transform_1 if view == 1 else result.transform_2
-    if image.shape[:2] != (t.original_height, t.original_width):
-        raise ShapeError(
-            f"image of {image.shape[0]} x {image.shape[1]}, the result's view {view} came from "
-            f"{t.original_height} x {t.original_width}"
-        )
-    resized = Image.fromarray(image).resize((t.resized_width, t.resized_height), Image.Resampling.LANCZOS)
-    box = (t.crop_x, t.crop_y, t.crop_x + t.width, t.crop_y + t.height)
-    return np.asarray(resized.crop(box))
-
-
-@checked
-def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: float = KEEP) -> tuple[F32, U8]:
-    """Both views' points in camera 1's frame with their colours.
-
-    ``keep`` is the share of the most confident points of each view; points that are not
-    finite are left out.
-    """
-    if not 0 < keep <= 1:
-        raise ArgumentError(f"keep={keep}, want a share above 0 and up to 1")
-    points, colours = [], []
-    for view, image in ((1, image_1), (2, image_2)):
-        xyz: F32 = getattr(result, f"pts3d_{view}").reshape(-1, 3)
-        conf: F32 = getattr(result, f"conf_{view}").reshape(-1)
-        rgb = network_pixels(image, result, view).reshape(-1, 3)
-        chosen = np.isfinite(xyz).all(1) & (conf >= np.quantile(conf, 1 - keep))
-        points.append(xyz[chosen])
-        colours.append(rgb[chosen])
-    return np.concatenate(points), np.concatenate(colours)
-
-
-@checked
-def write_points(path: Path, points: F32, colours: U8) -> None:
-    """A coloured point cloud; the suffix says PLY or GLB.
-
-    PLY keeps the camera's axes (OpenCV: x right, y down, z forward) and, by custom, sRGB
-    colours. glTF wants y up and looks along -z, so for GLB y and z change sign: the scene stands
-    upright in a viewer; and its colours are linear light.
-    """
-    import trimesh
-
-    path = Path(path)
-    check_target(path, (".ply", ".glb"))
-    if not len(points):
-        raise ShapeError(f"points file {path.name!r}: no points to write")
-    suffix = path.suffix.lower()
-    if suffix == ".glb":
-        points, colours = points * np.array([1, -1, -1], np.float32), _linear(colours)
-    cloud = trimesh.PointCloud(points, colors=colours)  # type: ignore[no-untyped-call]
-    with replacing(path) as temporary:
-        temporary.write_bytes(cloud.export(file_type=suffix[1:]))  # type: ignore[no-untyped-call]
-
-
-def _linear(colours: U8) -> U8:
-    """Return sRGB bytes as linear bytes, which is how glTF defines COLOR_0."""
-    c = np.arange(256) / 255
-    table = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-    return np.asarray(np.rint(table * 255), np.uint8)[colours]
-
-
-@checked
-def from_linear(colours: U8) -> U8:
-    """Return linear bytes, as a GLB file has them, as sRGB bytes."""
-    c = np.arange(256) / 255
-    table = np.where(c <= 0.0031308, c * 12.92, 1.055 * c ** (1 / 2.4) - 0.055)
-    return np.asarray(np.rint(table * 255), np.uint8)[colours]
-
-
-@checked
-def write_result(
-    directory: Path,
-    result: InferenceResult,
-    matches: MatchResult,
-    image_1: U8,
-    image_2: U8,
-    lines: Picture | None = None,
-    keep: float = KEEP,
-) -> dict[str, Picture]:
-    """Write the files of ``mast3r infer`` and return the pictures among them by name."""
-    if lines is None:
-        lines = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
-    points, colours = coloured_points(result, image_1, image_2, keep)
-    if not len(points):
-        raise ShapeError(f"{directory}: the result has no finite points; nothing was written")
-    write_npz(directory / "result.npz", result, matches)
-    write_points(directory / "points.ply", points, colours)
-    write_points(directory / "points.glb", points, colours)
-    pictures = {
-        "depth": drawing.depth_map(result.pts3d_1[:, :, 2]),
-        "confidence": drawing.confidence_map(result.conf_1),
-        "matches": lines,
-        "cloud": drawing.point_cloud(points, colours),
-    }
-    for name, picture in pictures.items():
-        write_png(directory / f"{name}.png", picture)
-    return pictures

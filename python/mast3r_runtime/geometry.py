@@ -25,24 +25,28 @@ from ._library.options import places_struct
 from .errors import ArgumentError, DependencyError, ShapeError
 
 if TYPE_CHECKING:
-    from .results import GPUInferenceResult, InferenceResult, MatchResult
+    from .results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 
 __all__ = ["PairPose", "exif_focal", "network_focal", "pair_cameras", "relative_pose"]
 
+F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 ESTIMATORS = ("poselib", "pycolmap", "geometry")
 
-# What the network's focal lengths are worth: the standard deviation of their logarithms on
+# How exact the network's focal lengths are: the standard deviation of their logarithms on
 # photographs with known cameras, for the first picture, and for a second one of another size,
-# of which the network says nothing of its own.
+# about which the network says nothing.
 FOCAL_SIGMA = 0.22
 OTHER_FOCAL_SIGMA = 0.35
 
-# Matches of one pair err together: their patches overlap, and so do the maps they are warped by. On
-# rendered pairs the 95 % intervals of as many errors of their own held the truth in half of the
-# cases; of a fourth as many, in 93 to 100 %.
+# The errors of the matches of one pair are not independent: their patches overlap, and so do the
+# maps they are warped by. On rendered pairs, 95 % intervals held the truth in half of the cases
+# when every match counted as independent, and in 93 to 100 % when a fourth of them did.
 DEPENDENCE = 4.0
+
+# Four neighbours whose depths differ by more than this share lie on both sides of an edge.
+EDGE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth
@@ -53,26 +57,26 @@ class PairPose:
     ----------
     pose : float64 [4, 4] or None
         Camera 2 to camera 1, ``X_1 = R X_2 + t`` with det R = +1. Its translation has length
-        1, or 0 where the camera only turned. None where there is none; ``reason`` says why.
+        1, or 0 if the camera only turned. None if no pose was found; ``reason`` says why.
     covariance : float64 [6, 6]
-        Of a turn w after the pose, ``exp(w) R``, in radians, and of a shift of t.
+        Of the pose: of a rotation vector w in ``exp(w) R``, in radians, and of a change of t.
     intrinsics_1, intrinsics_2 : float64 [3, 3]
-        The camera matrices, and ``intrinsics_source`` where they come from: "given", "exif",
-        "network". Given ones are used as given.
+        The camera matrices. ``intrinsics_source`` says where they come from: "given", "exif" or
+        "network". Given ones are not changed.
     focal_sigma : (float, float)
-        Standard deviation of the logarithms of the focal lengths; 0 of given ones.
+        Standard deviation of the logarithms of the focal lengths; 0 for given ones.
     inliers : int64 [M], points : float64 [M, 3]
-        The matches that agree, and the places that they see in camera 1's frame, in units of
-        the baseline; no places where the camera only turned.
+        The matches that agree, and their points in camera 1's frame, in units of the baseline; no
+        points if the camera only turned.
     rms, angle : float
-        Distance of the inliers from the epipolar geometry in pixels; the median angle of
-        their two rays in degrees.
+        Root mean square distance of the inliers from the epipolar geometry, in pixels; median
+        angle between their two rays, in degrees.
     scale : float or None
-        Length of the baseline in metres, as ``scale_source`` has it: "network" is a guess
-        from what things look like. ``scale_spread`` is how its witnesses scatter, relative to
-        it, and says nothing of how far all of them are off.
+        Length of the baseline in metres. ``scale_source`` says where it comes from: "network" is a
+        guess from the appearance of things. ``scale_spread`` is the relative scatter of the single
+        estimates; an error that all of them share does not show in it.
     warnings : tuple of str
-        What to know before using it.
+        What you should know before you use the result.
     """
 
     pose: F64 | None
@@ -128,7 +132,7 @@ def relative_pose(
     dependence: float = 1.0,
     estimator: str = "auto",
 ) -> PairPose:
-    """The relative pose of two cameras from matching pixels, wherever they come from.
+    """The relative pose of two cameras from matching pixels of any source.
 
     Parameters
     ----------
@@ -304,11 +308,11 @@ def pair_cameras(
 ) -> PairPose:
     """The cameras of an inferred pair.
 
-    The pose comes from the matches, never from the points alone. Camera matrices are used as
-    given; without them the focal length is estimated: ``focal_1`` and ``focal_2`` in pixels
-    (as from EXIF) or the network's points are where the estimate starts, and the matches say
-    the rest. One camera is taken to have made both pictures if they have one size. The
-    principal point is then the middle. The length of the baseline is the network's guess.
+    The pose comes from the matches, never from the points alone. Given camera matrices are not
+    changed. Without them the focal length is estimated from the matches; the estimate starts from
+    ``focal_1`` and ``focal_2`` in pixels (from EXIF, for example), or from the network's points, and
+    the principal point is the middle of the picture. Two pictures of the same size are taken to be
+    from one camera. The length of the baseline is the network's guess.
     """
     if matches.transform_1 is None or matches.transform_2 is None:
         raise ShapeError("cameras: matches of bare descriptors; match the whole result")
@@ -398,7 +402,7 @@ def _intrinsics(
 
 
 def network_focal(result: GPUInferenceResult | InferenceResult) -> float:
-    """The focal length of picture 1 by its points, in original pixels."""
+    """The focal length of picture 1 from its points, in original pixels."""
     way = result.transform_1
     if not result.has("pts3d"):  # a view of about 55 degrees, as phones have
         return 1.0 * max(way.original_height, way.original_width)
@@ -408,11 +412,11 @@ def network_focal(result: GPUInferenceResult | InferenceResult) -> float:
 
 
 def exif_focal(path: str | os.PathLike[str]) -> float | None:
-    """The focal length of a photograph in pixels by its EXIF data, None where it does not say.
+    """The focal length of a photograph in pixels from its EXIF data, None if it has none.
 
-    It is that for the picture as it lies in the file: 35-mm equivalent focal length over the
-    film's diagonal of 43.27 mm, times the picture's diagonal. Good to a few per cent, unless
-    the picture was cropped afterwards.
+    It is the 35-mm equivalent focal length, divided by the diagonal of the film (43.27 mm), times
+    the diagonal of the picture in the file. It is right to a few per cent, unless the picture was
+    cropped afterwards.
     """
     from PIL import Image
 
@@ -427,3 +431,33 @@ def exif_focal(path: str | os.PathLike[str]) -> float | None:
     if not (np.isfinite(millimetres) and 1 < millimetres < 10000):
         return None
     return millimetres * float(np.hypot(width, height)) / 43.267
+
+
+def resampled(values: F32, way: Transform, depth: F32 | None) -> F32:
+    """A map of the network's pixels, resampled at the pixels of the original picture: see ``at_original``."""
+    height, width = values.shape[:2]
+    xs = way.to_network(np.stack([np.arange(way.original_width), np.zeros(way.original_width)], 1))[:, 0]
+    ys = way.to_network(np.stack([np.zeros(way.original_height), np.arange(way.original_height)], 1))[:, 1]
+    out = np.full((way.original_height, way.original_width, *values.shape[2:]), np.nan, np.float32)
+    columns = np.flatnonzero((xs > -0.5) & (xs < width - 0.5))
+    x = np.clip(xs[columns], 0, width - 1)
+    left = np.minimum(x.astype(int), max(0, width - 2))
+    right = np.minimum(left + 1, width - 1)
+    fx = (x - left).astype(np.float32).reshape(-1, *(1,) * (values.ndim - 2))
+    near_x = np.rint(x).astype(int)
+    for row in np.flatnonzero((ys > -0.5) & (ys < height - 0.5)):
+        y = min(max(ys[row], 0.0), height - 1.0)
+        top = min(int(y), max(0, height - 2))
+        bottom = min(top + 1, height - 1)
+        fy = np.float32(y - top)
+        upper = values[top, left] * (1 - fx) + values[top, right] * fx
+        lower = values[bottom, left] * (1 - fx) + values[bottom, right] * fx
+        line = upper * (1 - fy) + lower * fy
+        if depth is not None:
+            around = np.stack(
+                [depth[top, left], depth[top, right], depth[bottom, left], depth[bottom, right]]
+            )
+            edge = ~(np.ptp(around, axis=0) < EDGE * np.abs(around).min(axis=0))
+            line[edge] = values[round(y), near_x[edge]]
+        out[row, columns] = line
+    return out

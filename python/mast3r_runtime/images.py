@@ -42,8 +42,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 import numpy as np
 import numpy.typing as npt
 
-from ._arguments import checked
-from .errors import ImageError, ImageNotFoundError, ImageTypeError
+from .errors import ImageError, ImageNotFoundError, ImageTypeError, checked
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ._arguments import checked
 from ._library import structs as S
 from ._library.cameras import check_intrinsics
 from ._library.memory import INT32, INT64, Array, GPUTensor
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, ShapeError, checked
 from .images import U8
 
 if TYPE_CHECKING:
@@ -273,7 +272,7 @@ class _Pair:
         depth = None
         if kind in ("pts3d", "depth"):
             depth = np.asarray(getattr(self, f"pts3d_{view}"), np.float32)[:, :, 2]
-        from ._output.maps import resampled
+        from .geometry import resampled
 
         return resampled(values, getattr(self, f"transform_{view}"), depth)
 
@@ -473,6 +472,9 @@ class MatchResult:
 
     For a whole result, ``overlap`` says whether the pictures show a common part, judged from
     all matches before ``top_k``. ``consistent [N]`` is true for matches that fit its geometry.
+
+    ``kind`` says where matches come from: "descriptors" that are alike, or "geometry", which are
+    the same places of a scene's depth maps; their confidence is how well the depths agree.
     """
 
     idx_1: I64
@@ -490,6 +492,7 @@ class MatchResult:
     seeds: int = 0
     overlap: Overlap | None = None
     consistent: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    kind: str = "descriptors"
 
     @classmethod
     def _take(cls, matches: S.Matches, transforms: tuple[Transform | None, Transform | None]) -> MatchResult:

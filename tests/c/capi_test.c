@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The C interface as a C program meets it: capi_test MODEL.safetensors
+ * The C interface as a C program meets it: capi_test MODEL.safetensors MANY_VIEWS.safetensors
  *
  * One line a failed check, exit 1; nothing else is printed but the closing count.
  */
@@ -19,7 +19,7 @@
 enum { HEIGHT = 48, WIDTH = 64, PIXELS = HEIGHT * WIDTH };
 
 static int passed, failed;
-static const char *model;
+static const char *model, *many;
 
 #define CHECK(cond)                                                                        \
   do {                                                                                     \
@@ -234,6 +234,24 @@ static void test_reports(void) {
   WANT(mast3r_submit_cost(&cost, &job), MAST3R_E_ABI, "size");
   WANT(mast3r_submit_cost(NULL, &job), MAST3R_E_ARGUMENT, "NULL");
 
+  mast3r_memory_options need = {.size = sizeof need, .variant = "mast3r_vit_large", .height1 = 384, .width1 = 512};
+  mast3r_memory memory = {.size = sizeof memory};
+  WANT(mast3r_job_memory(job, &memory), MAST3R_E_HANDLE, "");
+  CHECK(finish(mast3r_submit_memory(&need, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_memory(job, &memory) == MAST3R_OK);
+  CHECK(memory.weights > 2500LL << 20 && memory.total == memory.weights + memory.activations + memory.buffers + memory.results + memory.runtime);
+  CHECK(memory.free > 0 && memory.limit[0] != 0);
+  CHECK(read_report(job) == MAST3R_OK && strstr(report, "\"activations\":") != NULL);
+  memory.size = 0;
+  WANT(mast3r_job_memory(job, &memory), MAST3R_E_ABI, "size");
+  WANT(mast3r_job_memory(job, NULL), MAST3R_E_ARGUMENT, "NULL");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  need.pictures = 1;
+  WANT(finish(mast3r_submit_memory(&need, &job), &job), MAST3R_E_ARGUMENT, "Pictures");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  need.size = 0;
+  WANT(mast3r_submit_memory(&need, &job), MAST3R_E_ABI, "size");
+
   mast3r_engine engine = open_engine(1);
   mast3r_image a = picture(0), b = picture(1);
   mast3r_infer_options raw = {.size = sizeof raw, .raw = 1};
@@ -295,6 +313,8 @@ static void test_pair(void) {
   for (int i = 0; i < PIXELS * 3; i++) finite &= isfinite(points[i]);
   CHECK(finite);
   WANT(mast3r_tensor_copy(first.view[0].points, copy, 5), MAST3R_E_SHAPE, "5 bytes");
+  WANT(mast3r_tensor_copy(first.view[0].points, copy, PIXELS * 12 - 1), MAST3R_E_SHAPE, "bytes");
+  WANT(mast3r_tensor_copy(first.view[0].points, copy, PIXELS * 12 + 1), MAST3R_E_SHAPE, "bytes");
   WANT(mast3r_tensor_copy(first.view[0].points, NULL, PIXELS * 12), MAST3R_E_ARGUMENT, "NULL");
   CHECK(mast3r_tensor_copy(first.view[0].points, copy, PIXELS * 12) == MAST3R_OK);
   CHECK(memcmp(copy, points, PIXELS * 12) == 0);
@@ -326,6 +346,65 @@ static void test_sequence_and_symmetric(void) {
   CHECK(mast3r_job_take_result(job, 0, &result) == MAST3R_OK && result.views == 4);
   release_result(&result);
   CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+/* What nobody takes of a job goes back with it, and no unknown output is asked for. */
+static void test_left_in_jobs(void) {
+  mast3r_engine engine = open_engine(1);
+  mast3r_image a[2] = {picture(0), picture(1)};
+  mast3r_infer_options options = {.size = sizeof options, .raw = 1};
+  mast3r_pool before = {.size = sizeof before}, after = before;
+  mast3r_job job = 0;
+  CHECK(mast3r_pool_info(engine, &before) == MAST3R_OK && before.in_use_buffers == 0);
+  for (int kind = 0; kind < 4; kind++) {
+    mast3r_status status = kind == 0   ? mast3r_submit_encode(engine, a, 2, &options, &job)
+                           : kind == 1 ? mast3r_submit_infer(engine, &a[0], &a[1], &options, &job)
+                           : kind == 2 ? mast3r_submit_symmetric(engine, &a[0], &a[1], &options, &job)
+                                       : mast3r_submit_sequence(engine, a, 2, &options, &job);
+    CHECK(finish(status, &job) == MAST3R_OK);
+    CHECK(mast3r_pool_info(engine, &after) == MAST3R_OK && after.in_use_buffers > 0);
+    CHECK(mast3r_job_free(job) == MAST3R_OK);
+    CHECK(mast3r_pool_info(engine, &after) == MAST3R_OK && after.in_use_buffers == 0);
+  }
+  const int32_t wrong[] = {-1, 16, 17, 31, 1 << 30, INT32_MIN};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    options.only = wrong[i];
+    WANT(mast3r_submit_infer(engine, &a[0], &a[1], &options, &job), MAST3R_E_ARGUMENT, "only");
+  }
+  CHECK(mast3r_engine_close(engine) == MAST3R_OK);
+}
+
+static void test_views(void) {
+  mast3r_engine engine = open_engine(1);
+  mast3r_image images[2] = {picture(0), picture(1)};
+  mast3r_job job = 0;
+  CHECK(finish(mast3r_submit_views(engine, images, 2, NULL, &job), &job) == MAST3R_E_UNSUPPORTED);
+  CHECK(strstr(mast3r_last_error(), "Infer") != NULL || strstr(mast3r_last_error(), "pair") != NULL);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  CHECK(finish(mast3r_submit_load(engine, many, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
+  mast3r_views_options options = {.size = sizeof options, .reference = "first"};
+  double poses[32] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
+  options.poses = poses;
+  CHECK(mast3r_submit_views(engine, images, 2, &options, &job) == MAST3R_E_ARGUMENT); /* no intrinsics */
+  options.poses = NULL;
+  CHECK(mast3r_submit_views(engine, images, 0, &options, &job) == MAST3R_E_SHAPE);
+  CHECK(finish(mast3r_submit_views(engine, images, 2, &options, &job), &job) == MAST3R_OK);
+  size_t count = 0;
+  CHECK(mast3r_job_results(job, &count) == MAST3R_OK && count == 2);
+  mast3r_scene_view view = {.size = sizeof view};
+  CHECK(mast3r_job_take_view(job, 2, &view) == MAST3R_E_ARGUMENT);
+  CHECK(mast3r_job_take_view(job, 1, &view) == MAST3R_OK && view.depth && view.conf && view.points && !view.rays);
+  CHECK(view.pose[15] == 1 && view.intrinsics[0] > 0 && view.transform.width % 14 == 0);
+  CHECK(mast3r_job_take_view(job, 1, &view) == MAST3R_E_ARGUMENT); /* taken */
+  mast3r_tensor all[] = {view.depth, view.conf, view.points};
+  for (int i = 0; i < 3; i++) CHECK(mast3r_tensor_release(all[i]) == MAST3R_OK);
+  mast3r_window window = {.size = sizeof window};
+  mast3r_timing timing;
+  CHECK(mast3r_job_windows(job, &window, 1, &count, &timing) == MAST3R_OK && count == 1);
+  CHECK(window.count == 2 && window.overlap == 0 && window.scale == 1 && timing.total_ms > 0);
+  CHECK(mast3r_job_free(job) == MAST3R_OK); /* frees the view that nobody took */
   CHECK(mast3r_engine_close(engine) == MAST3R_OK);
 }
 
@@ -485,10 +564,74 @@ static void test_eager(void) {
   mast3r_tensor_stats stats = {.size = sizeof stats};
   CHECK(mast3r_tensor_info(context, &stats) == MAST3R_OK && stats.live_tensors == 2 && strcmp(stats.backend, "cpu") == 0);
   CHECK(mast3r_tensor_commit(context) == MAST3R_OK && mast3r_tensor_sync(context) == MAST3R_OK);
+
+  /* A command buffer, and memory that is written by it. */
+  mast3r_commands commands = 0, second = 0;
+  mast3r_tensor z = 0;
+  CHECK(mast3r_commands_begin(context, &commands) == MAST3R_OK && commands != 0);
+  WANT(mast3r_commands_begin(context, &second), MAST3R_E_ARGUMENT, "open");
+  WANT(mast3r_commands_wait(commands), MAST3R_E_ARGUMENT, "not committed");
+  CHECK(mast3r_tensor_empty(context, MAST3R_F32, 2, shape, &z) == MAST3R_OK);
+  both[0] = z, both[1] = x;
+  CHECK(mast3r_tensor_apply(context, "copy_", NULL, both, 2, NULL, 0, &count) == MAST3R_OK);
+  CHECK(mast3r_commands_commit(commands) == MAST3R_OK);
+  WANT(mast3r_commands_commit(commands), MAST3R_E_ARGUMENT, "before");
+  CHECK(mast3r_commands_wait(commands) == MAST3R_OK && mast3r_commands_wait(commands) == MAST3R_OK);
+  CHECK(mast3r_tensor_copy(z, out, sizeof out) == MAST3R_OK && memcmp(out, numbers, sizeof out) == 0);
+  CHECK(mast3r_commands_release(commands) == MAST3R_OK && mast3r_tensor_release(z) == MAST3R_OK);
+  WANT(mast3r_commands_wait(commands), MAST3R_E_HANDLE, "released");
+  WANT(mast3r_commands_wait(context), MAST3R_E_HANDLE, "want a command buffer");
+  WANT(mast3r_tensor_empty(context, 77, 2, shape, &z), MAST3R_E_ARGUMENT, "element type 77");
+  CHECK(mast3r_commands_begin(context, &second) == MAST3R_OK && mast3r_commands_release(second) == MAST3R_OK);
+
   CHECK(mast3r_tensor_cleanup(context) == MAST3R_OK && mast3r_tensor_close(context) == MAST3R_OK);
   WANT(mast3r_tensor_sync(context), MAST3R_E_HANDLE, "released");
   CHECK(mast3r_tensor_copy(x, out, sizeof out) == MAST3R_OK && out[1] == -2); /* outlives its context */
   CHECK(mast3r_tensor_release(x) == MAST3R_OK && mast3r_tensor_release(y) == MAST3R_OK);
+}
+
+/* Graphs of the executor: two results, the reason of the CPU, and every kind of wrong call. */
+static void test_executor(void) {
+  mast3r_executor executor = 0;
+  CHECK(mast3r_executor_open(2, &executor) == MAST3R_OK && executor != 0);
+  const float x[4] = {1, 2, 3, 4}, w[4] = {0, 1, 1, 0};
+  mast3r_input inputs[2] = {{.size = sizeof inputs[0], .ndim = 2, .name = "x", .data = x, .shape = {2, 2}},
+                            {.size = sizeof inputs[0], .ndim = 2, .name = "w", .data = w, .shape = {2, 2}}};
+  const char *graph = "{\"nodes\": [{\"name\": \"y\", \"op\": \"MatMul\", \"operands\": [\"x\", \"w\"]},"
+                      "{\"name\": \"z\", \"op\": \"Add\", \"operands\": [\"y\", \"x\"]}], \"outputs\": [\"z\", \"y\"]}";
+  mast3r_tensor results[2] = {0};
+  size_t produced = 0, needed = 0;
+  float out[4];
+  CHECK(mast3r_executor_run(executor, graph, inputs, 2, results, 2, &produced) == MAST3R_OK && produced == 2);
+  CHECK(mast3r_tensor_copy(results[1], out, sizeof out) == MAST3R_OK && out[0] == 2 && out[1] == 1 && out[3] == 3);
+  CHECK(mast3r_tensor_copy(results[0], out, sizeof out) == MAST3R_OK && out[0] == 3 && out[3] == 7);
+  for (int i = 0; i < 2; i++) CHECK(mast3r_tensor_release(results[i]) == MAST3R_OK);
+
+  char info[4096];
+  CHECK(mast3r_executor_configure(executor, "{\"MatMul\": 0}") == MAST3R_OK);
+  CHECK(mast3r_executor_run(executor, graph, inputs, 2, results, 2, &produced) == MAST3R_OK);
+  for (int i = 0; i < 2; i++) CHECK(mast3r_tensor_release(results[i]) == MAST3R_OK);
+  CHECK(mast3r_executor_info(executor, info, sizeof info, &needed) == MAST3R_OK && needed < sizeof info);
+  CHECK(strstr(info, "\"thresholds\":{\"MatMul\":0}") != NULL);
+  CHECK(strstr(info, "\"gpu\":0") == NULL || strstr(info, "\"fallbacks\":{\"") != NULL); /* with the reason */
+  CHECK(mast3r_executor_calibrate(executor) == MAST3R_OK);
+
+  WANT(mast3r_executor_run(executor, graph, inputs, 2, results, 1, &produced), MAST3R_E_ARGUMENT, "room for 1 results, want 2");
+  WANT(mast3r_executor_run(executor, graph, inputs, 1, results, 2, &produced), MAST3R_E_ARGUMENT, "\"w\"");
+  WANT(mast3r_executor_run(executor, "{", inputs, 2, results, 2, &produced), MAST3R_E_ARGUMENT, "JSON");
+  WANT(mast3r_executor_run(executor, NULL, inputs, 2, results, 2, &produced), MAST3R_E_ARGUMENT, "NULL");
+  WANT(mast3r_executor_run(executor, graph, inputs, SIZE_MAX, results, 2, &produced), MAST3R_E_ARGUMENT, "at most");
+  WANT(mast3r_executor_configure(executor, "{\"Sinh\": 1}"), MAST3R_E_ARGUMENT, "Sinh");
+  WANT(mast3r_executor_configure(executor, "[]"), MAST3R_E_ARGUMENT, "thresholds");
+  inputs[1].shape[0] = INT64_MAX;
+  WANT(mast3r_executor_run(executor, graph, inputs, 2, results, 2, &produced), MAST3R_E_SHAPE, "address space");
+  inputs[1].shape[0] = 3;
+  WANT(mast3r_executor_run(executor, graph, (mast3r_input[]){inputs[0], {.size = sizeof inputs[0], .ndim = 1, .name = "w", .shape = {3}}}, 2,
+                           results, 2, &produced), MAST3R_E_ARGUMENT, "data");
+  inputs[0].size = 7;
+  WANT(mast3r_executor_run(executor, graph, inputs, 2, results, 2, &produced), MAST3R_E_ABI, "size is 7");
+  CHECK(mast3r_executor_close(executor) == MAST3R_OK);
+  WANT(mast3r_executor_calibrate(executor), MAST3R_E_HANDLE, "released");
 }
 
 /* What a forked child does: every call must fail, at once. */
@@ -524,11 +667,12 @@ static void test_fork(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    fprintf(stderr, "usage: capi_test MODEL.safetensors\n");
+  if (argc != 3) {
+    fprintf(stderr, "usage: capi_test MODEL.safetensors MANY_VIEWS.safetensors\n");
     return 2;
   }
   model = argv[1];
+  many = argv[2];
   setvbuf(stdout, NULL, _IOLBF, 0); /* what was found is seen even when the next line crashes */
   make_pictures();
   test_library();
@@ -540,11 +684,14 @@ int main(int argc, char **argv) {
   test_bad_pictures();
   test_pair();
   test_sequence_and_symmetric();
+  test_left_in_jobs();
+  test_views();
   test_match();
   test_cancel();
   test_threads();
   test_log();
   test_eager();
+  test_executor();
   test_fork();
   mast3r_stats stats = {.size = sizeof stats};
   CHECK(mast3r_live(&stats) == MAST3R_OK);

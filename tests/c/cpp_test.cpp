@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The C++ classes as a program meets them: cpp_test MODEL.safetensors
+ * The C++ classes as a program meets them: cpp_test MODEL.safetensors MANY_VIEWS.safetensors
  *
  * One line a failed check, exit 1; nothing else is printed but the closing count.
  */
+#include "mast3r_executor.hpp"
 #include "mast3r_retrieval.hpp"
 
 #include <cmath>
@@ -13,7 +14,7 @@
 #include <thread>
 
 static int passed, failed;
-static std::string model;
+static std::string model, many;
 
 static void check_(bool ok, int line, const char *text) {
   ok ? passed++ : failed++;
@@ -265,6 +266,23 @@ static void test_context_of_an_engine() {
   CHECK(first == second);
 }
 
+static void test_memory() {
+  mast3r_memory_options options{};
+  options.model = model.c_str();
+  options.height1 = 48, options.width1 = 64;
+  const auto pair = mast3r::estimate_memory(options);
+  CHECK(pair.weights > 0 && pair.total > pair.weights && pair.free > 0);
+  options.pictures = 100;
+  CHECK(mast3r::estimate_memory(options).results == 99 * pair.results);
+  options.backend = "none";
+  try {
+    mast3r::estimate_memory(options);
+    CHECK(false);
+  } catch (const mast3r::ArgumentError &) {
+    CHECK(true);
+  }
+}
+
 static void test_limits() {
   mast3r::MPSGraphEngine engine(config());
   engine.load(model);
@@ -291,9 +309,44 @@ static void test_limits() {
   CHECK(engine.infer(one, two).conf_1.numel() == 48 * 64);
 }
 
+static void test_executor() {
+  mast3r::Executor executor(2);
+  const float x[] = {1, 2, 3, 4}, w[] = {0, 1, 1, 0};
+  const std::string graph = R"({"nodes": [{"name": "y", "op": "MatMul", "operands": ["x", "w"]}], "outputs": ["y"]})";
+  const auto out = executor.run(graph, {{"x", x, {2, 2}}, {"w", w, {2, 2}}});
+  CHECK(out.size() == 1 && out[0].to_cpu() == std::vector<float>{2, 1, 4, 3});
+  executor.configure(R"({"MatMul": 0})");
+  executor.calibrate();
+  CHECK(executor.info().find("\"cpu\":1") != std::string::npos && executor.info().back() == '}');
+  CHECK(throws<mast3r::ArgumentError>("\"w\"", MAST3R_E_ARGUMENT, [&] { executor.run(graph, {{"x", x, {2, 2}}}); }));
+  CHECK(throws<mast3r::ShapeError>("9 dimensions", MAST3R_E_SHAPE,
+                                   [&] { executor.run(graph, {{"x", x, std::vector<int64_t>(9, 1)}}); }));
+}
+
+static void test_views() {
+  mast3r::MPSGraphEngine engine(mast3r::MPSGraphContext::create(config()));
+  engine.load(model);
+  CHECK(throws<mast3r::UnsupportedError>("da3_base", MAST3R_E_UNSUPPORTED, [&] { engine.infer_views({one, two}); }));
+  engine.load(many);
+  mast3r::ViewsOptions options;
+  options.rays = true, options.window = 2, options.overlap = 1, options.reference = "first";
+  const auto scene = engine.infer_views({one, two, one}, options);
+  CHECK(scene.views.size() == 3 && scene.windows.size() == 2 && scene.windows[1].overlap == 1);
+  for (const auto &v : scene.views) {
+    CHECK((v.depth.shape() == std::vector<int64_t>{42, 56} && v.points.shape() == std::vector<int64_t>{42, 56, 3}));
+    CHECK((v.rays.shape() == std::vector<int64_t>{24, 32, 6} && v.sky.numel() == 0));
+    CHECK(v.pose[15] == 1 && v.intrinsics[8] == 1 && v.transform.original_width == 64);
+  }
+  CHECK(std::abs(scene.views[0].pose[0] - 1) < 1e-6 && std::abs(scene.views[0].pose[3]) < 1e-6);
+  options.poses = {1, 2, 3};
+  CHECK(throws<mast3r::ShapeError>("16 and 9", MAST3R_E_SHAPE, [&] { engine.infer_views({one, two, one}, options); }));
+  const auto pair = engine.infer(one, two);
+  CHECK(pair.pts3d_1.numel() > 0 && pair.desc_1.numel() == 0);
+}
+
 int main(int argc, char **argv) {
-  if (argc != 2) return 2;
-  model = argv[1];
+  if (argc != 3) return 2;
+  model = argv[1], many = argv[2];
   const auto before = live();
   try {
     test_context();
@@ -302,6 +355,9 @@ int main(int argc, char **argv) {
     test_retrieval_and_export();
     test_context_of_an_engine();
     test_limits();
+    test_executor();
+    test_memory();
+    test_views();
   } catch (const std::exception &error) {
     std::printf("unexpected: %s\n", error.what());
     failed++;

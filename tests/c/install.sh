@@ -9,9 +9,7 @@ rm -rf "$prefix" build/cmake
 sh capi/install.sh "$prefix"
 model=python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
 mkdir -p build/cmake
-for i in 1 2; do
-	{ printf 'P6 64 48 255\n'; head -c 9216 tests/c/capi_test.c; } >"build/cmake/$i.ppm"
-done
+sh tests/c/pictures.sh build/cmake
 
 # run PROGRAM: the example gives points, with the installed library and no other.
 run() {

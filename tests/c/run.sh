@@ -23,7 +23,8 @@ diff "$build/declared" "$build/exported" || { echo "exports differ from mast3r.h
 
 "$cc" -std=gnu11 -O1 -g -Wall -Wextra -Werror -Icapi -o "$build/capi_test" tests/c/capi_test.c \
 	"$library" -lm -lpthread -Wl,-rpath,"$(cd "$(dirname "$library")" && pwd)"
-"$build/capi_test" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
+many=internal/model/da3/testdata/tiny.safetensors # a network of many views, random weights
+"$build/capi_test" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors "$many"
 
 # The Metal path on the simulator, with threads of 512 KiB as macOS gives them.
 if [ "$(uname)" = Linux ] && [ -e tests/metalsim/Makefile ]; then
@@ -43,7 +44,7 @@ if command -v "$cxx" >/dev/null; then
 	here=$(cd "$(dirname "$library")" && pwd)
 	"$cxx" -std=c++17 -O1 -g -Wall -Wextra -Werror -pedantic -Icapi -o "$build/cpp_test" tests/c/cpp_test.cpp \
 		"$library" -lpthread -Wl,-rpath,"$here"
-	"$build/cpp_test" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
+	"$build/cpp_test" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors "$many"
 
 	# By the names of the original, on the CPU and on the simulator, and its document's own code.
 	model=python/mast3r_runtime/models/mast3r_tiny/unified.safetensors
@@ -65,9 +66,7 @@ if command -v "$cxx" >/dev/null; then
 	fi
 	"$cxx" -std=c++17 -O1 -Wall -Wextra -Werror -pedantic -Icapi -o "$build/pair" docs/examples/pair.cpp \
 		"$library" -Wl,-rpath,"$here"
-	for i in 1 2; do # two pictures of 64 x 48 with something to see
-		{ printf 'P6 64 48 255\n'; head -c 9216 tests/c/capi_test.c; } >"$build/$i.ppm"
-	done
+	sh tests/c/pictures.sh "$build"
 	"$build/pair" python/mast3r_runtime/models/mast3r_tiny/unified.safetensors "$build/1.ppm" "$build/2.ppm" >"$build/points.xyz"
 	awk 'NF != 3 { exit 1 }' "$build/points.xyz" || { echo "pair: not points" >&2; exit 1; }
 	! "$build/pair" none.safetensors "$build/1.ppm" "$build/2.ppm" 2>/dev/null || { echo "pair: took no model" >&2; exit 1; }

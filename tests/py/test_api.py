@@ -17,7 +17,8 @@ import pytest
 from conftest import noise
 
 import mast3r_runtime as m3r
-from mast3r_runtime import cli, errors
+from mast3r_runtime import errors
+from mast3r_runtime._commands import main
 from mast3r_runtime.backends import _cpu, _mps
 
 MODULE_FUNCTIONS = {
@@ -86,7 +87,7 @@ CONFIG = {
 }  # fmt: skip
 VARIANTS = {
     "mast3r_vit_large", "dune_vit_small_336", "dune_vit_small_448", "dune_vit_base_336", "dune_vit_base_448",
-    "dune_vit_small_14", "dune_vit_base_14",
+    "dune_vit_small_14", "dune_vit_base_14", "da3_small", "da3_base",
 }  # fmt: skip
 VERBS = {
     "info", "demo", "infer", "match", "batch", "retrieve", "benchmark", "download", "status", "convert",
@@ -224,7 +225,7 @@ def test_runtime(micro: Path, rng: np.random.Generator) -> None:
 
 
 def test_commands() -> None:
-    parser = cli._parser()
+    parser = main._parser()
     (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     assert set(verbs.choices) >= VERBS
     for verb, options in OPTIONS.items():

@@ -15,8 +15,9 @@ from PIL import Image
 
 from mast3r_runtime import cli, export
 from mast3r_runtime._checkpoints import places
-from mast3r_runtime._commands import demo, selfcheck
+from mast3r_runtime._commands import demo, explain, selfcheck
 from mast3r_runtime.backends._cpu import CPUEngine
+from mast3r_runtime.images import read_image
 from mast3r_runtime.results import InferenceResult
 
 
@@ -53,6 +54,12 @@ def test_infer(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
     assert stored["transform_2"].tolist() == [90, 60, 96, 64, 0, 0, 96, 64]
     np.testing.assert_array_equal(stored["match_idx_2"], matches.idx_2)
     assert values["matches"] == len(matches)
+    assert values["line"] == explain.line(want, matches)
+    said = r"overlap (YES|NO|UNSURE), \d+ consistent, \d+ refined; (camera 2|no pose)"
+    assert re.match(said, values["line"])
+    with Image.open(out / "matches.png") as picture:
+        drawn = explain.drawn(*(read_image(path) for path in pair), matches, False, values["line"])
+        assert picture.tobytes() == drawn.tobytes()
     check_points(out, want)
     for name in ("depth", "confidence", "matches", "cloud"):
         with Image.open(out / f"{name}.png") as picture:
@@ -83,7 +90,8 @@ def test_match(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert "matches" in printed and str(out) in printed
     with Image.open(out) as picture:
-        assert picture.size == (96 + 8 + 60, 90 + 24)  # both pictures at their own size, and a line of text
+        # both pictures at their own size, and lines of text
+        assert picture.width == 96 + 8 + 60 and picture.height >= 90 + 24
 
 
 def test_pose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,6 +223,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     for name, score in scores.items():
         assert {path.name for path in (tmp_path / name).iterdir()} == {
             *export.RESULT_FILES,
+            "certainty.png",
             "sheet.png",
             "score.json",
         }

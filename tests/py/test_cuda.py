@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import mast3r_runtime as m3r
+from mast3r_runtime import errors
 
 GPU = os.environ.get("MAST3R_CUDA") == "1"
 pytestmark = pytest.mark.skipif(
@@ -115,3 +116,15 @@ def test_two_engines_in_two_threads(gpu: m3r.Engine) -> None:
 def test_errors_are_typed() -> None:
     with pytest.raises(m3r.Mast3rError):
         m3r.Engine(backend="cuda:63") if GPU else m3r.Engine(backend="metal")
+
+
+def test_out_of_memory_is_its_own_error() -> None:
+    import mast3r_runtime.tensor as mt
+
+    with mt.Context("cuda"):
+        column = mt.tensor(np.ones((1 << 22, 1), np.float32))
+        row = mt.tensor(np.ones((1, 1 << 22), np.float32))
+        with pytest.raises(errors.MemoryLimitError) as e:
+            mt.sum(column + row).numpy()  # of 64 TB
+        assert isinstance(e.value, MemoryError)
+        assert (row + 1).numpy().max() == 2  # the context goes on

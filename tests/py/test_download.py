@@ -52,7 +52,7 @@ def served(micro: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyP
     }
     small = {
         name: dataclasses.replace(
-            spec, files=tuple(dataclasses.replace(file, size_mb=6) for file in spec.files)
+            spec, files=tuple(dataclasses.replace(file, size_mb=6, size_bytes=0) for file in spec.files)
         )
         for name, spec in specs.MODEL_SPECS.items()
     }
@@ -71,6 +71,17 @@ def served(micro: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyP
         yield server
 
 
+def official(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+    """Put the official files elsewhere."""
+    moved = {
+        name: dataclasses.replace(
+            spec, files=tuple(dataclasses.replace(file, base=base) for file in spec.files)
+        )
+        for name, spec in download.MODEL_SPECS.items()
+    }
+    monkeypatch.setattr(download, "MODEL_SPECS", moved)
+
+
 def test_specs() -> None:
     assert list(m3r.MODEL_SPECS) == [
         LARGE,
@@ -78,7 +89,16 @@ def test_specs() -> None:
         "dune_vit_small_448",
         "dune_vit_base_336",
         "dune_vit_base_448",
+        "da3_small",
+        "da3_base",
     ]
+    base = m3r.MODEL_SPECS["da3_base"]
+    assert (base.patch_size, base.embed_dim, base.native_resolution) == (14, 768, 504)
+    assert base.files[0].size_bytes == 541_518_028 and base.files[0].name == "da3_base.safetensors"
+    assert m3r.get_checkpoint_urls("da3_base")["unified"].endswith(
+        "depth-anything/DA3-BASE/resolve/main/model.safetensors"
+    )
+    assert "Apache-2.0" in base.license and "no commercial use" in m3r.MODEL_SPECS[LARGE].license
     large, small = m3r.MODEL_SPECS[LARGE], m3r.MODEL_SPECS[m3r.ModelVariant.DUNE_VIT_SMALL_336]
     assert (large.patch_size, large.embed_dim, large.num_heads, large.depth) == (16, 1024, 16, 24)
     assert (small.patch_size, small.embed_dim, small.num_heads, small.native_resolution) == (14, 384, 6, 336)
@@ -151,7 +171,7 @@ def test_offline(served: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_wrong_file_is_not_taken(served: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error page with status 200, as some proxies send it."""
-    monkeypatch.setattr(download, "BASE_URL", "http://127.0.0.1:9/")
+    official(monkeypatch, "http://127.0.0.1:9/")
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     for served_file in served.files.values():
         served_file.data = b"<html>please log in</html>"
@@ -210,7 +230,7 @@ def test_auto_falls_back_to_the_hub(
     served: Server, cache: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.files.clear()
-    monkeypatch.setattr(download, "BASE_URL", served.url + "/official/")
+    official(monkeypatch, served.url + "/official/")
     assert m3r.download(LARGE, progress=False) == cache / "safetensors" / LARGE
     with pytest.raises(errors.DownloadError, match="no address works.*404.*404"):
         m3r.download(LARGE, source="naver", force=True, progress=False)
@@ -293,7 +313,7 @@ def test_command_line(
     assert str(paths["unified"]) in text
     assert cli.main(["status", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert [v["ready"] for v in values] == [True] + 5 * [False]
+    assert [v["ready"] for v in values] == [True] + 7 * [False]
     assert values[1]["files"][0]["role"] == "unified"
     assert cli.main(["download", "mast3r_huge"]) == 1
     assert "want one of" in capsys.readouterr().err
@@ -317,7 +337,39 @@ def test_download_all(
         "retrieval": False,
         "progress": True,
     }
-    assert capsys.readouterr().out.count("\n") == 5
+    printed = capsys.readouterr()
+    assert printed.out.count("\n") == len(m3r.MODEL_SPECS)
+    # Each licence once, and how much comes.
+    assert printed.err.count("CC BY-NC-SA") == 1 and printed.err.count("issue 203") == 1
+    assert "da3_base 516 MiB" in printed.err
+
+
+def test_download_of_an_exact_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Depth Anything 3: one file under a name of its own, of a size that is known to the byte."""
+    spec = specs.MODEL_SPECS["da3_small"]
+    file = dataclasses.replace(spec.files[0], size_bytes=1000)
+    for module in (places, download):
+        monkeypatch.setattr(
+            module, "MODEL_SPECS", {"da3_small": dataclasses.replace(spec, files=(file,), hub=())}
+        )
+    path = f"/{file.path}"
+    with serving({path: Served(b"x" * 1000)}) as server:
+        monkeypatch.setenv("MAST3R_MIRROR", server.url + "/")
+        got = m3r.download("da3_small", cache_dir=tmp_path / "a", progress=False)
+        assert got == tmp_path / "a" / "checkpoints" / "da3_small.safetensors" and got.stat().st_size == 1000
+    with serving({path: Served(b"x" * 999)}) as server:
+        monkeypatch.setenv("MAST3R_MIRROR", server.url + "/")
+        monkeypatch.setattr(
+            download,
+            "MODEL_SPECS",
+            {
+                "da3_small": dataclasses.replace(
+                    spec, files=(dataclasses.replace(file, base=server.url + "/"),), hub=()
+                )
+            },
+        )
+        with pytest.raises(m3r.errors.DownloadError):
+            m3r.download("da3_small", cache_dir=tmp_path / "b", source="naver", progress=False)
 
 
 def test_scripts_exist() -> None:

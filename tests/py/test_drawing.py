@@ -34,6 +34,19 @@ def test_maps_of_anything(values: np.ndarray) -> None:
         assert picture.width >= 512 and picture.mode == "RGB"
 
 
+def test_captions_are_whole() -> None:
+    """A long caption goes on in further lines: each has ink, and none reaches the edge."""
+    black, ends = np.zeros((20, 60, 3), np.uint8), np.zeros((0, 2))
+    heights = []
+    for count in (1, 10, 40):
+        sheet = np.asarray(drawing.matches(black, black, ends, ends, caption=" ".join(["words"] * count)))
+        text = sheet[20:].astype(int)
+        ink = (np.abs(text - text[-1, -1]).sum(2) > 60).any(1)
+        heights.append(int(np.diff(np.concatenate([[0], ink, [0]]).astype(int)).clip(0).sum()))
+        assert not (np.abs(text[:, -4:] - text[-1, -1]).sum(2) > 60).any()
+    assert heights[0] == 1 and heights[1] > 1 and heights[2] > 3 * heights[1]
+
+
 def test_lines_end_at_their_pixels() -> None:
     """One match between two black pictures: the ends are coloured, the rest stays black."""
     one, two = np.zeros((40, 60, 3), np.uint8), np.zeros((50, 30, 3), np.uint8)

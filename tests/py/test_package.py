@@ -61,9 +61,10 @@ def test_wheel_holds_what_it_needs(wheel: Path) -> None:
         "models/mast3r_tiny/unified.safetensors",
         "pictures/coffee.png",
         "pictures/scene/truth.npz",
-        "_viewer/web/three.js",
-        "_viewer/web/page.html",
+        "_output/web/three.js",
+        "_output/web/page.html",
         "selfcheck/landscape.npz",
+        "selfcheck/views.npz",
     }
     assert want <= inside
     assert any(name.startswith("libmast3r_runtime.") for name in inside)

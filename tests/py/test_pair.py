@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -263,6 +264,25 @@ def resident_megabytes() -> float:
     raise AssertionError("no VmRSS")
 
 
+def test_memory_is_given_back_without_python_code(engine: CPUEngine, rng: np.random.Generator) -> None:
+    """Python code in a finalizer is where a Ctrl-C of that moment is printed and lost."""
+    gc.collect()
+    before, held = live(), engine.infer_gpu(noise(rng, 32, 48), noise(rng, 32, 48)).numpy()
+    assert live() != before
+    ran: list[str] = []
+    gc.disable()
+    sys.setprofile(
+        lambda frame, event, argument: ran.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        del held
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    assert not ran
+    assert live() == before
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_memory_stays_flat(micro: Path, rng: np.random.Generator) -> None:
     """T24: 1000 calls and 20 engines leave memory and handles where they were."""
@@ -291,6 +311,22 @@ def test_results_pickle_and_copy(engine: CPUEngine, rng: np.random.Generator) ->
         assert again.transform_1 == result.transform_1 and again.timing == result.timing
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(matches)).idx_2, matches.idx_2)
     assert_same(result, result.numpy())
+
+
+@pytest.mark.parametrize(
+    ("resolution", "size", "kept"),
+    [(223, (160, 208), 0.89), (224, (224, 224), 0.74), (225, (160, 224), 0.94)],
+)
+def test_224_is_a_square_of_the_middle(
+    engine: CPUEngine, resolution: int, size: tuple[int, int], kept: float
+) -> None:
+    """What guide.md says of 640 x 480: 224 loses a quarter of the picture, its neighbours none."""
+    picture = np.zeros((480, 640, 3), np.uint8)
+    result = engine.infer_gpu(picture, picture, resolution=resolution)
+    assert result.conf_1.shape == size
+    t = result.transform_1
+    share = size[0] * size[1] / (t.resized_width * t.resized_height)
+    assert kept < share < kept + 0.02
 
 
 def test_transform_goes_both_ways(engine: CPUEngine, rng: np.random.Generator) -> None:

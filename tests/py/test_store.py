@@ -18,7 +18,8 @@ def test_bytes_and_arrays_come_back(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", fsync=True)
     key = key_of("pair", "a", 3, [1.5, None])
     assert store.read("pairs", key) is None and not store.exists("pairs", key)
-    path = store.write_arrays("pairs", key, {"x": np.arange(5), "y": np.float32(2)})
+    store.write_arrays("pairs", key, {"x": np.arange(5), "y": np.float32(2)})
+    path = store.path("pairs", key)
     assert path == tmp_path / "s" / "pairs" / key[:2] / f"{key}.npz"
     back = store.read_arrays("pairs", key)
     assert back is not None and back["x"].tolist() == [0, 1, 2, 3, 4] and back["y"] == 2
@@ -53,7 +54,8 @@ def test_hash_is_of_the_bytes(tmp_path: Path) -> None:
 
 def test_torn_files_are_no_results(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    path = store.write_arrays("pairs", "ab" * 16, {"x": np.arange(100)})
+    store.write_arrays("pairs", "ab" * 16, {"x": np.arange(100)})
+    path = store.path("pairs", "ab" * 16)
     whole = path.read_bytes()
     for content in (b"", whole[:50], whole[:-1], b"\0" * 99, b"PK\x03\x04" + whole[4:90]):
         store.write("pairs", "ab" * 16, content)

@@ -294,3 +294,39 @@ def test_pool_of_an_engine() -> None:
         assert engine.pool.stats().per_size == 3
         engine.pool.memory_pressure(critical=True)
         assert engine.pool.stats().pooled_bytes == 0
+
+
+def test_command_buffers() -> None:
+    """What is run between begin and commit is handed over together and waited for alone."""
+    with mt.Context("cpu") as context:
+        x = mt.tensor(np.full((2, 3), 3, np.float32))
+        with context.begin() as commands:
+            with pytest.raises(errors.ArgumentError, match="open"):
+                context.begin()
+            with pytest.raises(errors.ArgumentError, match="not committed"):
+                commands.wait()
+            y = x + x
+        commands.wait()
+        commands.wait()
+        with pytest.raises(errors.ArgumentError, match="before"):
+            commands.commit()
+        assert y.numpy().tolist() == [[6.0] * 3] * 2
+        forgotten = context.begin()
+        del forgotten  # commits, so that the next can begin
+        context.begin().commit()
+    with pytest.raises(errors.ClosedError):
+        context.begin()
+
+
+def test_empty_is_memory_of_the_pool() -> None:
+    with mt.Context("cpu") as context:
+        before = context.pool.stats()
+        x = context.empty((4, 5))
+        assert context.pool.stats().in_use_buffers == before.in_use_buffers + 1
+        mt.copy_(x, np.full((4, 5), 7, np.float32))
+        assert (x.numpy() == 7).all()
+        x.release()
+        assert context.empty((4, 5), np.float32).shape == (4, 5)
+        assert context.pool.stats().reuses == before.reuses + 1
+        with pytest.raises(errors.ArgumentError, match="int64"):
+            context.empty((2,), np.int64)

@@ -8,7 +8,10 @@ import io
 import json
 import re
 import shutil
+import socket
 import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +22,23 @@ from browser import chromium, open_page
 from conftest import ROOT
 from PIL import Image
 
+from mast3r_runtime import cli, export
 from mast3r_runtime._commands import demo
-from mast3r_runtime._viewer import page as pages
-from mast3r_runtime.errors import ArgumentError, ShapeError
-from mast3r_runtime.viewer import Camera, Cloud, Matches, Page, points_page, write_html
+from mast3r_runtime._output import page as pages
+from mast3r_runtime.errors import ArgumentError, DependencyError, ShapeError
+from mast3r_runtime.viewer import (
+    Camera,
+    Cloud,
+    Matches,
+    Page,
+    pair_page,
+    points_page,
+    result_page,
+    serve,
+    write_html,
+)
 
-WEB = ROOT / "python" / "mast3r_runtime" / "_viewer" / "web"
+WEB = ROOT / "python" / "mast3r_runtime" / "_output" / "web"
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +370,7 @@ def test_arguments(tmp_path: Path) -> None:
 
 
 def test_files_of_points(tmp_path: Path) -> None:
-    from mast3r_runtime import export
+    from mast3r_runtime._output import export
 
     made = cloud(100)
     for name in ("a.ply", "a.glb", "b.GLB"):
@@ -380,6 +394,61 @@ def test_pair_of_an_engine(engine: Any, tmp_path: Path, rng: np.random.Generator
     assert head["pictures"][0]["pose"] and sum(c["count"] for c in head["clouds"]) == 2 * 64 * 96
     with pytest.raises(ArgumentError, match="want its two"):
         write_html(tmp_path / "x.html", result)
+
+
+def test_result_file_is_a_page(engine: Any, tmp_path: Path, rng: np.random.Generator) -> None:
+    """view result.npz: the points, colours and matches of the pair it was written of."""
+    one, two = (rng.integers(0, 256, (64, 96, 3), np.uint8) for _ in range(2))
+    result = engine.infer_gpu(one, two).numpy()
+    matches = engine.match(result, confidence_threshold=0.0)
+    path = tmp_path / "result.npz"
+    export.write_npz(path, result, matches)
+    page, direct = result_page(path, "pair"), pair_page(result, one, two, matches)
+    for name in ("points", "colours", "confidence", "picture"):
+        np.testing.assert_array_equal(getattr(page.clouds[0], name), getattr(direct.clouds[0], name))
+    assert [c.size for c in page.cameras] == [c.size for c in direct.cameras] == [(96, 64)] * 2
+    assert [c.reason for c in page.cameras] == [c.reason for c in direct.cameras]
+    np.testing.assert_array_equal(page.matches[0].pixels, direct.matches[0].pixels)
+    assert cli.main(["view", str(path), "--json"]) == 0 and (tmp_path / "result.html").is_file()
+    whole = path.read_bytes()
+    for bad in (b"", whole[:200], whole[: len(whole) // 2], b"x" * 300):
+        path.write_bytes(bad)
+        with pytest.raises(ArgumentError, match="result"):
+            result_page(path)
+    np.savez(path, pts3d_1=np.zeros(3))
+    with pytest.raises(ArgumentError, match="result"):
+        result_page(path)
+
+
+def test_live_without_viser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "viser", None)
+    with pytest.raises(DependencyError, match=r"pip install 'mast3r-runtime\[viewer\]'"):
+        serve(room_page())
+
+
+def test_live_serves_points_and_cameras() -> None:
+    """On this machine alone, with the points and poses of the page."""
+    pytest.importorskip("viser", reason="no viser here (extra viewer): nothing is served")
+    page = room_page()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = serve(page, port, max_points=5000)
+    try:
+        assert server.get_host() == "127.0.0.1"
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.get_port()}/", timeout=20) as answer:
+            assert answer.status == 200
+        nodes = server.scene._handle_from_node_name
+        frusta = [n for name, n in nodes.items() if name.startswith("/cameras/")]
+        placed = [c for c in page.cameras if c.pose is not None]
+        assert len(frusta) == len(placed) == 2
+        for node, camera in zip(frusta, placed):
+            np.testing.assert_allclose(node.position, camera.pose[:3, 3], atol=1e-6)  # type: ignore[index]
+            assert abs(np.tan(node.fov / 2) - camera.size[1] / 2 / camera.intrinsics[1, 1]) < 1e-6  # type: ignore[index]
+        clouds = [n for name, n in nodes.items() if name.startswith("/points/")]
+        assert 0 < len(clouds[0].points) <= 5000
+    finally:
+        server.stop()
 
 
 def test_checksum_of_the_bundle() -> None:

@@ -177,5 +177,5 @@ func (h *Header) PythonHeader() (string, error) {
 	return out.String(), nil
 }
 
-// PythonVersion is python/mast3r_runtime/_version.py.
+// PythonVersion is python/mast3r_runtime/_library/version.py.
 func (h *Header) PythonVersion() string { return fmt.Sprintf(versionFile, h.Version) }

@@ -139,15 +139,6 @@ func (p *Pool[M]) ShrinkToFit(bytes uint64) int {
 	})
 }
 
-// MemoryPressure is the hook for a host that is told to save memory: it halves
-// the free buffers, or, when the pressure is critical, destroys them all.
-func (p *Pool[M]) MemoryPressure(critical bool) int {
-	if critical {
-		return p.Clear()
-	}
-	return p.ShrinkToFit(p.Stats().PooledBytes / 2)
-}
-
 // Close destroys all free buffers; those handed out are destroyed when they
 // come back. It may be called again.
 func (p *Pool[M]) Close() {

@@ -3,12 +3,15 @@
 package bufpool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/memory"
 )
 
 const (
@@ -25,6 +28,10 @@ var ErrClosed = errors.New("bufpool: the pool is closed")
 
 // ErrReleased means that a buffer was given to a device after its release.
 var ErrReleased = errors.New("bufpool: the buffer was released")
+
+// ErrOutOfMemory is in the chain of every backend's error about memory that a device
+// does not have.
+var ErrOutOfMemory = errors.New("out of device memory")
 
 // Allocator makes and frees memory of kind M. Its methods may be called from
 // any goroutine.
@@ -45,17 +52,24 @@ type Options struct {
 	PerClass int
 	// Now is the clock, time.Now when nil.
 	Now func() time.Time
+	// Pressure says whether the system is short of memory, memory.Pressure when nil. It
+	// is asked each Every, watchEvery when 0, while there are free buffers.
+	Pressure func() (low, critical bool)
+	Every    time.Duration
 }
 
 // Pool hands out buffers. Its methods may be called from any goroutine.
 type Pool[M any] struct {
-	alloc Allocator[M]
-	now   func() time.Time
+	alloc    Allocator[M]
+	now      func() time.Time
+	pressure func() (low, critical bool)
+	every    time.Duration
 
 	mu       sync.Mutex
 	limit    uint64
 	perClass int
 	closed   bool
+	watching bool // a clock runs that will ask for the pressure
 	// free maps a capacity to its free slots, oldest first.
 	free  map[int][]slot[M]
 	stats Stats
@@ -79,7 +93,14 @@ func New[M any](a Allocator[M], o Options) *Pool[M] {
 	if perClass <= 0 {
 		perClass = PerClass
 	}
-	return &Pool[M]{alloc: a, now: now, limit: o.Limit, perClass: perClass, free: map[int][]slot[M]{}}
+	pressure := o.Pressure
+	if pressure == nil {
+		pressure = memory.Pressure
+	}
+	return &Pool[M]{
+		alloc: a, now: now, pressure: pressure, every: cmp.Or(o.Every, watchEvery),
+		limit: o.Limit, perClass: perClass, free: map[int][]slot[M]{},
+	}
 }
 
 // ClassSize is the capacity of the buffer that serves a request of n bytes.
@@ -188,7 +209,9 @@ func (p *Pool[M]) put(mem M, size, n int) []slot[M] {
 	p.free[size] = append(p.free[size], s)
 	p.stats.PooledBuffers++
 	p.stats.PooledBytes += uint64(size)
-	return append(victims, p.enforce(0)...)
+	victims = append(victims, p.enforce(0)...)
+	p.watch()
+	return victims
 }
 
 // enforce evicts the least recently used free buffers while what the pool owns,

@@ -51,7 +51,7 @@ func BenchmarkAttention(b *testing.B) {
 				if n++; n == 1 {
 					all, best = 0, 0
 				}
-				w, err := be.Begin(backend.Decode)
+				w, err := be.Begin(backend.First)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -16,6 +16,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/memory"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
@@ -77,7 +78,7 @@ func (b *Backend) Device() backend.Device {
 	return backend.Device{
 		Backend: "cpu", Name: processorName(), ISA: gemm.Active().String(), Products: gemm.Products(), Threads: b.pool.Threads(),
 		// No buffer can be larger than all of the memory.
-		WorkingSet: machineMemory(), MaxBuffer: machineMemory(), UnifiedMemory: true, OS: runtime.GOOS + "/" + runtime.GOARCH,
+		WorkingSet: memory.Total(), MaxBuffer: memory.Total(), UnifiedMemory: true, OS: runtime.GOOS + "/" + runtime.GOARCH,
 		PoolBuffers: s.PooledBuffers, PoolBytes: s.PooledBytes, LiveBuffers: s.InUseBuffers,
 	}
 }
@@ -87,7 +88,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	if err := b.open(); err != nil {
 		return nil, err
 	}
-	simple, err := passes.Simplify(g)
+	simple, err := passes.Simplify(g, "cumsum")
 	if err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/modeltest"
@@ -23,7 +23,7 @@ import (
 )
 
 // graphsOf are the parts of a small network with the real head widths.
-func graphsOf(t testing.TB, m *model.Model, h, w int) []*graph.Graph {
+func graphsOf(t testing.TB, m *mast3r.Model, h, w int) []*graph.Graph {
 	t.Helper()
 	var list []*graph.Graph
 	add := func(g *graph.Graph, err error) {
@@ -35,12 +35,12 @@ func graphsOf(t testing.TB, m *model.Model, h, w int) []*graph.Graph {
 	g := m.GridOf(h, w)
 	add(m.Encoder(1, h, w))
 	add(m.Decoder(1, g, g))
-	add(m.Head(1, 1, h, w, model.AllOutputs))
+	add(m.Head(1, 1, h, w, mast3r.AllOutputs))
 	return list
 }
 
 // mini is a network with the real head widths on a small trunk, made once.
-func mini(t testing.TB) *model.Model {
+func mini(t testing.TB) *mast3r.Model {
 	t.Helper()
 	miniOnce.Do(func() { miniModel = modeltest.Synthetic(t, "mast3r_mini", false) })
 	if miniModel == nil {
@@ -51,7 +51,7 @@ func mini(t testing.TB) *model.Model {
 
 var (
 	miniOnce  sync.Once
-	miniModel *model.Model
+	miniModel *mast3r.Model
 )
 
 // inputsOf draws bytes for a graph's inputs.
@@ -131,11 +131,11 @@ func TestBatchEqualsSingle(t *testing.T) {
 		sameBits(t, fmt.Sprintf("picture %d", i), g1, single, both[i:i+1])
 		feats = append(feats, single[0])
 	}
-	h2, err := m.Head(2, 2, 48, 32, model.AllOutputs)
+	h2, err := m.Head(2, 2, 48, 32, mast3r.AllOutputs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h1, err := m.Head(2, 1, 48, 32, model.AllOutputs)
+	h1, err := m.Head(2, 1, 48, 32, mast3r.AllOutputs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func compile(t testing.TB, b *cpu.Backend, g *graph.Graph, in [][]byte) *compile
 }
 
 func (c *compiled) run(ctx context.Context) error {
-	w, err := c.b.Begin(backend.Decode)
+	w, err := c.b.Begin(backend.First)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (l *lowering) convGradWeight(n *graph.Node, o graph.ConvGradWeight) (step, 
 		return l.reference(n)
 	}
 	s.dst = l.denseResult(n)
-	layout, err := gemm.Layout(s.columns(), s.chunk, 1)
+	layout, err := gemm.Layout(tensor.F32, s.columns(), s.chunk, 1)
 	if err != nil {
 		return nil, err
 	}

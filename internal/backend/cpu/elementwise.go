@@ -4,7 +4,6 @@ package cpu
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -31,6 +30,15 @@ func each(f func(float64) float64) func(dst, src []float32) {
 	return func(dst, src []float32) {
 		for i, x := range src {
 			dst[i] = float32(f(float64(x)))
+		}
+	}
+}
+
+// each2 is each for two numbers.
+func each2(f func(x, y float64) float64) func(dst, x, y []float32) {
+	return func(dst, x, y []float32) {
+		for i := range dst {
+			dst[i] = float32(f(float64(x[i]), float64(y[i])))
 		}
 	}
 }
@@ -139,11 +147,6 @@ var binaryFns = map[graph.BinaryFn]func(dst, x, y []float32){
 	graph.Sub: vec.Sub,
 	graph.Mul: vec.Mul,
 	graph.Div: vec.Div,
-	graph.Pow: func(dst, x, y []float32) {
-		for i := range dst {
-			dst[i] = float32(math.Pow(float64(x[i]), float64(y[i])))
-		}
-	},
 	graph.Maximum: func(dst, x, y []float32) {
 		for i := range dst {
 			dst[i] = max(x[i], y[i])
@@ -228,7 +231,11 @@ type binaryStep struct {
 func (l *lowering) binary(n *graph.Node, o graph.Binary) (step, error) {
 	f := binaryFns[o.Fn]
 	if f == nil {
-		return nil, fmt.Errorf("function %v: %w", o.Fn, ErrUnsupported)
+		of := o.Fn.Of()
+		if of == nil {
+			return nil, fmt.Errorf("function %v: %w", o.Fn, ErrUnsupported)
+		}
+		f = each2(of)
 	}
 	s := &binaryStep{f: f, a: newSide(l.operand(n.In[0]), n.Shape), b: newSide(l.operand(n.In[1]), n.Shape)}
 	s.dst = l.result(n)

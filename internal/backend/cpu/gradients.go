@@ -155,7 +155,7 @@ func (s *oneHotStep) tile(_, t int) {
 // windows walks the windows of a max pooling over x [B,H,W,C].
 type windows struct {
 	x              view
-	kernel, stride int
+	kernel, stride [2]int
 	oh, ow         int
 }
 
@@ -164,9 +164,9 @@ type windows struct {
 func (w *windows) best(data []float32, b, y, x, c int) int {
 	h, wd := w.x.shape[1], w.x.shape[2]
 	at, top := -1, float32(0)
-	for i := range w.kernel {
-		p := (y*w.stride+i)*wd + x*w.stride
-		for j := range w.kernel {
+	for i := range w.kernel[0] {
+		p := (y*w.stride[0]+i)*wd + x*w.stride[1]
+		for j := range w.kernel[1] {
 			v := data[(b*h*wd+p+j)*w.x.ld+c]
 			if at < 0 || above(v, top) {
 				at, top = p+j, v

@@ -77,7 +77,7 @@ func TestWeightsArePackedInPieces(t *testing.T) {
 		for i := range floats(x.Bytes()) {
 			floats(x.Bytes())[i] = float32(i) - 11
 		}
-		w, err := b.Begin(backend.Decode)
+		w, err := b.Begin(backend.First)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -77,7 +77,7 @@ func (l *lowering) factorOf(w *graph.Node, src gemm.Source, n, k, offset int, op
 
 // dynamic leaves an activation where it is until a run.
 func (l *lowering) dynamic(v view, src gemm.Source, n, k, batch int) (factor, error) {
-	packed, err := gemm.Layout(n, k, batch)
+	packed, err := gemm.Layout(tensor.F32, n, k, batch)
 	return factor{packed: packed, src: src, from: v}, err
 }
 

@@ -54,7 +54,7 @@ func TestNarrowAfterWinograd(t *testing.T) {
 		bound := map[backend.Precision]float64{backend.FP32: 2e-6, backend.FP16: 2e-3, backend.BF16: 2e-2}[p]
 		run := optest.Backend(newBackend(t, 2), backend.Options{Precision: p})
 		for out := 1; out <= 5; out++ {
-			for flags := range 8 {
+			for flags := range 16 {
 				build := func(both bool) (*graph.Graph, [][]byte) {
 					g := graph.New("head")
 					param := func(name string, seed uint64, shape ...int) *graph.Node {
@@ -68,7 +68,12 @@ func TestNarrowAfterWinograd(t *testing.T) {
 					}
 					last := graph.Conv2D{Stride: 1, Dilation: 1, Groups: 1, Bias: flags&2 != 0, PreRelu: flags&4 != 0}
 					x := g.Input("x", tensor.F32, 2, 13, 18, 20)
-					y := g.Add(first, x, param("w1", 3, 48, 20, 3, 3), param("b1", 4, 48))
+					first.Residual = flags&8 != 0 // then they are two steps
+					sum := []*graph.Node{x, param("w1", 3, 48, 20, 3, 3), param("b1", 4, 48)}
+					if first.Residual {
+						sum = append(sum, g.Input("r", tensor.F32, 2, 13, 18, 48))
+					}
+					y := g.Add(first, sum...)
 					nodes := []*graph.Node{y, param("w2", 5, out, 48, 1, 1)}
 					if last.Bias {
 						nodes = append(nodes, g.Input("b2", tensor.F32, out))

@@ -76,7 +76,7 @@ func runCached(t *testing.T, dir string, g *graph.Graph, p backend.Precision) ([
 	for i := range x {
 		x[i] = float32(math.Cos(float64(i) / 3))
 	}
-	w, err := b.Begin(backend.Decode)
+	w, err := b.Begin(backend.First)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/modeltest"
 )
 
@@ -32,7 +32,7 @@ type pair struct {
 }
 
 // newPair wires encoder, decoder and both heads of a model together.
-func newPair(t testing.TB, b *cpu.Backend, m *model.Model, h, w int, opt backend.Options) *pair {
+func newPair(t testing.TB, b *cpu.Backend, m *mast3r.Model, h, w int, opt backend.Options) *pair {
 	p := &pair{b: b}
 	add := func(g *graph.Graph, err error, in ...backend.Buffer) []backend.Buffer {
 		if err != nil {
@@ -70,7 +70,7 @@ func newPair(t testing.TB, b *cpu.Backend, m *model.Model, h, w int, opt backend
 	g, err = m.Decoder(1, grid, grid)
 	hooks := add(g, err, feat...)
 	for v := range 2 {
-		g, err = m.Head(v+1, 1, h, w, model.AllOutputs)
+		g, err = m.Head(v+1, 1, h, w, mast3r.AllOutputs)
 		add(g, err, feat[v], hooks[3*v], hooks[3*v+1], hooks[3*v+2])
 	}
 	return p
@@ -78,7 +78,7 @@ func newPair(t testing.TB, b *cpu.Backend, m *model.Model, h, w int, opt backend
 
 // run does one pair and returns the time of each program.
 func (p *pair) run(t testing.TB) []time.Duration {
-	w, err := p.b.Begin(backend.Decode)
+	w, err := p.b.Begin(backend.First)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,9 +73,9 @@ type exec struct {
 	scratch []byte
 }
 
-// Begin starts a Work. On the CPU each Run has happened when it returns; lanes
+// Begin starts a Work. On the CPU each Run has happened when it returns; queues
 // make no difference.
-func (b *Backend) Begin(backend.Lane) (backend.Work, error) {
+func (b *Backend) Begin(backend.Queue) (backend.Work, error) {
 	if err := b.open(); err != nil {
 		return nil, err
 	}

@@ -94,9 +94,9 @@ func (s *poolStep) line(_, t int) {
 	k := s.o.Kernel
 	for ox := range ow {
 		out := s.dst.row(s.y, t*ow+ox)
-		for i := range k {
-			for j := range k {
-				in := s.src.row(s.x, (t/oh*h+t%oh*s.o.Stride+i)*w+ox*s.o.Stride+j)
+		for i := range k[0] {
+			for j := range k[1] {
+				in := s.src.row(s.x, (t/oh*h+t%oh*s.o.Stride[0]+i)*w+ox*s.o.Stride[1]+j)
 				switch {
 				case i+j == 0:
 					copy(out, in)
@@ -110,7 +110,7 @@ func (s *poolStep) line(_, t int) {
 			}
 		}
 		if s.o.Average {
-			vec.Scale(out, out, 1/float32(k*k))
+			vec.Scale(out, out, 1/float32(k[0]*k[1]))
 		}
 	}
 }

@@ -54,6 +54,11 @@ type weightCache struct {
 	disk *packCache // nil without one
 	// packed counts the packings, for tests.
 	packed int
+	// planned, where it is not nil, is to be told of the bytes of each weight, and
+	// nothing is packed.
+	planned func(bytes int)
+	// packing is the most memory that packing one of these takes besides.
+	packing int
 }
 
 // keyOf is the key of a parameter as n rows of k.
@@ -103,7 +108,10 @@ func packRows(pool *par.Pool, p graph.Param, s gemm.Source, dst *gemm.Packed) er
 // first call. Programs compiled at the same time meet here: the second waits for
 // the first's packing.
 func (c *weightCache) entry(pool *par.Pool, key weightKey, p graph.Param, batch int, fill func(dst *gemm.Packed) error) (*weight, error) {
-	sum := sampleOf(p.Data) // not under the lock: this reads a mapped file
+	var sum uint64
+	if c.planned == nil {
+		sum = sampleOf(p.Data) // not under the lock: this reads a mapped file
+	}
 	for {
 		w, mine := c.claim(key, p, sum)
 		if mine {
@@ -160,7 +168,7 @@ func (c *weightCache) pack(pool *par.Pool, w *weight, p graph.Param, batch int, 
 		}
 	}()
 	w.err = c.build(pool, w, p, batch, fill)
-	if w.err == nil && p.Source.Release != nil {
+	if w.err == nil && c.planned == nil && p.Source.Release != nil {
 		p.Source.Release(0, len(p.Data))
 	}
 	return w.err
@@ -184,6 +192,11 @@ func (c *weightCache) build(pool *par.Pool, w *weight, p graph.Param, batch int,
 		return err
 	}
 	size *= batch
+	if c.planned != nil {
+		c.planned(size)
+		w.packed, err = gemm.Layout(w.key.as, w.key.n, w.key.k, batch)
+		return err
+	}
 	if err := checkValues(pool, p, w.key.as); err != nil {
 		return err
 	}

@@ -271,15 +271,21 @@ func (o lowerOptions) winograd(in int) tensor.DType {
 // [out][in][3][3]: 36 matrices [out][in].
 func (c *weightCache) winograd(pool *par.Pool, p graph.Param, out, in int, as tensor.DType) (*weight, error) {
 	key := keyOf(p, out, in, as)
+	if c.planned != nil {
+		c.packing = max(c.packing, winogradTemp(out, in))
+	}
 	key.arrange[0] = -1 // no offset: this is not a part of the data, but made of it
 	return c.entry(pool, key, p, 36, func(dst *gemm.Packed) error { return packWinograd(dst, pool, p) })
 }
+
+// winogradTemp is the memory that the transformed kernels take before they are packed.
+func winogradTemp(out, in int) int { return 36 * out * in * 4 }
 
 // packWinograd transforms the kernel of each pair of channels: the value of row i
 // and column j is in matrix 6j+i.
 func packWinograd(dst *gemm.Packed, pool *par.Pool, p graph.Param) error {
 	out, in := dst.N, dst.K
-	temp, err := newRegion(36 * out * in * 4)
+	temp, err := newRegion(winogradTemp(out, in))
 	if err != nil {
 		return err
 	}

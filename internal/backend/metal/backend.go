@@ -70,7 +70,7 @@ func (b *Backend) attentionByHand(d tensor.DType) bool {
 type Backend struct {
 	cfg     Config
 	dev     *device.Device
-	lanes   [2]*lane
+	queues  [2]*queue
 	pool    *bufpool.Pool[*device.Buffer]
 	weights *weightStore
 	// packages is nil without ExecutableCache.
@@ -94,12 +94,12 @@ type Stats struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// lane is a command queue and the event that counts its submits. There are two, so
+// queue is a command queue and the event that counts its submits. There are two, so
 // that the encoder of the next picture may fill the gaps between the decoder's
 // smaller products.
-type lane struct {
-	queue *device.Queue
-	event *device.Event
+type queue struct {
+	commands *device.Queue
+	event    *device.Event
 	// submits is the value that the event has once everything submitted so far is
 	// done; used on the owner thread only.
 	submits uint64
@@ -138,13 +138,13 @@ func New(cfg Config) (_ *Backend, err error) {
 	if cfg.ExecutableCache != "" {
 		b.packages = newPackages(cfg.ExecutableCache, b, cfg.Logger)
 	}
-	for i := range b.lanes {
-		l := &lane{}
-		b.lanes[i] = l
-		if l.queue, err = dev.NewQueue(); err != nil {
+	for i := range b.queues {
+		q := &queue{}
+		b.queues[i] = q
+		if q.commands, err = dev.NewQueue(); err != nil {
 			return nil, err
 		}
-		if l.event, err = dev.NewEvent(); err != nil {
+		if q.event, err = dev.NewEvent(); err != nil {
 			return nil, err
 		}
 	}
@@ -155,12 +155,12 @@ func New(cfg Config) (_ *Backend, err error) {
 // its own.
 func (b *Backend) free() error {
 	b.pool.Close()
-	for _, l := range b.lanes {
-		if l != nil && l.event != nil {
-			l.event.Release()
+	for _, q := range b.queues {
+		if q != nil && q.event != nil {
+			q.event.Release()
 		}
-		if l != nil && l.queue != nil {
-			l.queue.Release()
+		if q != nil && q.commands != nil {
+			q.commands.Release()
 		}
 	}
 	return b.dev.Close()
@@ -261,9 +261,9 @@ func (b *Backend) Alloc(n int) (backend.Buffer, error) {
 // Native shows the MTLBuffer.
 func (x *buffer) Native() (object, queue uintptr) { return x.buf.Memory().Native(), 0 }
 
-// Native shows the MTLDevice and the queue of decoders.
+// Native shows the MTLDevice and the queue that the results of an engine come from.
 func (b *Backend) Native() (object, queue uintptr) {
-	return b.dev.Native(), b.lanes[backend.Decode].queue.Native()
+	return b.dev.Native(), b.queues[backend.Second].commands.Native()
 }
 
 func (x *buffer) Len() int { return x.buf.Len() }

@@ -30,7 +30,7 @@
 //
 // # Scheduling
 //
-// A Work is one command buffer, its lane a command queue. The lanes overlap and
+// A Work is one command buffer, its queue a command queue. Queues overlap and
 // are ordered by shared events only where After asks for it; the host waits
 // once, at the end. Work of more than about a second is split, since the
 // system's watchdog stops longer command buffers.

@@ -19,3 +19,12 @@ func SetMaxFLOPs(t *testing.T, v float64) {
 	maxFLOPs = v
 	t.Cleanup(func() { maxFLOPs = old })
 }
+
+// CommitBehindItsBack commits the open command buffer of a work, so that its Submit fails.
+func CommitBehindItsBack(t *testing.T, b *Backend, of any) {
+	t.Helper()
+	w := of.(*work)
+	if err := b.dev.Do(w.commit); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -51,8 +51,8 @@ type castKey struct {
 }
 
 type paramKey struct {
-	node  int
-	dtype tensor.DType // as stored on the device
+	node int
+	form form
 }
 
 func newLowering(b *Backend, g *graph.Graph, opt backend.Options) *lowering {
@@ -241,35 +241,37 @@ func (l *lowering) cast(t *mpsgraph.Tensor, d tensor.DType) *mpsgraph.Tensor {
 }
 
 // param is a Param in type d. What the file has in another type is converted
-// once, when it is loaded, so that no run casts a weight: a cast of a vector is a
-// kernel that costs as much as its start, one of a matrix moves the matrix. The
-// exception is a matrix of a 16-bit file under float32, which would take twice
-// the file in memory: it stays in place and is cast in the graph.
+// once, tensor by tensor, when it is loaded: no run casts a weight. A cast of a
+// vector would be a kernel that costs as much as its start, one of a matrix moves
+// the matrix in every run, and MPSGraph may hold all of them at once beside the file.
 func (l *lowering) param(n *graph.Node, p graph.Param, d tensor.DType) *mpsgraph.Tensor {
-	if d == carried {
-		if d = p.DType; d == tensor.F64 || d == tensor.BF16 {
-			d = tensor.F32
+	return l.weight(n, p, form{dtype: d})
+}
+
+func (l *lowering) weight(n *graph.Node, p graph.Param, f form) *mpsgraph.Tensor {
+	if f.dtype == carried {
+		if f.dtype = p.DType; f.dtype == tensor.F64 || f.dtype == tensor.BF16 {
+			f.dtype = tensor.F32
 		}
 	}
-	stored := p.DType
-	switch {
-	case d.Float() && stored.Float() && (len(p.Shape) <= 1 || d.Size() == 2):
-		stored = d
-	case stored == tensor.F64:
-		stored = tensor.F32
-	}
 	// With the type its reader wants: nothing to cast, and equal ones are one node.
-	if v, ok := scalarOf(p); ok && d.Float() {
-		return l.out.Scalar(v, d)
+	if v, ok := scalarOf(p); ok && f.dtype.Float() && !f.rounded {
+		return l.out.Scalar(v, f.dtype)
 	}
-	key := paramKey{n.ID, stored}
+	d := f.dtype
+	if !d.Float() || !p.DType.Float() { // not a weight of a network
+		f.dtype = p.DType
+	}
+	f.rounded = f.rounded && p.DType != tensor.BF16
+	key := paramKey{n.ID, f}
 	t, ok := l.params[key]
 	if !ok {
-		w, err := l.b.weights.take(p, stored)
+		// The file's matrices stay in place when products read its type.
+		w, err := l.b.weights.take(p, f, p.DType == l.product() && !l.bf16)
 		if err != nil {
 			return l.out.Fail("param", err)
 		}
-		t = l.feed(w, shapeOf(p.Shape), stored)
+		t = l.feed(w, shapeOf(p.Shape), f.dtype)
 		l.params[key] = t
 	}
 	return l.cast(t, d)
@@ -297,10 +299,13 @@ func scalarOf(p graph.Param) (float64, bool) {
 // rounded to bfloat16 and multiplied in float32, which is what a product of
 // bfloat16 with float32 sums is; MPSGraph's own would round the result too.
 func (l *lowering) factor(n *graph.Node, i int, d tensor.DType) *mpsgraph.Tensor {
-	if l.bf16 {
-		return l.cast(l.in(n, i, tensor.BF16), d) // a weight is stored as such
+	if !l.bf16 {
+		return l.in(n, i, d)
 	}
-	return l.in(n, i, d)
+	if p, ok := n.In[i].Op.(graph.Param); ok { // rounded when it is loaded
+		return l.weight(n.In[i], p, form{dtype: d, rounded: true})
+	}
+	return l.rounded(l.in(n, i, carried), d)
 }
 
 // rounded is a factor that is no operand, but made from one.

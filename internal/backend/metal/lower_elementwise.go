@@ -11,6 +11,26 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
+// The functions that MPSGraph has, by their names in the table of operations.
+var (
+	unaryFns  = declared(graph.UnaryFns(), mpsgraph.Function)
+	binaryFns = declared(graph.BinaryFns(), mpsgraph.Function2)
+)
+
+func declared[F interface {
+	comparable
+	String() string
+	Names() graph.Names
+}, M any](all []F, declare func(op, word string) M) map[F]M {
+	out := map[F]M{}
+	for _, f := range all {
+		if word := f.Names().MPSGraph; word != "" {
+			out[f] = declare(f.String(), word)
+		}
+	}
+	return out
+}
+
 // unary lowers a function of one number. Sign changes and ReLU are exact in any
 // type and keep the one they are given; activations compute in float32 and go
 // back to it, since they stand between products; the rest is float32.
@@ -32,15 +52,14 @@ func (l *lowering) unary(n *graph.Node, o graph.Unary) (*mpsgraph.Tensor, error)
 		x := l.in(n, 0, carried)
 		return g.Cast(g.Greater(x, g.Scalar(0, x.DType())), x.DType()), nil
 	}
-	f, ok := map[graph.UnaryFn]func(*mpsgraph.Tensor) *mpsgraph.Tensor{
-		graph.Exp: g.Exp, graph.Expm1: l.expm1, graph.Log: g.Log, graph.Sqrt: g.Sqrt, graph.Rsqrt: g.Rsqrt,
-		graph.Reciprocal: g.Reciprocal, graph.Square: g.Square, graph.Sin: g.Sin, graph.Cos: g.Cos,
-		graph.Tan: g.Tan, graph.Erf: g.Erf,
-	}[o.Fn]
-	if !ok {
-		return nil, fmt.Errorf("%w: function %v", ErrUnsupported, o.Fn)
+	x := l.in(n, 0, tensor.F32)
+	if o.Fn == graph.Expm1 {
+		return l.expm1(x), nil
 	}
-	return f(l.in(n, 0, tensor.F32)), nil
+	if f, ok := unaryFns[o.Fn]; ok {
+		return f(g, x), nil
+	}
+	return nil, fmt.Errorf("%w: function %v", ErrUnsupported, o.Fn)
 }
 
 // activation computes in float32: half precision has no erf worth having, and
@@ -95,11 +114,7 @@ func (l *lowering) expm1(x *mpsgraph.Tensor) *mpsgraph.Tensor {
 // three dimensions is a transformer's residual stream, whose outlier channels
 // want float32. In the feature maps of the heads half precision stays.
 func (l *lowering) binary(n *graph.Node, o graph.Binary) (*mpsgraph.Tensor, error) {
-	g := l.out
-	f, ok := map[graph.BinaryFn]func(a, b *mpsgraph.Tensor) *mpsgraph.Tensor{
-		graph.Add: g.Add, graph.Sub: g.Sub, graph.Mul: g.Mul, graph.Div: g.Div, graph.Pow: g.Pow,
-		graph.Maximum: g.Maximum, graph.Minimum: g.Minimum,
-	}[o.Fn]
+	f, ok := binaryFns[o.Fn]
 	if !ok {
 		return nil, fmt.Errorf("%w: function %v", ErrUnsupported, o.Fn)
 	}
@@ -115,7 +130,7 @@ func (l *lowering) binary(n *graph.Node, o graph.Binary) (*mpsgraph.Tensor, erro
 	if o.Fn == graph.Div || o.Fn == graph.Pow || isParam(n.In[0]) && isParam(n.In[1]) {
 		d = tensor.F32 // a quotient or a power may leave half precision's range
 	}
-	return f(l.in(n, 0, d), l.in(n, 1, d)), nil
+	return f(l.out, l.in(n, 0, d), l.in(n, 1, d)), nil
 }
 
 func isParam(n *graph.Node) bool { _, ok := n.Op.(graph.Param); return ok }

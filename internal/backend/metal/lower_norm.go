@@ -76,8 +76,6 @@ func (l *lowering) reductions(n *graph.Node) (*mpsgraph.Tensor, bool) {
 		return l.argReduce(n, o), true
 	case graph.TopK:
 		return l.topK(n, o), true
-	case graph.CumSum:
-		return l.cumSum(n, o), true
 	}
 	return nil, false
 }
@@ -143,30 +141,4 @@ func (l *lowering) topK(n *graph.Node, o graph.TopK) *mpsgraph.Tensor {
 		return index
 	}
 	return values
-}
-
-// cumSum adds what lies 1, 2, 4, ... before each element: as many additions as the
-// logarithm of the axis, each of them in parallel.
-func (l *lowering) cumSum(n *graph.Node, o graph.CumSum) *mpsgraph.Tensor {
-	g, x := l.out, l.in(n, 0, tensor.F32)
-	rank := len(n.Shape)
-	axis := o.Axis
-	if axis < 0 {
-		axis += rank
-	}
-	step := make([]int, rank)
-	for i := range step {
-		step[i] = 1
-	}
-	for by := 1; by < n.Shape[axis]; by *= 2 {
-		begin, end := make([]int, rank), n.Shape.Clone()
-		before, after := make([]int, rank), make([]int, rank)
-		if o.Reverse {
-			begin[axis], after[axis] = by, by
-		} else {
-			end[axis], before[axis] = end[axis]-by, by
-		}
-		x = g.Add(x, g.Pad(g.Slice(x, begin, end, step), before, after, 0))
-	}
-	return x
 }

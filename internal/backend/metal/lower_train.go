@@ -61,12 +61,12 @@ func (l *lowering) poolIndex(n *graph.Node, o graph.PoolIndex) *mpsgraph.Tensor 
 	x, s := l.in(n, 0, tensor.F32), n.In[0].Shape
 	oh, ow := n.Shape[1], n.Shape[2]
 	var best, at *mpsgraph.Tensor
-	for i := range o.Kernel {
-		for j := range o.Kernel {
+	for i := range o.Kernel[0] {
+		for j := range o.Kernel[1] {
 			v := g.Slice(x, []int{0, i, j, 0},
-				[]int{s[0], i + (oh-1)*o.Stride + 1, j + (ow-1)*o.Stride + 1, s[3]}, []int{1, o.Stride, o.Stride, 1})
+				[]int{s[0], i + (oh-1)*o.Stride[0] + 1, j + (ow-1)*o.Stride[1] + 1, s[3]}, []int{1, o.Stride[0], o.Stride[1], 1})
 			where := g.Broadcast(l.integers(tensor.Shape{1, oh, ow, 1}, func(k int) int {
-				return (k/ow*o.Stride+i)*s[2] + k%ow*o.Stride + j
+				return (k/ow*o.Stride[0]+i)*s[2] + k%ow*o.Stride[1] + j
 			}), n.Shape...)
 			if best == nil {
 				best, at = v, where

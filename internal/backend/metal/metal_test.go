@@ -80,18 +80,18 @@ func alloc(t testing.TB, b *metal.Backend, n int) backend.Buffer {
 	return x
 }
 
-func begin(t testing.TB, b *metal.Backend, l backend.Lane) backend.Work {
+func begin(t testing.TB, b *metal.Backend, q backend.Queue) backend.Work {
 	t.Helper()
-	w, err := b.Begin(l)
+	w, err := b.Begin(q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// TestLanes overlaps an encoder and a decoder: the decoder's work is submitted
+// TestQueues overlaps an encoder and a decoder: the decoder's work is submitted
 // while the encoder's may still run, and reads what that writes.
-func TestLanes(t *testing.T) {
+func TestQueues(t *testing.T) {
 	b, s := open(t, metal.Config{})
 	s.Set("latency", "0.01")
 	const n = 64
@@ -102,7 +102,7 @@ func TestLanes(t *testing.T) {
 	for i := range rounds {
 		x, mid, y := alloc(t, b, 4*n), alloc(t, b, 4*n), alloc(t, b, 4*n)
 		copy(x.Bytes(), floats(float32(i)))
-		enc, dec := begin(t, b, backend.Encode), begin(t, b, backend.Decode)
+		enc, dec := begin(t, b, backend.First), begin(t, b, backend.Second)
 		if err := enc.Run(background, p, []backend.Buffer{x}, []backend.Buffer{mid}); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestWaitHonoursContext(t *testing.T) {
 	x, y := alloc(t, b, 16), alloc(t, b, 16)
 	copy(x.Bytes(), floats(1, 2, 3, 4))
 	s.Set("latency", "0.2")
-	w := begin(t, b, backend.Decode)
+	w := begin(t, b, backend.Second)
 	if err := w.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestWaitHonoursContext(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := begin(t, b, backend.Decode).Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); !errors.Is(err, metal.ErrClosed) {
+	if err := begin(t, b, backend.Second).Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); !errors.Is(err, metal.ErrClosed) {
 		t.Errorf("a closed program: %v", err)
 	}
 	if _, err := done.Wait(background); err != nil {
@@ -198,7 +198,7 @@ func TestDeviceErrors(t *testing.T) {
 	// decoder's has been committed: it takes a while, the decoder's longer.
 	s.Set("fail_command", "1")
 	s.Set("latency", "0.15")
-	enc, dec := begin(t, b, backend.Encode), begin(t, b, backend.Decode)
+	enc, dec := begin(t, b, backend.First), begin(t, b, backend.Second)
 	if err := enc.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestDeviceErrors(t *testing.T) {
 	}
 	time.Sleep(50 * time.Millisecond)
 	s.Set("latency", "0.5")
-	// Work of the other lane that waits for it must not hang.
+	// Work of the other queue that waits for it must not hang.
 	if err := dec.After(failed); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestDeviceErrors(t *testing.T) {
 		t.Errorf("got %v, want a CommandError, out of memory", err)
 	}
 	if _, err := done.Wait(background); err != nil {
-		t.Errorf("the other lane: %v", err)
+		t.Errorf("the other queue: %v", err)
 	}
 	s.Set("latency", "0")
 	runAffine(t, b, p, 4)
@@ -234,6 +234,37 @@ func TestDeviceErrors(t *testing.T) {
 	s.Set("fail_alloc", "1")
 	if _, err := b.Compile(background, affine(t, 5, vectorParam(5)), fp32); !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("a refused weight: %v", err)
+	}
+}
+
+// TestSubmitFails: what a work holds goes back when its Submit fails, or Close would wait
+// for it for ever.
+func TestSubmitFails(t *testing.T) {
+	b, _ := open(t, metal.Config{})
+	p := compile(t, b, affine(t, 4, vectorParam(4)), fp32)
+	x, y := alloc(t, b, 16), alloc(t, b, 16)
+	w := begin(t, b, backend.First)
+	if err := w.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
+		t.Fatal(err)
+	}
+	metal.CommitBehindItsBack(t, b, w)
+	if _, err := w.Submit(); err == nil {
+		t.Fatal("a work that is committed already was submitted")
+	}
+	x.Release()
+	y.Release()
+	if n := b.Device().LiveBuffers; n != 0 {
+		t.Errorf("%d buffers are held", n)
+	}
+	closed := make(chan error)
+	go func() { closed <- p.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the program waits for work that was never submitted")
 	}
 }
 
@@ -279,14 +310,14 @@ func TestRunRefuses(t *testing.T) {
 		"two outputs":     {one(x), []backend.Buffer{y, y}},
 		"released buffer": {one(released), one(y)},
 	} {
-		w := begin(t, b, backend.Encode)
+		w := begin(t, b, backend.First)
 		if w.Run(background, p, c.in, c.out) == nil {
 			t.Errorf("%s passed", name)
 		}
 		w.Discard()
 		w.Discard()
 	}
-	w := begin(t, other, backend.Encode)
+	w := begin(t, other, backend.First)
 	if w.Run(background, p, one(x), one(y)) == nil {
 		t.Error("a program of another backend passed")
 	}
@@ -297,7 +328,7 @@ func TestRunRefuses(t *testing.T) {
 	if _, err := done.Wait(background); err != nil {
 		t.Error(err)
 	}
-	v := begin(t, b, backend.Decode)
+	v := begin(t, b, backend.Second)
 	if v.After(done) == nil || v.After(nil) == nil {
 		t.Error("work of another backend passed")
 	}
@@ -306,7 +337,7 @@ func TestRunRefuses(t *testing.T) {
 		t.Error("discarded work was submitted")
 	}
 	if _, err := b.Begin(7); err == nil {
-		t.Error("lane 7 passed")
+		t.Error("queue 7 passed")
 	}
 	if _, err := b.Compile(background, p.Graph(), backend.Options{Precision: 9}); !errors.Is(err, metal.ErrUnsupported) {
 		t.Errorf("precision 9: %v", err)
@@ -355,7 +386,7 @@ func TestClosed(t *testing.T) {
 	if _, err := b.Alloc(4); !errors.Is(err, metal.ErrClosed) {
 		t.Errorf("Alloc: %v", err)
 	}
-	if _, err := b.Begin(backend.Encode); !errors.Is(err, metal.ErrClosed) {
+	if _, err := b.Begin(backend.First); !errors.Is(err, metal.ErrClosed) {
 		t.Errorf("Begin: %v", err)
 	}
 	if _, err := b.Compile(background, affine(t, 1, vectorParam(1)), fp32); !errors.Is(err, metal.ErrClosed) {
@@ -409,7 +440,7 @@ func TestSplit(t *testing.T) {
 	p := compile(t, b, g, fp32)
 	defer p.Close()
 	metal.SetMaxFLOPs(t, 2.5*2*n*n*n) // two runs a command buffer
-	w := begin(t, b, backend.Encode)
+	w := begin(t, b, backend.First)
 	a, c := alloc(t, b, 4*n*n), alloc(t, b, 4*n*n)
 	defer a.Release()
 	defer c.Release()
@@ -437,7 +468,7 @@ func TestSplit(t *testing.T) {
 		t.Errorf("got %v, want 2^32: five squarings", got)
 	}
 	// Work that was split and then dropped must not be left running.
-	w = begin(t, b, backend.Encode)
+	w = begin(t, b, backend.First)
 	for range 3 {
 		if err := w.Run(background, p, []backend.Buffer{a}, []backend.Buffer{c}); err != nil {
 			t.Fatal(err)
@@ -464,7 +495,7 @@ func TestWatchdog(t *testing.T) {
 	const flops = 2 * 64 * 64 * 64
 	s.Set("tflops", fmt.Sprint(flops/1.5/1e12)) // 1.5 s a run, 2 s allowed
 	runs := func() {
-		w := begin(t, b, backend.Decode)
+		w := begin(t, b, backend.Second)
 		for range 4 {
 			if err := w.Run(background, p, []backend.Buffer{in}, []backend.Buffer{out}); err != nil {
 				t.Fatal(err)

@@ -9,12 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -139,36 +138,33 @@ func (c *packages) load(dev *device.Device, dir string, feeds, results []*mpsgra
 	return exe, nil
 }
 
-// mark says that dir is being loaded. It fails when another process is at it,
-// and removes dir when that process is no more.
+// mark says that dir is being loaded, by a file that is locked meanwhile. It fails
+// when another process is at it, and removes dir when that process is no more.
 func (c *packages) mark(dir string) (done func(), err error) {
 	marker := dir + markerSuffix
-	f, err := os.OpenFile(marker, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		raw, err := os.ReadFile(marker)
-		if pid, perr := strconv.Atoi(strings.TrimSpace(string(raw))); err == nil && perr == nil && alive(pid) {
-			return nil, fmt.Errorf("process %d is loading it", pid)
-		}
-		return nil, errors.Join(errors.New("loading it ended a process"), os.RemoveAll(dir), os.Remove(marker))
-	}
+	f, err := os.OpenFile(marker, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintln(f, os.Getpid())
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, errors.Join(err, os.Remove(marker))
+	if lockFile(f) != nil {
+		return nil, errors.Join(errors.New("another process is loading it"), f.Close())
 	}
-	return func() { _ = os.Remove(marker) }, nil // left behind it only costs a compilation
-}
-
-// alive asks with signal 0. Another user's process refuses it, and is alive.
-func alive(pid int) bool {
-	p, err := os.FindProcess(pid)
-	if err != nil || pid <= 0 {
-		return false
+	ours, err1 := f.Stat()
+	there, err2 := os.Stat(marker)
+	if err1 != nil || err2 != nil || !os.SameFile(ours, there) {
+		return nil, errors.Join(errors.New("another process was loading it"), f.Close())
 	}
-	err = p.Signal(syscall.Signal(0))
-	return err == nil || errors.Is(err, fs.ErrPermission)
+	before, err := io.ReadAll(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if len(before) > 0 { // with the lock free, of a process that is no more
+		return nil, errors.Join(errors.New("loading it ended a process"), os.RemoveAll(dir), os.Remove(marker), f.Close())
+	}
+	if _, err = fmt.Fprintln(f, os.Getpid()); err != nil {
+		return nil, errors.Join(err, os.Remove(marker), f.Close())
+	}
+	return func() { _ = errors.Join(os.Remove(marker), f.Close()) }, nil // left behind it only costs a compilation
 }
 
 // save writes aside and renames: a reader sees a whole package or none. The

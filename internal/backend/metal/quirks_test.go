@@ -5,6 +5,7 @@
 package metal_test
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,8 +39,14 @@ func TestOneRow(t *testing.T) {
 	edge(t, optest.Backend(b, fp32), g, 2e-6)
 }
 
-// TestTies: of equal elements any may come first, and each comes once.
+// TestTies: of equal elements any may come first, and each comes once; nothing else
+// is promised.
 func TestTies(t *testing.T) {
+	for _, o := range graph.Operations() {
+		if o.Kind == "topk" && !strings.Contains(o.Doc, "equal ones in any order") {
+			t.Errorf("the table of operations says: %s", o.Doc)
+		}
+	}
 	for _, fault := range []string{"none", "ties"} {
 		b, s := open(t, metal.Config{})
 		s.Set("fault", fault)
@@ -102,5 +109,31 @@ func TestPackageEndsProcess(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(c.dir, "*"+".loading")); err != nil || len(left) != 0 {
 		t.Errorf("markers are left: %q", left)
+	}
+}
+
+// TestPointsNearTheCamera: points of any length have relative accuracy: the floor of the
+// division is 1e-8, below what a network gives.
+func TestPointsNearTheCamera(t *testing.T) {
+	b, _ := open(t, metal.Config{})
+	g := graph.New("points")
+	g.Output("y", g.Add(graph.ExpPoints{}, g.Input("x", tensor.F32, 8, 3)))
+	_, err := g.Build()
+	check(t, err)
+	var x []float32
+	for i := range 8 {
+		d := float32(math.Pow(10, float64(-i))) * 2 // 2 down to 2e-7
+		x = append(x, d*0.6, -d*0.8, 0)
+	}
+	out, err := optest.Backend(b, fp32)(g, [][]byte{floats(x...)})
+	check(t, err)
+	y, err := ref.Decode(tensor.F32, tensor.Shape{8, 3}, out[0])
+	check(t, err)
+	for i := range x {
+		d := math.Hypot(float64(x[i/3*3]), float64(x[i/3*3+1]))
+		want := float64(x[i]) / d * math.Expm1(d)
+		if math.Abs(y.Data[i]-want) > 1e-5*math.Abs(want) {
+			t.Errorf("point %d of length %g: got %g, want %g", i/3, d, y.Data[i], want)
+		}
 	}
 }

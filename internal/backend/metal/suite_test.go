@@ -5,6 +5,7 @@
 package metal_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -138,6 +139,22 @@ func TestMiniModels(t *testing.T) {
 	t.Run("dune", func(t *testing.T) {
 		modeltest.Full(t, optest.Backend(b, fp32), nil, "dune_mini", "98x70", profile())
 	})
+}
+
+func TestViews(t *testing.T) {
+	b, s := open(t, metal.Config{})
+	for _, c := range []struct {
+		opt   backend.Options
+		limit float64
+	}{{fp32, exact(1e-5)}, {fp16, 5e-3}, {bf16, 4e-2}} {
+		modeltest.Views(t, optest.Backend(b, c.opt), filepath.Join("..", "..", "..", modeltest.SmallViews), c.limit)
+	}
+	if v := s.Violations(); len(v) > 0 {
+		t.Errorf("%d violations, the first: %s", len(v), v[0])
+	}
+	dir := golden.Path(t, "golden", "da3")
+	modeltest.Views(t, optest.Backend(b, fp32), dir, exact(1e-5))
+	modeltest.Posed(t, optest.Backend(b, fp32), dir, exact(1e-5))
 }
 
 func TestTinyModels(t *testing.T) {

@@ -3,8 +3,6 @@
 package metal
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -42,8 +40,15 @@ const (
 // memory of the Go heap alive.
 type weightKey struct {
 	data  *byte
-	dtype tensor.DType // as stored on the device
+	form  form
 	shape string
+}
+
+// form is how elements are stored on the device.
+type form struct {
+	dtype tensor.DType
+	// rounded ones have gone through bfloat16.
+	rounded bool
 }
 
 type weight struct {
@@ -80,17 +85,18 @@ func (s *weightStore) inUse(o origin) int {
 	return s.bytes[o]
 }
 
-// take returns the elements of p as dtype; every take needs a drop. Programs of
-// several sizes share what they take. Owner thread.
-func (s *weightStore) take(p graph.Param, dtype tensor.DType) (*weight, error) {
+// take returns the elements of p in a form; every take needs a drop. Programs of
+// several sizes share what they take. whole says that most of the file will be used
+// where it is. Owner thread.
+func (s *weightStore) take(p graph.Param, f form, whole bool) (*weight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := weightKey{unsafe.SliceData(p.Data), dtype, p.Shape.String()}
+	key := weightKey{unsafe.SliceData(p.Data), f, p.Shape.String()}
 	if w, ok := s.weights[key]; ok {
 		w.refs++
 		return w, nil
 	}
-	w, err := s.place(p, dtype)
+	w, err := s.place(p, f, whole)
 	if err != nil {
 		return nil, fmt.Errorf("weight %q: %w", p.Name, err)
 	}
@@ -102,12 +108,12 @@ func (s *weightStore) take(p graph.Param, dtype tensor.DType) (*weight, error) {
 // place uses the mapping where it can and copies where it must: for another
 // element type, for memory that is not a mapping, and for elements that the
 // file does not align.
-func (s *weightStore) place(p graph.Param, dtype tensor.DType) (*weight, error) {
-	if dtype == p.DType {
-		if r, offset, err := s.regionOf(p); err != nil {
+func (s *weightStore) place(p graph.Param, f form, whole bool) (*weight, error) {
+	if f.dtype == p.DType && !f.rounded {
+		if r, offset, err := s.regionOf(p, whole); err != nil {
 			return nil, err
 		} else if r != nil {
-			d, err := mpsgraph.NewData(r.buf, offset, shapeOf(p.Shape), dtype)
+			d, err := mpsgraph.NewData(r.buf, offset, shapeOf(p.Shape), f.dtype)
 			if err != nil {
 				s.dropRegion(r)
 				return nil, err
@@ -116,31 +122,34 @@ func (s *weightStore) place(p graph.Param, dtype tensor.DType) (*weight, error) 
 			return &weight{data: d, origin: inPlace, region: r, bytes: len(p.Data)}, nil
 		}
 	}
-	data, err := convert(p, dtype)
-	if err != nil {
-		return nil, err
-	}
-	w, err := s.copyOf(data, shapeOf(p.Shape), dtype, copied)
+	w, err := s.fill(p.Shape.Numel()*f.dtype.Size(), shapeOf(p.Shape), f.dtype, copied, func(dst []byte) error { return convert(dst, p, f) })
 	if err == nil && p.Source.Release != nil {
 		p.Source.Release(0, len(p.Data))
 	}
 	return w, err
 }
 
-// copyOf puts elements into a buffer of their own.
-func (s *weightStore) copyOf(data []byte, shape tensor.Shape, dtype tensor.DType, o origin) (*weight, error) {
-	buf, err := s.dev.NewBuffer(len(data))
+// fill makes a buffer and has its elements written there, not elsewhere first: a
+// model's largest matrix is a thirtieth of it.
+func (s *weightStore) fill(size int, shape tensor.Shape, dtype tensor.DType, o origin, write func(dst []byte) error) (w *weight, err error) {
+	buf, err := s.dev.NewBuffer(size)
 	if err != nil {
 		return nil, err
 	}
-	copy(buf.Bytes(), data)
+	defer func() {
+		if w == nil { // an error, or a panic: the file's pages are gone
+			buf.Release()
+		}
+	}()
+	if err := write(buf.Bytes()[:size]); err != nil {
+		return nil, err
+	}
 	d, err := mpsgraph.NewData(buf, 0, shape, dtype)
 	if err != nil {
-		buf.Release()
 		return nil, err
 	}
-	s.bytes[o] += len(data)
-	return &weight{data: d, origin: o, owned: buf, bytes: len(data)}, nil
+	s.bytes[o] += size
+	return &weight{data: d, origin: o, owned: buf, bytes: size}, nil
 }
 
 // table stores computed elements, for one program: cosines and sines depend on
@@ -148,7 +157,7 @@ func (s *weightStore) copyOf(data []byte, shape tensor.Shape, dtype tensor.DType
 func (s *weightStore) table(data []byte, shape tensor.Shape, dtype tensor.DType) (*weight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w, err := s.copyOf(data, shape, dtype, computed)
+	w, err := s.fill(len(data), shape, dtype, computed, func(dst []byte) error { copy(dst, data); return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +167,9 @@ func (s *weightStore) table(data []byte, shape tensor.Shape, dtype tensor.DType)
 
 // regionOf finds the buffer over p's mapping and p's offset in it; no region
 // and no error when p must be copied. A file larger than the largest buffer is
-// taken in parts, one around each weight.
-func (s *weightStore) regionOf(p graph.Param) (*region, int, error) {
+// taken in parts, one around each weight, and so is one of which little stays in
+// place: the device counts the whole of a buffer as allocated.
+func (s *weightStore) regionOf(p graph.Param, whole bool) (*region, int, error) {
 	page := os.Getpagesize()
 	mem, offset := p.Source.Mapping, p.Source.Offset
 	if len(mem) == 0 || len(p.Data) == 0 {
@@ -175,7 +185,7 @@ func (s *weightStore) regionOf(p graph.Param) (*region, int, error) {
 		return nil, 0, nil
 	}
 	// Beyond an offset MPS counts elements with 32 bits.
-	if uint64(len(mem)+page) > s.dev.Info().MaxBuffer || (len(mem)-offset)/p.DType.Size() > math.MaxInt32 {
+	if !whole || uint64(len(mem)+page) > s.dev.Info().MaxBuffer || (len(mem)-offset)/p.DType.Size() > math.MaxInt32 {
 		start := offset / page * page
 		mem, offset = mem[start:offset+len(p.Data)], offset-start
 	}
@@ -218,53 +228,4 @@ func (s *weightStore) dropRegion(r *region) {
 		delete(s.regions, r.key)
 		r.buf.Release()
 	}
-}
-
-// convert rewrites the elements of p as dtype, through float32: every type here
-// but float64 fits in it, so nothing is rounded twice.
-func convert(p graph.Param, dtype tensor.DType) ([]byte, error) {
-	if dtype == p.DType {
-		return p.Data, nil
-	}
-	if p.Source.Release != nil { // of a file; what was computed may be anything
-		err := tensor.CheckRange(p.Data, p.DType, dtype)
-		var e *tensor.RangeError
-		if errors.As(err, &e) {
-			e.Name = p.Name
-			return nil, err
-		}
-	}
-	n := p.Shape.Numel()
-	out := make([]byte, 0, n*dtype.Size())
-	for i := range n {
-		v, ok := element(p, i)
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, dtype)
-		case dtype == tensor.F32:
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
-		case dtype == tensor.F16:
-			out = binary.LittleEndian.AppendUint16(out, tensor.F16FromFloat32(v))
-		case dtype == tensor.BF16:
-			out = binary.LittleEndian.AppendUint16(out, tensor.BF16FromFloat32(v))
-		default:
-			return nil, fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, dtype)
-		}
-	}
-	return out, nil
-}
-
-// element is number i of p; false when p has no float type.
-func element(p graph.Param, i int) (float32, bool) {
-	switch le := binary.LittleEndian; p.DType {
-	case tensor.F64:
-		return float32(math.Float64frombits(le.Uint64(p.Data[8*i:]))), true
-	case tensor.F32:
-		return math.Float32frombits(le.Uint32(p.Data[4*i:])), true
-	case tensor.F16:
-		return tensor.Float32FromF16(le.Uint16(p.Data[2*i:])), true
-	case tensor.BF16:
-		return tensor.Float32FromBF16(le.Uint16(p.Data[2*i:])), true
-	}
-	return 0, false
 }

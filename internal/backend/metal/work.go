@@ -30,7 +30,7 @@ var cutFLOPs = 5e10
 // for the time of two thread switches each.
 type work struct {
 	b     *Backend
-	lane  *lane
+	queue *queue
 	waits []*pending // to encode before the next run
 	runs  []run
 	// failed were refused in the middle of their encoding: no results, but the GPU
@@ -50,19 +50,19 @@ type run struct {
 }
 
 // Begin starts a Work.
-func (b *Backend) Begin(l backend.Lane) (backend.Work, error) {
+func (b *Backend) Begin(q backend.Queue) (backend.Work, error) {
 	if err := b.open(); err != nil {
 		return nil, err
 	}
-	if int(l) >= len(b.lanes) {
-		return nil, fmt.Errorf("mps: lane %d, want 0 to %d", l, len(b.lanes)-1)
+	if int(q) >= len(b.queues) {
+		return nil, fmt.Errorf("mps: queue %d, want 0 to %d", q, len(b.queues)-1)
 	}
-	return &work{b: b, lane: b.lanes[l]}, nil
+	return &work{b: b, queue: b.queues[q]}, nil
 }
 
 var errEnded = errors.New("mps: work that was submitted or discarded takes no more runs")
 
-// After makes what follows wait for done on the GPU. Work of the same lane is in
+// After makes what follows wait for done on the GPU. Work of the same queue is in
 // order anyway. The host does not wait: an event's value is in the command
 // buffer, which may be submitted before what it waits for.
 func (w *work) After(done backend.Pending) error {
@@ -73,7 +73,7 @@ func (w *work) After(done backend.Pending) error {
 	if !ok || p.b != w.b {
 		return fmt.Errorf("mps: %T is not work of this backend", done)
 	}
-	if p.lane != w.lane {
+	if p.queue != w.queue {
 		w.waits = append(w.waits, p)
 	}
 	return nil
@@ -200,7 +200,7 @@ func (w *work) open() (*device.CommandBuffer, error) {
 	cb := w.cbs[len(w.cbs)-1]
 	for len(w.waits) > 0 {
 		p := w.waits[0]
-		if err := cb.WaitFor(p.lane.event, p.value); err != nil {
+		if err := cb.WaitFor(p.queue.event, p.value); err != nil {
 			return nil, err
 		}
 		w.waits = w.waits[1:]
@@ -211,7 +211,7 @@ func (w *work) open() (*device.CommandBuffer, error) {
 // start opens a command buffer. A queue allows 64 that are not done and then
 // blocks; a pair has three at most.
 func (w *work) start() error {
-	cb, err := w.lane.queue.NewCommandBuffer("mast3r")
+	cb, err := w.queue.commands.NewCommandBuffer("mast3r")
 	if err != nil {
 		return err
 	}
@@ -227,22 +227,22 @@ func (w *work) commit() error {
 	return nil
 }
 
-// Submit hands the work to the GPU and signals the lane's event behind it.
+// Submit hands the work to the GPU and signals the queue's event behind it.
 func (w *work) Submit() (backend.Pending, error) {
 	if w.ended {
 		return nil, errEnded
 	}
 	w.ended = true
-	p := &pending{b: w.b, lane: w.lane, done: make(chan struct{})}
+	p := &pending{b: w.b, queue: w.queue, done: make(chan struct{})}
 	err := w.b.dev.Do(func() error {
 		cb, err := w.open()
 		if err != nil {
 			return err
 		}
-		w.lane.submits++
-		p.value = w.lane.submits
+		w.queue.submits++
+		p.value = w.queue.submits
 		// Last in the last command buffer: a queue runs them in order.
-		if err := cb.Signal(w.lane.event, p.value); err != nil {
+		if err := cb.Signal(w.queue.event, p.value); err != nil {
 			return err
 		}
 		return w.commit()
@@ -291,8 +291,8 @@ func (w *work) drop() {
 // pending is a backend.Pending.
 type pending struct {
 	b     *Backend
-	lane  *lane
-	value uint64 // of the lane's event when it is done
+	queue *queue
+	value uint64 // of the queue's event when it is done
 	done  chan struct{}
 
 	// Set before done is closed.
@@ -320,11 +320,11 @@ func (p *pending) complete(w *work) {
 		}
 		gpu[i] = cb.GPUTime()
 	}
-	if p.err != nil && p.lane.event.Value() < p.value {
+	if p.err != nil && p.queue.event.Value() < p.value {
 		// An errored command buffer signals nothing, and a wait for an event has no
-		// time limit: the other lane would wait forever. Earlier work of the lane is
+		// time limit: the other queue would wait forever. Earlier work of the queue is
 		// done, it is in order.
-		p.lane.event.Set(p.value)
+		p.queue.event.Set(p.value)
 	}
 	p.times = split(w.runs, gpu)
 }

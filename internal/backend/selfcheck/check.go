@@ -124,7 +124,7 @@ func run(ctx context.Context, b backend.Backend, p backend.Precision, g *graph.G
 
 // once runs prog and waits for it.
 func once(ctx context.Context, b backend.Backend, prog backend.Program, in, out []backend.Buffer) error {
-	w, err := b.Begin(backend.Decode)
+	w, err := b.Begin(backend.First)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ package selfcheck
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -87,6 +88,26 @@ func TestFaults(t *testing.T) {
 			}
 			if !found || len(wrong) > 3 {
 				t.Errorf("wrong operations: %q, want %q and few others", wrong, operation)
+			}
+		})
+	}
+}
+
+// TestReportedFaults: what GPUs have been reported to get wrong and the network does
+// not use, the operations of eager tensors, has checks of its own.
+func TestReportedFaults(t *testing.T) {
+	for fault, operation := range map[string]string{"grouped": "grouped convolution", "identity": "results without a kernel", "gemv_bias": ""} {
+		t.Run(fault, func(t *testing.T) {
+			gpu, ref, sim := devices(t, metal.Config{})
+			sim.Set("fault", fault)
+			var wrong []string
+			for _, c := range Operations(background, gpu, ref, backend.FP32) {
+				if c.Err != nil {
+					wrong = append(wrong, c.Name)
+				}
+			}
+			if got := strings.Join(wrong, ", "); got != operation {
+				t.Errorf("wrong operations %q, want %q", got, operation)
 			}
 		})
 	}

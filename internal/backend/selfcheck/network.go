@@ -9,7 +9,7 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -36,7 +36,7 @@ var network = sync.OnceValues(func() (*graph.Graph, error) {
 	for _, f := range smallest.Files() {
 		all = append(all, synth.Tensors(pool, f.Specs, synth.Golden)...)
 	}
-	m, err := model.Open(weights.NewSetTensors(all, smallest.Metadata("selfcheck")))
+	m, err := mast3r.Open(weights.NewSetTensors(all, smallest.Metadata("selfcheck")))
 	if err != nil {
 		return nil, err
 	}

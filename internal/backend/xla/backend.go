@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
@@ -61,6 +62,7 @@ type Backend struct {
 	host    *bufpool.Pool[[]byte] // the host's copies
 	weights *weightStore
 	cache   *cache
+	finders finders
 
 	mu     sync.Mutex
 	closed bool
@@ -71,6 +73,8 @@ type Backend struct {
 // Stats count what the backend did.
 type Stats struct {
 	Runs, Compiled, FromCache int
+	// Matching is how long the device took for the last Nearest.
+	Matching time.Duration
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -122,6 +126,18 @@ func (b *Backend) Device() backend.Device {
 // Memory are the device allocator's books.
 func (b *Backend) Memory() (pjrt.Memory, error) { return b.dev.Memory() }
 
+// account adds to an error about memory how much is in use.
+func (b *Backend) account(err error) error {
+	if !errors.Is(err, backend.ErrOutOfMemory) {
+		return err
+	}
+	m, books := b.dev.Memory()
+	if books != nil {
+		return err // some plugins keep none
+	}
+	return fmt.Errorf("%w (%d MB of %d MB are in use)", err, m.InUse>>20, m.Limit>>20)
+}
+
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
 	b.mu.Lock()
@@ -151,6 +167,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.weights.close()
+	b.finders.close()
 	return b.release()
 }
 

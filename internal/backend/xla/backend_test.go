@@ -65,7 +65,7 @@ func alloc(t *testing.T, b *Backend, data []byte, n int) backend.Buffer {
 
 func once(t *testing.T, b *Backend, p backend.Program, in, out []backend.Buffer) error {
 	t.Helper()
-	w, err := b.Begin(backend.Decode)
+	w, err := b.Begin(backend.First)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,5 +227,28 @@ func TestNothingIsLeft(t *testing.T) {
 	y.Release()
 	if b.client != nil {
 		t.Error("the client is left")
+	}
+}
+
+// TestOutOfMemory: what the device has no memory for is an error of its own kind,
+// and the backend goes on.
+func TestOutOfMemory(t *testing.T) {
+	b := open(t, Config{})
+	g := graph.New("large")
+	x := g.Input("x", tensor.F32, 2, 2)
+	g.Output("y", g.Add(graph.Broadcast{Shape: tensor.Shape{1 << 40, 4}}, g.Reshape(x, 1, 4)))
+	p := compile(t, b, g)
+	large, err := b.Alloc(1 << 44)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer large.Release()
+	in := alloc(t, b, floats(1, 2, 3, 4), 16)
+	if err := once(t, b, p, []backend.Buffer{in}, []backend.Buffer{large}); !errors.Is(err, backend.ErrOutOfMemory) {
+		t.Errorf("16 TB: %v, want ErrOutOfMemory", err)
+	}
+	q, y := compile(t, b, scaled(2)), alloc(t, b, nil, 16)
+	if err := once(t, b, q, []backend.Buffer{in}, []backend.Buffer{y}); err != nil || !bytes.Equal(y.Bytes(), floats(3, 6, 7, 10)) {
+		t.Errorf("afterwards: %v, %v", y.Bytes(), err)
 	}
 }

@@ -56,7 +56,7 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 	}
 	if err != nil {
 		p.free()
-		return nil, fmt.Errorf("xla: graph %q: %w", g.Name, err)
+		return nil, fmt.Errorf("xla: graph %q: %w", g.Name, b.account(err))
 	}
 	return p, nil
 }
@@ -69,16 +69,21 @@ func (p *Program) compile(ctx context.Context, g *graph.Graph, o stablehlo.Optio
 	}
 	b := p.b
 	var cached bool
+	start := time.Now()
+	var program time.Duration
 	done := make(chan error, 1)
 	par.Go(func() {
 		var err error
 		p.exe, cached, err = b.cache.compile(b.dev, m.Text, b.cfg.Flags)
+		program = time.Since(start)
 		done <- err
 	}, func(p *par.Panic) { done <- p })
 	p.weights, err = b.weights.takeAll(ctx, m.Weights)
+	weights := time.Since(start)
 	if err := errors.Join(<-done, err); err != nil {
 		return err
 	}
+	b.log.Debug("program ready", "graph", g.Name, "cached", cached, "program", program, "weights", weights)
 	b.count(func() {
 		if cached {
 			b.stats.FromCache++
@@ -154,8 +159,8 @@ func (p *Program) land() {
 	}
 }
 
-// Begin starts a Work. Lanes make no difference: the plugin sees what runs need.
-func (b *Backend) Begin(backend.Lane) (backend.Work, error) {
+// Begin starts a Work. Queues make no difference: the plugin sees what runs need.
+func (b *Backend) Begin(backend.Queue) (backend.Work, error) {
 	if err := b.open(); err != nil {
 		return nil, err
 	}
@@ -228,7 +233,7 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 	results, done, err := p.exe.Execute(args)
 	if err != nil {
 		p.land()
-		return fmt.Errorf("xla: graph %q: %w", p.g.Name, err)
+		return fmt.Errorf("xla: graph %q: %w", p.g.Name, w.b.account(err))
 	}
 	if len(results) != len(outs) {
 		p.land()
@@ -309,7 +314,7 @@ func (w *work) Wait(ctx context.Context) ([]time.Duration, error) {
 			return nil, ctx.Err()
 		}
 		if r.err != nil {
-			return nil, fmt.Errorf("xla: run: %w", r.err)
+			return nil, fmt.Errorf("xla: run: %w", w.b.account(r.err))
 		}
 		start := r.start
 		if before.After(start) {

@@ -4,6 +4,7 @@ package xla
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -51,6 +52,7 @@ func TestArgOfNaN(t *testing.T) { optest.ArgOfNaN(t, runner(t)) }
 // TestModels: the graph's third execution agrees with the golden data, whole
 // networks of both kinds.
 func TestModels(t *testing.T) {
+	modeltest.Views(t, runner(t), filepath.Join("..", "..", "..", modeltest.SmallViews), 1e-5)
 	modeltest.Tiny(t, runner(t), "mast3r_tiny", 1e-5)
 	modeltest.Tiny(t, runner(t), "dunemast3r_tiny", 1e-5)
 	modeltest.Trained(t, runner(t), golden.Path(t, "models", "mast3r_tiny", "unified.safetensors"), golden.FP32)

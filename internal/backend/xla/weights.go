@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/stablehlo"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // weightStore holds the weights on the device, shared by the programs of a
@@ -152,7 +150,7 @@ func (s *weightStore) upload(x *weight, w stablehlo.Weight) error {
 // the numbers themselves.
 func weightKey(w stablehlo.Weight) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v %v %v", w.DType, w.Shape, w.Perm)
+	fmt.Fprintf(&b, "%v %v %v %v", w.DType, w.Shape, w.Perm, w.Round)
 	for _, p := range w.Params {
 		fmt.Fprintf(&b, " %p+%d", unsafe.SliceData(p.Data), len(p.Data))
 	}
@@ -190,100 +188,4 @@ func (s *weightStore) close() {
 	for _, x := range s.weights {
 		s.free(x)
 	}
-}
-
-// elements are a weight's bytes as the program reads them.
-func elements(w stablehlo.Weight) ([]byte, error) {
-	if len(w.Params) > 1 && w.Perm != nil {
-		return nil, fmt.Errorf("%w: joined weights with an arrangement", ErrUnsupported)
-	}
-	if p := w.Params; len(p) == 1 && p[0].DType == w.DType && w.Perm == nil {
-		return p[0].Data, nil
-	}
-	size := w.DType.Size()
-	out := make([]byte, w.Shape.Numel()*size)
-	if w.Params == nil {
-		return out, convert(out, w.DType, len(w.Table), func(i int) float32 { return w.Table[i] })
-	}
-	at := 0
-	for _, p := range w.Params {
-		n := p.Shape.Numel()
-		if err := convertParam(out[at:at+n*size], p, w.DType, w.Perm); err != nil {
-			return nil, fmt.Errorf("weight %q: %w", p.Name, err)
-		}
-		at += n * size
-	}
-	return out, nil
-}
-
-// convertParam writes p's elements in type d, their dimensions permuted.
-func convertParam(out []byte, p graph.Param, d tensor.DType, perm []int) error {
-	if p.DType == d && perm == nil {
-		copy(out, p.Data)
-		return nil
-	}
-	if !p.DType.Float() || !d.Float() {
-		return fmt.Errorf("%w: %v weights as %v", ErrUnsupported, p.DType, d)
-	}
-	read, err := reader(p)
-	if err != nil {
-		return err
-	}
-	n := p.Shape.Numel()
-	if perm == nil {
-		return convert(out, d, n, read)
-	}
-	// Element i of the result is at digits of i, in the result's dimensions, times
-	// the source's strides.
-	st := p.Shape.Strides()
-	dims, steps := make([]int, len(perm)), make([]int, len(perm))
-	for i, k := range perm {
-		dims[i], steps[i] = p.Shape[k], st[k]
-	}
-	return convert(out, d, n, func(i int) float32 {
-		at := 0
-		for k := len(dims) - 1; k >= 0; k-- {
-			at += i % dims[k] * steps[k]
-			i /= dims[k]
-		}
-		return read(at)
-	})
-}
-
-// reader gives the numbers of a weight.
-func reader(p graph.Param) (func(i int) float32, error) {
-	le := binary.LittleEndian
-	switch p.DType {
-	case tensor.F32:
-		return func(i int) float32 { return math.Float32frombits(le.Uint32(p.Data[4*i:])) }, nil
-	case tensor.F64:
-		return func(i int) float32 { return float32(math.Float64frombits(le.Uint64(p.Data[8*i:]))) }, nil
-	case tensor.F16:
-		return func(i int) float32 { return tensor.Float32FromF16(le.Uint16(p.Data[2*i:])) }, nil
-	case tensor.BF16:
-		return func(i int) float32 { return tensor.Float32FromBF16(le.Uint16(p.Data[2*i:])) }, nil
-	}
-	return nil, fmt.Errorf("%w: %v weights", ErrUnsupported, p.DType)
-}
-
-// convert writes n numbers in type d, on all processors where it is worth it: a
-// large model has some 700 million.
-func convert(out []byte, d tensor.DType, n int, read func(i int) float32) error {
-	le := binary.LittleEndian
-	part := func(from, to int) {
-		for i := from; i < to; i++ {
-			switch v := read(i); d {
-			case tensor.F16:
-				le.PutUint16(out[2*i:], tensor.F16FromFloat32(v))
-			case tensor.BF16:
-				le.PutUint16(out[2*i:], tensor.BF16FromFloat32(v))
-			case tensor.F64:
-				le.PutUint64(out[8*i:], math.Float64bits(float64(v)))
-			default:
-				le.PutUint32(out[4*i:], math.Float32bits(v))
-			}
-		}
-	}
-	const chunk = 1 << 18
-	return parallel((n+chunk-1)/chunk, runtime.GOMAXPROCS(0), func(i int) { part(i*chunk, min((i+1)*chunk, n)) })
 }

@@ -69,6 +69,9 @@ func Export(ctx context.Context, g *graph.Graph, path string, opt Options) (err 
 	}
 	// Folding turns the position tables into plain constants; fusion is left to
 	// the other runtime.
+	if g, err = passes.Compose(g); err != nil {
+		return err
+	}
 	if g, err = passes.Fold(g); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (e *exporter) channelsFirst(n *graph.Node, in []string) (string, error) {
 		if o.Average {
 			op = "AveragePool"
 		}
-		return e.op(op, in, attribute{"kernel_shape", []int{o.Kernel, o.Kernel}}, attribute{"strides", []int{o.Stride, o.Stride}}), nil
+		return e.op(op, in, attribute{"kernel_shape", o.Kernel[:]}, attribute{"strides", o.Stride[:]}), nil
 	case graph.PixelShuffle:
 		return e.op("DepthToSpace", in, attribute{"blocksize", o.R}, attribute{"mode", "CRD"}), nil
 	case graph.Resize2D:

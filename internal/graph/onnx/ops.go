@@ -21,8 +21,8 @@ func (e *exporter) operation(n *graph.Node) (string, error) {
 	case graph.Unary:
 		return e.unary(o.Fn, in[0])
 	case graph.Binary:
-		op, ok := binaryOps[o.Fn]
-		if !ok {
+		op := o.Fn.Names().ONNX
+		if op == "" {
 			return "", fmt.Errorf("%w: %s", ErrUnsupported, o.Kind())
 		}
 		return e.op(op, in), nil
@@ -44,19 +44,8 @@ func (e *exporter) operation(n *graph.Node) (string, error) {
 	return e.shapes(n, in)
 }
 
-var binaryOps = map[graph.BinaryFn]string{
-	graph.Add: "Add", graph.Sub: "Sub", graph.Mul: "Mul", graph.Div: "Div", graph.Pow: "Pow",
-	graph.Maximum: "Max", graph.Minimum: "Min",
-}
-
-var unaryOps = map[graph.UnaryFn]string{
-	graph.Neg: "Neg", graph.Abs: "Abs", graph.Exp: "Exp", graph.Log: "Log", graph.Sqrt: "Sqrt",
-	graph.Reciprocal: "Reciprocal", graph.Sin: "Sin", graph.Cos: "Cos", graph.Tan: "Tan", graph.Tanh: "Tanh",
-	graph.Sigmoid: "Sigmoid", graph.Erf: "Erf", graph.Relu: "Relu", graph.Gelu: "Gelu",
-}
-
 func (e *exporter) unary(fn graph.UnaryFn, x string) (string, error) {
-	if op, ok := unaryOps[fn]; ok {
+	if op := fn.Names().ONNX; op != "" {
 		return e.op(op, []string{x}), nil
 	}
 	switch fn {

@@ -4,19 +4,37 @@ package passes
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 )
 
-// Simplify runs the passes that hold for every backend.
-func Simplify(g *graph.Graph) (*graph.Graph, error) {
+// Simplify runs the passes that hold for every backend. own are the kinds of composed
+// operations that the backend runs itself.
+func Simplify(g *graph.Graph, own ...string) (*graph.Graph, error) {
+	g, err := Compose(g, own...)
+	if err != nil {
+		return nil, err
+	}
 	for _, pass := range []func(*graph.Graph) (*graph.Graph, error){Fold, Fuse, Prune} {
-		var err error
 		if g, err = pass(g); err != nil {
 			return nil, err
 		}
 	}
 	return g, nil
+}
+
+// Compose writes operations that can be written with others so, apart from the kinds
+// in own.
+func Compose(g *graph.Graph, own ...string) (*graph.Graph, error) {
+	r := newRewriter(g)
+	return r.run(func(n *graph.Node, in []*graph.Node) (*graph.Node, error) {
+		op, ok := n.Op.(graph.Composed)
+		if !ok || slices.Contains(own, op.Kind()) {
+			return nil, nil
+		}
+		return op.Compose(r.new, in), nil
+	})
 }
 
 // rewriter copies a graph node by node; rule may replace a node by returning

@@ -22,13 +22,13 @@ func mapGradients(op graph.Op, in []Tensor, out Tensor) (bool, error) {
 
 // window finds the maximum of one pooling window: its position in the plane,
 // the lowest on ties.
-func window(x Tensor, kernel, stride int, at []int) int {
+func window(x Tensor, kernel, stride [2]int, at []int) int {
 	h, w, c := x.Shape[1], x.Shape[2], x.Shape[3]
 	best := -1
 	value := func(p int) float64 { return x.Data[(at[0]*h*w+p)*c+at[3]] }
-	for i := range kernel {
-		for j := range kernel {
-			p := (at[1]*stride+i)*w + at[2]*stride + j
+	for i := range kernel[0] {
+		for j := range kernel[1] {
+			p := (at[1]*stride[0]+i)*w + at[2]*stride[1] + j
 			if best < 0 || value(p) > value(best) || value(p) != value(p) && value(best) == value(best) {
 				best = p
 			}

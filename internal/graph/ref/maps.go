@@ -107,15 +107,15 @@ func pool2d(o graph.Pool2D, x, out Tensor) {
 	h, w, c := x.Shape[1], x.Shape[2], x.Shape[3]
 	index(out.Shape, func(flat int, at []int) {
 		sum, top := 0.0, math.Inf(-1)
-		for i := range o.Kernel {
-			for j := range o.Kernel {
-				v := x.Data[((at[0]*h+at[1]*o.Stride+i)*w+at[2]*o.Stride+j)*c+at[3]]
+		for i := range o.Kernel[0] {
+			for j := range o.Kernel[1] {
+				v := x.Data[((at[0]*h+at[1]*o.Stride[0]+i)*w+at[2]*o.Stride[1]+j)*c+at[3]]
 				sum += v
 				top = math.Max(top, v)
 			}
 		}
 		if o.Average {
-			top = sum / float64(o.Kernel*o.Kernel)
+			top = sum / float64(o.Kernel[0]*o.Kernel[1])
 		}
 		out.Data[flat] = top
 	})

@@ -2,7 +2,10 @@
 
 package preprocess
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // A crop that does not lie in the resized picture is an error, at the exact edge.
 func TestCropsOutside(t *testing.T) {
@@ -24,6 +27,29 @@ func TestCropsOutside(t *testing.T) {
 		change(&bad)
 		if err := NewResizer(nil).Apply(dst, src, bad); err == nil {
 			t.Errorf("a crop %s the picture was taken", name)
+		}
+	}
+}
+
+// TestPlanNearest: sizes of da3.md 2, and centred cuts to a common size.
+func TestPlanNearest(t *testing.T) {
+	for _, c := range [][4]int{{640, 480, 504, 378}, {1920, 1080, 504, 280}, {3000, 2000, 504, 336}, {1600, 1000, 504, 322},
+		{1000, 1600, 322, 504}, {300, 300, 504, 504}, {100, 75, 504, 378}, {5000, 10, 504, 14}} {
+		got, err := PlanNearest(c[0], c[1], 504, 14)
+		if err != nil || got.Width != c[2] || got.Height != c[3] || got.ResizedW != c[2] || got.ResizedH != c[3] || got.CropX != 0 || got.CropY != 0 {
+			t.Errorf("%dx%d: %+v, %v, want %dx%d", c[0], c[1], got, err, c[2], c[3])
+		}
+	}
+	for _, c := range [][4]int{{0, 5, 504, 14}, {5, 5, 13, 14}, {5, 5, 504, 0}, {MaxSide + 1, 5, 504, 14}, {5, 5, MaxSize + 1, 14}} {
+		if _, err := PlanNearest(c[0], c[1], c[2], c[3]); !errors.Is(err, ErrSize) {
+			t.Errorf("%v: %v, want a SizeError", c, err)
+		}
+	}
+	list := []Transform{{Width: 504, Height: 378, CropX: 2}, {Width: 378, Height: 504}, {Width: 504, Height: 280}}
+	Common(list)
+	for i, want := range []Transform{{Width: 378, Height: 280, CropX: 65, CropY: 49}, {Width: 378, Height: 280, CropY: 112}, {Width: 378, Height: 280, CropX: 63}} {
+		if list[i] != want {
+			t.Errorf("picture %d: %+v, want %+v", i, list[i], want)
 		}
 	}
 }

@@ -52,24 +52,17 @@ func Plan(w, h, size, patch int, rectangle43 bool) (Transform, error) {
 	fail := func(format string, args ...any) (Transform, error) {
 		return Transform{}, &SizeError{w, h, size, patch, fmt.Sprintf(format, args...)}
 	}
-	switch {
-	case w < 1 || h < 1:
-		return fail("the picture is empty")
-	case w > MaxSide || h > MaxSide:
-		return fail("a side is longer than %d", MaxSide)
-	case patch < 1 || size < patch || size > MaxSize:
-		return fail("want a patch of at least 1 and a size from one patch to %d", MaxSize)
+	t, err := planned(w, h, size, patch)
+	if err != nil {
+		return t, err
 	}
 	long, short := max(w, h), min(w, h)
 	target := size
 	if size == 224 {
 		target = roundEven(224 * (float64(long) / float64(short)))
 	}
-	t := Transform{
-		OriginalW: w, OriginalH: h,
-		ResizedW: roundEven(float64(w*target) / float64(long)),
-		ResizedH: roundEven(float64(h*target) / float64(long)),
-	}
+	t.ResizedW = roundEven(float64(w*target) / float64(long))
+	t.ResizedH = roundEven(float64(h*target) / float64(long))
 	t.crop(size, patch, rectangle43)
 	switch {
 	case t.Width < patch || t.Height < patch:
@@ -79,6 +72,57 @@ func Plan(w, h, size, patch int, rectangle43 bool) (Transform, error) {
 		return fail("the crop would be %dx%d, no multiple of the patch (with this patch a square cannot become 4:3)", t.Width, t.Height)
 	}
 	return t, nil
+}
+
+// PlanNearest finds the transform of a w x h picture for networks that want no crop
+// (da3.md 2): the long side becomes size, or the multiple of patch below it, with the
+// aspect kept, then each side the nearest multiple of patch, the larger one on a tie.
+func PlanNearest(w, h, size, patch int) (Transform, error) {
+	t, err := planned(w, h, size, patch)
+	if err != nil {
+		return t, err
+	}
+	size -= size % patch
+	side := func(n int) int {
+		exact := roundEven(float64(n*size) / float64(max(w, h)))
+		return max((2*exact+patch)/(2*patch)*patch, patch)
+	}
+	t.ResizedW, t.ResizedH = side(w), side(h)
+	t.Width, t.Height = t.ResizedW, t.ResizedH
+	return t, nil
+}
+
+// Common cuts pictures to one size, the smallest height and the smallest width of
+// them, around the middle of each.
+func Common(list []Transform) {
+	if len(list) == 0 {
+		return
+	}
+	w, h := list[0].Width, list[0].Height
+	for _, t := range list {
+		w, h = min(w, t.Width), min(h, t.Height)
+	}
+	for i := range list {
+		t := &list[i]
+		t.CropX, t.CropY = t.CropX+(t.Width-w)/2, t.CropY+(t.Height-h)/2
+		t.Width, t.Height = w, h
+	}
+}
+
+// planned is a transform of which only the original size is known yet.
+func planned(w, h, size, patch int) (Transform, error) {
+	fail := func(format string, args ...any) (Transform, error) {
+		return Transform{}, &SizeError{w, h, size, patch, fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case w < 1 || h < 1:
+		return fail("the picture is empty")
+	case w > MaxSide || h > MaxSide:
+		return fail("a side is longer than %d", MaxSide)
+	case patch < 1 || size < patch || size > MaxSize:
+		return fail("want a patch of at least 1 and a size from one patch to %d", MaxSize)
+	}
+	return Transform{OriginalW: w, OriginalH: h}, nil
 }
 
 // crop is the box around the centre pixel; halves are floats because an odd

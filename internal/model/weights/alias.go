@@ -20,6 +20,10 @@ var duneBlock = regexp.MustCompile(`^(encoder\.)*blocks\.0\.\d+\.`)
 // registers twice.
 var layerRN = regexp.MustCompile(`\bscratch\.layer_rn\.([0-3])\.`)
 
+// rayNorm are the names of a norm that Depth Anything 3 has once and calls at four
+// levels (da3.md 1).
+var rayNorm = regexp.MustCompile(`^head\.scratch\.output_conv2_aux\.[1-3]\.2\.`)
+
 // duneEncoder are the parts of the DUNE encoder, without prefix.
 var duneEncoder = []string{"cls_token", "register_tokens", "pos_embed", "mask_token", "patch_embed.", "blocks.", "norm."}
 
@@ -60,7 +64,8 @@ func mergeLayerRN(name string) string {
 
 // anchors are tensors that each kind of model has, by which a wrapper's prefix is
 // found.
-var anchors = []string{"enc_blocks.0.attn.qkv.weight", "dec_blocks.0.attn.qkv.weight", "blocks.0.0.attn.qkv.weight", "prewhiten.m"}
+var anchors = []string{"enc_blocks.0.attn.qkv.weight", "dec_blocks.0.attn.qkv.weight", "blocks.0.0.attn.qkv.weight", "prewhiten.m",
+	"backbone.pretrained.patch_embed.proj.weight"}
 
 // ownPrefixes are what may stand before an anchor in a canonical name.
 var ownPrefixes = []string{"encoder.", "decoder.", "mast3r.", "dune_backbone."}
@@ -118,7 +123,7 @@ func (n namer) bare(name string) string {
 
 func (n namer) canonical(name string) string {
 	name = n.bare(name)
-	name = mergeLayerRN(name)
+	name = rayNorm.ReplaceAllString(mergeLayerRN(name), "head.scratch.output_conv2_aux.0.2.")
 	if rest, ok := strings.CutPrefix(name, "decoder."); ok && hasAnyPrefix(rest, duneDecoder) {
 		name = rest
 	}
@@ -145,10 +150,12 @@ func (n namer) canonical(name string) string {
 }
 
 // unused are the tensors that real files hold and inference never reads
-// (network.md 2.1 to 2.4 and 19).
+// (network.md 2.1 to 2.4 and 19, da3.md 1).
 var unused = regexp.MustCompile(`(^|\.)mask_token$` +
 	`|\.refinenet4\.resConfUnit1\.` +
 	`|^mast3r\.(patch_embed|enc_norm)\.` +
 	`|^encoder\.norm\.` +
 	`|^(projectors|teacher_norms)\.` +
-	`|^imagenet_(mean|std)$`)
+	`|^imagenet_(mean|std)$` +
+	`|^head\.scratch\.output_conv1_aux\.[0-2]\.` +
+	`|^head\.scratch\.output_conv2_aux\.[0-2]\.[05]\.`)

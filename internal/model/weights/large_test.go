@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -137,7 +137,7 @@ func BenchmarkConvertLarge(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		m, err := model.Open(set)
+		m, err := mast3r.Open(set)
 		if err != nil {
 			b.Fatal(err)
 		}

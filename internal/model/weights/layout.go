@@ -259,6 +259,30 @@ func halves(path string) ([]string, error) {
 	return []string{path}, nil
 }
 
+// maxBeside bounds a small file beside a model.
+const maxBeside = 1 << 20
+
+// besideModel reads a small file in the folder of a model; nil if it is not there.
+func besideModel(model, name string) ([]byte, error) {
+	path := filepath.Join(filepath.Dir(model), name)
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxBeside {
+		return nil, &FormatError{Kind: KindHeader, Path: path, Got: fmt.Sprintf("%v of %d bytes", st.Mode().Type(), st.Size()),
+			Want: fmt.Sprintf("a regular file of at most %d", maxBeside)}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	return text, nil
+}
+
 // RetrievalFile is path itself, or the retrieval head in the directory path.
 func RetrievalFile(path string) (string, error) { return oneOf(path, retrievalNames) }
 

@@ -99,6 +99,15 @@ func (s *Set) add(list []Tensor, meta map[string]string) {
 // Metadata is a copy of the files' free-form strings; the first file's win.
 func (s *Set) Metadata() map[string]string { return maps.Clone(s.meta) }
 
+// Config is config.json beside the first of the files, as publishers on the
+// Hugging Face hub write it; nil where there is none, or no file.
+func (s *Set) Config() ([]byte, error) {
+	if len(s.files) == 0 || s.files[0].path == "" {
+		return nil, nil
+	}
+	return besideModel(s.files[0].path, "config.json")
+}
+
 // Names lists the canonical names in order.
 func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.tensors)) }
 

@@ -36,6 +36,7 @@ type Writer struct {
 	specs   []Spec
 	starts  []int64 // absolute file offset of each tensor
 	total   int64
+	size    int64
 	written atomic.Int64
 }
 
@@ -51,7 +52,7 @@ func Create(path string, specs []Spec, meta map[string]string, align int) (*Writ
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
-	w := &Writer{path: path, tmp: tmp, specs: specs, starts: starts}
+	w := &Writer{path: path, tmp: tmp, specs: specs, starts: starts, size: total}
 	for _, s := range specs {
 		w.total += int64(s.Shape.Numel() * s.DType.Size())
 	}
@@ -67,6 +68,9 @@ func Create(path string, specs []Spec, meta map[string]string, align int) (*Writ
 	}
 	return w, nil
 }
+
+// Size is that of the whole file.
+func (w *Writer) Size() int64 { return w.size }
 
 // WriteAt writes bytes of tensor i, starting at byte off of it.
 func (w *Writer) WriteAt(i int, p []byte, off int64) error {

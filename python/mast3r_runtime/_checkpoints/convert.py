@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .._arguments import checked
 from .._library import calls
-from ..errors import ArgumentError, ModelNotFoundError
+from ..errors import ArgumentError, ModelNotFoundError, checked
 from . import places
 from .specs import MODEL_SPECS
 

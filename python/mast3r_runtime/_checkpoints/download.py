@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._arguments import checked
-from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError
+from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError, checked
 from . import places
-from .specs import BASE_URL, MODEL_SPECS, CheckpointFile
+from .specs import MODEL_SPECS, CheckpointFile
 
 __all__ = ["SOURCES", "FileStatus", "ModelStatus", "download", "status"]
 
@@ -123,7 +122,7 @@ def download(
     """Fetch the files of a published model into the cache.
 
     What is there already is not fetched again, and an interrupted download goes on where
-    it stopped. The weights are CC BY-NC-SA 4.0.
+    it stopped. ``MODEL_SPECS[variant].license`` says what the weights may be used for.
 
     Parameters
     ----------
@@ -195,16 +194,16 @@ def _complete(name: str, cache: Path, source: str, retrieval: bool) -> bool:
 def _from_server(name: str, cache: Path, force: bool, retrieval: bool, progress: Progress) -> None:
     from .fetch import Expected, fetch  # urllib and filelock: not for those who only import
 
-    bases = [base.strip().rstrip("/") + "/" for base in os.environ.get("MAST3R_MIRROR", "").split(",")]
-    bases = [base for base in bases if base != "/"] + [BASE_URL]
+    mirrors = [base.strip().rstrip("/") + "/" for base in os.environ.get("MAST3R_MIRROR", "").split(",")]
+    mirrors = [base for base in mirrors if base != "/"]
     for file in MODEL_SPECS[name].files:
         if file.role in _RETRIEVAL and not retrieval:
             continue
-        # Sizes are published in whole MiB; whether rounded or cut is not said.
-        expected = Expected(file.size_mb << 20, 2 << 20)
+        # Most sizes are published in whole MiB; whether rounded or cut is not said.
+        expected = Expected(file.size_bytes) if file.size_bytes else Expected(file.size_mb << 20, 2 << 20)
         with _Bar(file.name, progress) as report:
             target = places.checkpoint_dir(cache) / file.name
-            fetch([base + file.path for base in bases], target, expected, report, force)
+            fetch([*(mirror + file.path for mirror in mirrors), file.url], target, expected, report, force)
 
 
 class _Bar:

@@ -27,7 +27,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from .._library import limits
-from .._version import __version__
+from .._library.version import __version__
 from ..errors import ChecksumError, DownloadError, FileError, Mast3rError, OfflineError
 from .places import offline
 

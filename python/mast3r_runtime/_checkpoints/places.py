@@ -12,8 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from .._arguments import checked
-from ..errors import ArgumentError, ModelNotFoundError
+from ..errors import ArgumentError, ModelNotFoundError, checked
 from .specs import MODEL_SPECS, ModelSpec
 
 __all__ = [

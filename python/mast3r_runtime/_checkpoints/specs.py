@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-__all__ = ["BASE_URL", "LICENSE", "MODEL_SPECS", "CheckpointFile", "HubFile", "ModelSpec"]
+__all__ = ["BASE_URL", "DA3_LICENSE", "LICENSE", "MODEL_SPECS", "CheckpointFile", "HubFile", "ModelSpec"]
 
 BASE_URL = "https://download.europe.naverlabs.com/"
 
@@ -16,6 +16,14 @@ LICENSE = (
     "credit the authors, no commercial use, and share what you make of them alike. "
     "See https://creativecommons.org/licenses/by-nc-sa/4.0/"
 )
+
+DA3_LICENSE = (
+    "The publisher of Depth Anything 3 declares the weights of SMALL and BASE Apache-2.0, which allows "
+    "commercial use: https://www.apache.org/licenses/LICENSE-2.0. That label is the publisher's word: a "
+    "question about the licences of the training data (issue 203 of its repository) is unanswered."
+)
+
+_HUB = "https://huggingface.co/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +38,30 @@ class CheckpointFile:
         Where it is below the base address.
     size_mb : int
         Its published size in MiB, rounded as it was published.
+    base : str
+        What is before the path in its address.
+    save_as : str
+        Its name in the cache; "" for its own.
+    size_bytes : int
+        Its exact size, where that was published; else 0.
     """
 
     role: str
     path: str
     size_mb: int
+    base: str = BASE_URL
+    save_as: str = ""
+    size_bytes: int = 0
 
     @property
     def name(self) -> str:
-        """The name of the file without folders."""
-        return self.path.rpartition("/")[2]
+        """The name of the file in the cache, without folders."""
+        return self.save_as or self.path.rpartition("/")[2]
 
     @property
     def url(self) -> str:
         """The official address."""
-        return BASE_URL + self.path
+        return self.base + self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +85,16 @@ class ModelSpec:
     Attributes
     ----------
     patch_size, embed_dim, num_heads, depth : int
-        Of the encoder; the decoders of all of them are 768 wide, 12 deep, 12 heads.
+        Of the encoder; the decoders of MASt3R and DUNE are 768 wide, 12 deep, 12 heads, and
+        what relates views in Depth Anything 3 is part of this depth.
     native_resolution : int
         Long side in pixels that the encoder was trained for.
     files : tuple of CheckpointFile
         The official files. Those a pair needs first, then retrieval's.
     hub : tuple of tuple of HubFile
         Alternatives on the hub, best first; each is a complete set for pairs.
+    license : str
+        What the weights may be used for, in a sentence.
     """
 
     patch_size: int
@@ -84,6 +104,7 @@ class ModelSpec:
     native_resolution: int
     files: tuple[CheckpointFile, ...] = field(repr=False)
     hub: tuple[tuple[HubFile, ...], ...] = field(repr=False)
+    license: str = field(default=LICENSE, repr=False)
 
 
 _MAST3R = "MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric"
@@ -134,9 +155,22 @@ def _dune(size: str, resolution: int) -> ModelSpec:
     )
 
 
+def _da3(size: str) -> ModelSpec:
+    dim, heads, count = {"small": (384, 6, 137_248_940), "base": (768, 12, 541_518_028)}[size]
+    repository = f"depth-anything/DA3-{size.upper()}"
+    path = f"{repository}/resolve/main/model.safetensors"
+    file = CheckpointFile(
+        "unified", path, round(count / 2**20), _HUB, f"da3_{size}.safetensors", count
+    )  # fmt: skip
+    hub = HubFile(repository, "model.safetensors", "unified")
+    return ModelSpec(14, dim, heads, 12, 504, (file,), ((hub,),), DA3_LICENSE)
+
+
 MODEL_SPECS: Mapping[str, ModelSpec] = MappingProxyType(
     {
         "mast3r_vit_large": _mast3r(),
         **{f"dune_vit_{s}_{r}": _dune(s, r) for s in ("small", "base") for r in (336, 448)},
+        "da3_small": _da3("small"),
+        "da3_base": _da3("base"),
     }
 )

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .common import engine_options, open_engine, say
+from . import many
+from .common import engine_options, open_engine, say, say_memory
 
 __all__ = ["add"]
 
@@ -41,8 +42,13 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     batch.add_argument("--graph", default="swin-1-noncyclic", help="pairs (default: neighbours by name)")
     batch.add_argument("--pairs", type=Path, help="pairs.txt of retrieve, in place of --graph")
     batch.add_argument("--top-k", type=int, default=0, help="keep the best so many matches (default: all)")
-    batch.add_argument("-o", "--out", type=Path, required=True, help="folder for one npz a pair")
+    batch.add_argument("--exact", action="store_true", help="search every pixel: slower, more matches")
+    batch.add_argument(
+        "--drop", choices=("NO", "UNSURE"), help="write no pair of this verdict, or of a surer no"
+    )
+    batch.add_argument("-o", "--out", type=Path, help="folder for one npz a pair; with --store for pairs.txt")
     batch.add_argument("--json", action="store_true", help="print JSON")
+    many.batch_options(batch)
 
     onnx = verb("export", _export, "Write the network for one pair as an ONNX model.")
     onnx.add_argument("target", metavar="MODEL.onnx", type=Path)
@@ -68,6 +74,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
     with open_engine(arguments) as engine:
+        say_memory(engine)
         head = collection.need_retrieval(engine.path, arguments.retrieval)
         engine.load_retrieval(head)
         codebook = arguments.codebook or collection.find_beside(engine.path, "codebook")
@@ -130,13 +137,15 @@ class _Manifest:
         self.settings = settings
         self.names = names
         self.bad: dict[str, str] = {}
+        self.dropped: dict[str, str] = {}  # files that are not written, and why
 
     def start(self) -> None:
         """Claim the folder, or go on in it."""
         from ..errors import ArgumentError
 
         try:
-            before = json.loads(self.path.read_text(encoding="utf-8"))["settings"]
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+            before, self.dropped = content["settings"], dict(content.get("dropped", {}))
         except FileNotFoundError:
             before = None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -156,7 +165,7 @@ class _Manifest:
 
         content = {
             "settings": self.settings, "complete": done, "images": self.names,
-            "pairs": pairs, "left_out": self.bad,
+            "pairs": pairs, "left_out": self.bad, "dropped": self.dropped,
         }  # fmt: skip
         with replacing(self.path) as temporary:
             temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -192,24 +201,32 @@ def _matches_in(path: Path) -> int | None:
 
 
 def _batch(arguments: argparse.Namespace) -> int:
-    from .. import collection, export
-    from ..errors import ImageError
+    from .. import collection
+    from .._output import export
+    from ..errors import ArgumentError, ImageError
 
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
     pairs = _batch_pairs(arguments, names)
+    store = many.store_of(arguments)
+    if store is not None:
+        return many.batch_store(arguments, store, paths, pairs)
+    if arguments.out is None:
+        raise ArgumentError("batch: want -o FOLDER, --store STORE, or both")
     files = _file_names(names, pairs)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with open_engine(arguments) as engine, _bar(len(pairs), "pair") as bar:
+        say_memory(engine)
         info = engine.info()
         settings = {
             "folder": str(arguments.folder), "model": str(engine.path), "variant": info["variant"],
             "precision": info["precision"], "resolution": info["resolution"], "top_k": arguments.top_k,
+            "exact": arguments.exact, "drop": arguments.drop,
         }  # fmt: skip
         manifest = _Manifest(arguments.out, settings, names)
         manifest.start()
         found = {file: _matches_in(arguments.out / file) for file in files}
-        todo = [k for k, file in enumerate(files) if found[file] is None]
+        todo = [k for k, file in enumerate(files) if found[file] is None and file not in manifest.dropped]
         bar.update(len(files) - len(todo))
 
         def left_out(i: int, error: ImageError) -> None:
@@ -223,8 +240,15 @@ def _batch(arguments: argparse.Namespace) -> int:
         try:
             for i, j, result in collection.infer_pairs(engine, images, list(by_pair), on_error=left_out):
                 arrays = result.numpy()
-                matches = engine.match(arrays, top_k=arguments.top_k, confidence_threshold=0.0)
+                matches = engine.match(
+                    arrays, top_k=arguments.top_k, confidence_threshold=0.0,
+                    subsample=1 if arguments.exact else "auto",
+                )  # fmt: skip
                 for file in by_pair[i, j]:
+                    if matches.overlap is not None and many.drops(arguments.drop, matches.overlap.verdict):
+                        manifest.dropped[file] = matches.overlap.reason
+                        bar.update()
+                        continue
                     export.write_npz(arguments.out / file, arrays, matches)
                     found[file] = len(matches)
                     bar.update()
@@ -235,12 +259,12 @@ def _batch(arguments: argparse.Namespace) -> int:
                 for (i, j), file in rows
                 if found[file] is not None
             ]
-            manifest.write(done, done=len(done) == len(pairs))
+            manifest.write(done, done=len(done) + len(manifest.dropped) == len(pairs))
         name = engine.name()
     encoded = len({i for pair in by_pair for i in pair}) - len(manifest.bad)
     values = {
         "engine": name, "encoded": encoded, "kept": len(files) - len(todo), "pairs": done,
-        "left_out": manifest.bad,
+        "left_out": manifest.bad, "dropped": manifest.dropped,
     }  # fmt: skip
     used = len({i for pair in pairs for i in pair})
     text = (
@@ -249,6 +273,8 @@ def _batch(arguments: argparse.Namespace) -> int:
     )
     if len(todo) < len(files):
         text += f"; {len(files) - len(todo)} were there already"
+    if manifest.dropped:
+        text += f"; {len(manifest.dropped)} dropped by verdict"
     text += _left_out_text(manifest.bad)
     say(arguments, values, text)
     return 1 if manifest.bad else 0

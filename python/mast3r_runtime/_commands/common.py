@@ -6,16 +6,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._checkpoints import places
 from .._library.device import BACKENDS, known
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
 
-__all__ = ["backend_option", "engine_options", "note", "open_engine", "say"]
+__all__ = ["backend_option", "engine_options", "look", "note", "open_engine", "say", "say_memory"]
 
 
 def _backend(text: str) -> str:
@@ -39,7 +42,7 @@ def engine_options(parser: argparse.ArgumentParser, model: bool = True) -> None:
     """Add the options that choose a model and a device."""
     if model:
         parser.add_argument("--variant", default="auto", help="a published model from the cache")
-        parser.add_argument("--model", type=Path, help="safetensors file or folder (default: the wheel's)")
+        parser.add_argument("--model", type=Path, help="file or folder, or a variant (default: the wheel's)")
     parser.add_argument(
         "--resolution", type=int, default=0, help="long side in pixels (default: the model's own)"
     )
@@ -52,10 +55,34 @@ def open_engine(arguments: argparse.Namespace) -> Engine:
     """Open the engine that the options ask for and load its model."""
     from .._engine.engine import Engine
 
-    variant = getattr(arguments, "variant", "auto")
+    variant, model = getattr(arguments, "variant", "auto"), getattr(arguments, "model", None)
+    if model is not None and str(model) in places.VARIANTS and not model.exists():
+        variant, model = str(model), None
     engine = Engine(variant, arguments.resolution, arguments.precision, arguments.threads, arguments.backend)
-    engine.load(getattr(arguments, "model", None))
+    engine.load(model)
     return engine
+
+
+def say_memory(engine: Engine) -> None:
+    """Say before a long run what a pair needs; where it does not fit, the run's first pair says so."""
+    from .._engine.reports import estimate_memory
+    from .._engine.timing import native_size
+
+    info = engine.info()
+    need = estimate_memory(
+        engine.path,
+        size=native_size(engine),
+        backend=str(info["backend"]),
+        precision=str(info["precision"]),
+        num_threads=int(info["threads"]),
+    )
+    left = f"; {need['limit']} leaves {_size(need['free'])}" if need["limit"] else ""
+    size = f"{need['width_1']} x {need['height_1']}"
+    print(f"mast3r: a pair of {size} needs about {_size(need['total'])} of memory{left}", file=sys.stderr)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.0f} MB"
 
 
 def say(arguments: argparse.Namespace, values: Any, text: str) -> None:
@@ -77,3 +104,10 @@ def _plain(value: Any) -> Any:
 def note(arguments: argparse.Namespace, text: str) -> None:
     """A line for people; kept out of the way of JSON."""
     print(text, file=sys.stderr if arguments.json else sys.stdout)
+
+
+def look(arguments: argparse.Namespace, page: Path) -> None:
+    """Open a page in the browser, or say where it is where there is no display."""
+    display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not display or not webbrowser.open(page.resolve().as_uri()):
+        note(arguments, f"open {page} in a browser")

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .. import export
 from .._engine.engine import Engine
-from .._output import drawing
-from ..export import Picture, write_result
+from .._output import drawing, export
+from .._output.export import Picture, write_result
 from ..images import U8, read_image
 from ..results import InferenceResult, MatchResult
+from . import explain
 
 __all__ = ["Pair", "Score", "pairs", "run_pair", "score"]
 
@@ -258,9 +258,13 @@ def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mappin
         maps.insert(1, ("true depth of picture 1", drawing.depth_map(pair.depth)))
     points = export.coloured_points(result, pair.image_1, pair.image_2)
     side = ("points of both pictures, from the left", "and from the right")
+    line = explain.line(result, matches)
+    sure = explain.drawn(pair.image_1, pair.image_2, matches, True, line)
+    export.write_png(directory / "certainty.png", sure)
     rows = [
         [("picture 1", Image.fromarray(pair.image_1)), ("picture 2", Image.fromarray(pair.image_2))],
         [(f"{len(matches)} matches, a few of them drawn", lines)],
+        [("the same by how sure they are, with epipolar lines", sure)],
         maps,
         [(side[0], drawn["cloud"]), (side[1], drawing.point_cloud(*points, yaw=-18.0))],
     ]

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from .._version import __version__
+from .._library.version import __version__
 
 __all__ = ["collect", "write"]
 

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from .._checkpoints.specs import LICENSE, MODEL_SPECS
+from .._checkpoints import places
+from .._checkpoints.specs import DA3_LICENSE, LICENSE, MODEL_SPECS
 from ..errors import ArgumentError
 from .common import say
 
@@ -21,7 +22,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     from .._checkpoints.convert import DTYPES
     from .._checkpoints.download import SOURCES
 
-    fetch = verb("download", _download, f"Fetch a published model. {LICENSE}")
+    fetch = verb("download", _download, f"Fetch a published model. {LICENSE} {DA3_LICENSE}")
     fetch.add_argument("variant", nargs="?", help="a variant, or all")
     fetch.add_argument("--list", action="store_true", help="list the variants and what is there")
     fetch.add_argument("--force", action="store_true", help="fetch again what is there")
@@ -54,7 +55,8 @@ def _download(arguments: argparse.Namespace) -> int:
             raise ArgumentError(f"which model? want one of {', '.join(MODEL_SPECS)}, or all")
         return _status(arguments)
     variants = list(MODEL_SPECS) if arguments.variant == "all" else [arguments.variant]
-    print(LICENSE, file=sys.stderr)
+    for line in _conditions(variants):
+        print(line, file=sys.stderr)
     paths = {}
     for variant in variants:
         path = download(
@@ -68,6 +70,13 @@ def _download(arguments: argparse.Namespace) -> int:
         paths[variant] = str(path)
     say(arguments, paths, "\n".join(f"{name}: {path}" for name, path in paths.items()))
     return 0
+
+
+def _conditions(variants: list[str]) -> list[str]:
+    """How much is fetched, and what it may be used for."""
+    specs = {places.resolve(v): MODEL_SPECS.get(places.resolve(v)) for v in variants}
+    sizes = [f"{name} {sum(f.size_mb for f in spec.files):,} MiB" for name, spec in specs.items() if spec]
+    return [", ".join(sizes), *dict.fromkeys(spec.license for spec in specs.values() if spec)]
 
 
 def _status(arguments: argparse.Namespace) -> int:

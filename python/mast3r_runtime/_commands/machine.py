@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .._version import __version__
+from .._library.version import __version__
 from .common import backend_option, engine_options, note, open_engine, say
 
 __all__ = ["add"]
@@ -103,5 +103,7 @@ def _benchmark(arguments: argparse.Namespace) -> int:
         "{}: {width:.0f} x {height:.0f}: median {p50_ms:.1f} ms, mean {mean_ms:.1f}, p95 {p95_ms:.1f}, "
         "min {min_ms:.1f} ({fps:.2f} pairs/s)"
     )
+    if "joules" in values:
+        text += ", {joules:.1f} J of the processor for each"
     say(arguments, {"engine": name, **values}, text.format(name, **values))
     return 0

@@ -31,6 +31,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
         type=float,
         help="share of the points, most confident first, in the point clouds",
     )
+    infer.add_argument("--epipolar", action="store_true", help="draw epipolar lines in matches.png")
     infer.add_argument("--onnx", type=Path, metavar="MODEL.onnx", help="an export, for ONNX Runtime")
 
     match = verb("match", _match, "Match a pair; draw the matches.")
@@ -59,8 +60,7 @@ def _pair_options(parser: argparse.ArgumentParser) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     from tqdm.auto import tqdm
 
-    from .. import export
-    from .._output import drawing
+    from .._output import drawing, export
     from . import demo
 
     scores: dict[str, Any] = {}
@@ -112,90 +112,71 @@ def _run_onnx(arguments: argparse.Namespace, image_1: Any, image_2: Any) -> tupl
 
 
 def _infer(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
+    from .._output.html import write_html
     from ..errors import ArgumentError
-    from ..viewer import write_html
+    from . import explain
 
     keep = export.KEEP if arguments.keep is None else arguments.keep
     if not 0 < keep <= 1:
         raise ArgumentError(f"--keep {keep}: want a share above 0 and up to 1")
     arguments.out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     image_1, image_2, result, matches, name = _run_pair(arguments)
-    export.write_result(arguments.out, result, matches, image_1, image_2, keep=keep)
+    line = explain.line(result, matches, _focals(arguments))
+    drawn = explain.drawn(image_1, image_2, matches, arguments.epipolar, line)
+    export.write_result(arguments.out, result, matches, image_1, image_2, drawn, keep)
     title = f"{arguments.image_1.name}, {arguments.image_2.name}"
     write_html(arguments.out / "view.html", result, (image_1, image_2), matches, title=title)
-    values = _summary(result, matches, name)
+    values = {**_summary(result, matches, name), "line": line}
     files = [*export.RESULT_FILES, "view.html"]
-    text = f"{name}: {len(matches)} matches, {values['total_ms']:.0f} ms; wrote {', '.join(files)}"
+    text = f"{name}: {len(matches)} matches, {values['total_ms']:.0f} ms; {line}; wrote {', '.join(files)}"
     say(arguments, {**values, "files": files}, f"{text} in {arguments.out}")
     return 0
 
 
 def _match(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
     from .._output.files import check_target
+    from . import explain
 
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     check_target(arguments.out, (".png",))  # before the work
     image_1, image_2, result, matches, name = _run_pair(arguments)
-    export.write_png(arguments.out, _drawn(image_1, image_2, matches, arguments.epipolar, _sentence(matches)))
-    values = _summary(result, matches, name)
-    say(
-        arguments,
-        values,
-        f"{name}: {len(matches)} matches, {values['total_ms']:.0f} ms; {_sentence(matches)}; "
-        f"wrote {arguments.out}",
-    )
+    line = explain.line(result, matches, _focals(arguments))
+    export.write_png(arguments.out, explain.drawn(image_1, image_2, matches, arguments.epipolar, line))
+    values = {**_summary(result, matches, name), "line": line}
+    text = f"{name}: {len(matches)} matches, {values['total_ms']:.0f} ms; {line}; wrote {arguments.out}"
+    say(arguments, values, text)
     return 0
 
 
-def _sentence(matches: Any) -> str:
-    """What the matches say, in a line."""
-    overlap = matches.overlap
-    refined = int(matches.refined.sum())
-    return f"overlap {overlap.verdict}, {int(matches.consistent.sum())} consistent, {refined} refined"
-
-
-def _drawn(image_1: Any, image_2: Any, matches: Any, epipolar: bool, caption: str) -> Any:
-    """The matches, sure ones bright: a standard deviation of a tenth of a network pixel is sure."""
-    import numpy as np
-
-    from .._output import drawing
-
-    pixel = max(matches.transform_2.scale)
-    off = np.sqrt(np.maximum(matches.covariance[:, 0, 0], matches.covariance[:, 1, 1])) / pixel
-    return drawing.matches(
-        image_1,
-        image_2,
-        matches.original_1,
-        matches.original_2,
-        certainty=np.where(matches.refined, 1 - np.clip((off - 0.1) / 0.4, 0, 1), 0.0),
-        fundamental=matches.overlap.fundamental if epipolar else None,
-        caption=caption,
-    )
-
-
 def _pose(arguments: argparse.Namespace) -> int:
-    from .. import export
+    from .._output import export
     from .._output.files import check_target
-    from ..geometry import exif_focal
+    from . import explain
 
     given = [_matrix(text) for text in (arguments.intrinsics, arguments.intrinsics_2)]
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         check_target(arguments.out, (".png",))
     image_1, image_2, result, matches, name = _run_pair(arguments)
-    focals = [arguments.focal or exif_focal(path) for path in (arguments.image_1, arguments.image_2)]
+    focals = [arguments.focal or focal for focal in _focals(arguments)]
     found = result.cameras(
         matches, *given, focal_1=focals[0], focal_2=focals[1], estimator=arguments.estimator
     )
-    text = _pose_text(found)
+    text = explain.pose_text(found)
     if arguments.out is not None:
-        line = f"{_sentence(matches)}; {text.splitlines()[0]}"
-        export.write_png(arguments.out, _drawn(image_1, image_2, matches, arguments.epipolar, line))
+        line = f"{explain.sentence(matches)}; {text.splitlines()[0]}"
+        export.write_png(arguments.out, explain.drawn(image_1, image_2, matches, arguments.epipolar, line))
     values = {**_summary(result, matches, name), **_pose_values(found)}
-    say(arguments, values, f"{name}: {_sentence(matches)}\n{text}")
+    say(arguments, values, f"{name}: {explain.sentence(matches)}\n{text}")
     return 0 if found.pose is not None else 3
+
+
+def _focals(arguments: argparse.Namespace) -> list[float | None]:
+    from ..geometry import exif_focal
+
+    return [exif_focal(path) for path in (arguments.image_1, arguments.image_2)]
 
 
 def _matrix(text: str | None) -> list[list[float]] | None:
@@ -227,28 +208,6 @@ def _pose_values(found: Any) -> dict[str, Any]:
         "estimator": found.estimator,
         "warnings": list(found.warnings),
     }
-
-
-def _pose_text(found: Any) -> str:
-    import numpy as np
-
-    if found.pose is None:
-        return f"no pose: {found.reason}"
-    turn = np.degrees(np.arccos(np.clip((np.trace(found.pose[:3, :3]) - 1) / 2, -1, 1)))
-    x, y, z = found.pose[:3, 3]
-    lines = [f"camera 2 is turned by {turn:.2f} +- {found.turn_interval:.2f} degrees"]
-    if not found.turn_only:
-        lines[0] += f" and lies at ({x:.3f}, {y:.3f}, {z:.3f}) +- {found.direction_interval:.2f} degrees"
-        if found.scale is not None:
-            lines[0] += f" times {found.scale:.3g} m (a guess)"
-    focal = found.intrinsics_1[0, 0]
-    spread = f" +- {1.96 * 100 * found.focal_sigma[0]:.1f} %" if found.focal_sigma[0] else ""
-    lines.append(
-        f"focal length {focal:.1f} px{spread} ({found.intrinsics_source}); {len(found.inliers)} inliers, "
-    )
-    lines[-1] += f"{found.rms:.2f} px from the epipolar lines; by {found.estimator}"
-    lines += [f"note: {text}" for text in found.warnings]
-    return "\n".join(lines)
 
 
 def _summary(result: Any, matches: Any, name: str) -> dict[str, Any]:

@@ -10,15 +10,18 @@ import shutil
 import sys
 import webbrowser
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import engine_options, note, open_engine, say
+from .._checkpoints.download import status
+from .common import engine_options, look, note, open_engine, say, say_memory
+from .views import show as show_views
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
 
-__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene", "look"]
+__all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene"]
 
 NOT_LOCATED = 3  # exit status: the picture does not fit the scene
 NOT_STRICT = 4  # exit status: --strict, and a picture is not placed
@@ -31,18 +34,33 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("-o", "--out", type=Path, required=True, help="folder for the scene")
     make.add_argument("-r", "--recursive", action="store_true", help="folders within folders too")
     engine_options(make)
+    make.add_argument(
+        "--matcher",
+        default="auto",
+        help="with a --model of many views, the MASt3R model (file or variant) whose matches refine its "
+        "cameras; none: keep them (default: mast3r_vit_large if it is there, else the wheel's)",
+    )
     _graph_options(make)
     _camera_options(make)
     make.add_argument(
         "--mapper", choices=("auto", "global", "incremental"), default="auto", help="default: try, compare"
     )
-    make.add_argument("--scale-from", default="network", help="network, none, or A,B=METRES (two cameras)")
+    make.add_argument(
+        "--scale-from", default="network", help="network, none, A,B=METRES (two cameras), or a file of poses"
+    )
+    make.add_argument("--up", choices=("auto", "none"), default="auto", help="auto: level the world")
     make.add_argument("--masks", type=Path, help="folder of masks of the same names, white: use")
     make.add_argument("--dense", choices=("all", "none"), default="all")
     make.add_argument("--dense-conf", type=float, default=1.5, help="least confidence (default: 1.5)")
+    make.add_argument("--max-dense", type=float, default=5e6, help="points of dense.ply (default: 5e6)")
     make.add_argument("--covariance", action="store_true", help="how exactly the cameras are known")
     make.add_argument("--seed", type=int, default=0)
     make.add_argument("--store", type=Path, help="what was computed (default: .cache in the scene)")
+    make.add_argument(
+        "--features", choices=("auto", "float16", "float32"), default="auto",
+        help="how the store keeps features (default: float16 where a batch left such, else float32)",
+    )  # fmt: skip
+    make.add_argument("--keep-database", action="store_true", help="keep COLMAP's database.db")
     make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
     make.add_argument("--strict", action="store_true", help="exit with 4 where a picture is not placed")
     make.add_argument("--html", action=argparse.BooleanOptionalAction, default=True, help="write scene.html")
@@ -56,11 +74,13 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     find.add_argument("--json", action="store_true", help="print JSON")
 
     show = verb("view", _view, "Write a scene or a file of points as one HTML page.")
-    show.add_argument("source", type=Path, help="folder of reconstruct, .ply or .glb")
+    show.add_argument("source", type=Path, help="folder of reconstruct, result.npz of infer, .ply or .glb")
     show.add_argument("-o", "--out", type=Path, help="page to write (default: beside the source)")
     show.add_argument("--open", action="store_true", help="open it in the browser")
     show.add_argument("--max-points", type=float, default=1e6, help="points to keep (default: 1e6)")
     show.add_argument("--thumb", type=int, default=160, help="long side of the thumbnails (default: 160)")
+    show.add_argument("--live", action="store_true", help="serve it by viser in place of writing a page")
+    show.add_argument("--port", type=int, default=8080, help="of --live (default: 8080)")
     show.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -80,6 +100,8 @@ def _camera_options(make: argparse.ArgumentParser) -> None:
     make.add_argument("--camera-model", choices=tuple(MODELS))
     make.add_argument("--intrinsics", help="FX,FY,CX,CY in original pixels, cameras.txt or transforms.json")
     make.add_argument("--refine-intrinsics", action="store_true", help="start from --intrinsics, then refine")
+    make.add_argument("--poses", type=Path, help="known poses: transforms.json or COLMAP's images.txt")
+    make.add_argument("--fix-poses", action="store_true", help="keep --poses as they are")
     make.add_argument(
         "--focal-from", choices=FOCAL_SOURCES, default="auto", help="where the first guess is from"
     )
@@ -102,13 +124,17 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
         "focal_from": arguments.focal_from,
         "intrinsics": given.intrinsics(arguments.intrinsics, sizes) if arguments.intrinsics else None,
         "refine_intrinsics": arguments.refine_intrinsics,
+        "poses": given.poses(arguments.poses, names) if arguments.poses else None,
+        "fix_poses": arguments.fix_poses,
         "mapper": arguments.mapper,
         "stride": arguments.stride,
         "min_inliers": arguments.min_inliers,
         "scale": given.scale(arguments.scale_from, names),
+        "up": arguments.up,
         "masks": given.masks(arguments.masks, sizes) if arguments.masks else None,
         "dense": arguments.dense == "all",
         "dense_conf": arguments.dense_conf,
+        "features": arguments.features,
         "covariance": arguments.covariance,
         "seed": arguments.seed,
         "threads": arguments.threads or -1,
@@ -116,23 +142,30 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
 
 
 def _reconstruct(arguments: argparse.Namespace) -> int:
-    from .. import scene as scenes
     from .._scene import photos
+    from .._scene.files import FORMATS
+    from .._scene.reconstruct import reconstruct
     from ..errors import SceneError
 
     listed = photos.find(arguments.pictures, arguments.recursive)
     options = _options(arguments, listed)
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.store or arguments.out / ".cache"
-    with _Bars() as bars, open_engine(arguments) as engine:
+    options["database"] = arguments.out / "database.db" if arguments.keep_database else None
+    with _Bars() as bars, ExitStack() as stack:
+        engine = stack.enter_context(open_engine(arguments))
+        matcher = _matcher(arguments, engine, stack)
+        if matcher is None and not engine.info()["desc_dim"]:
+            return show_views(arguments, engine.infer_views(dict(listed)))
+        say_memory(matcher or engine)
         try:
-            scene = scenes.reconstruct(engine, dict(listed), store=store, progress=bars, **options)
+            scene = reconstruct(engine, dict(listed), store=store, progress=bars, matcher=matcher, **options)
         except SceneError as error:
             if error.report is not None:
                 (arguments.out / "report.json").write_text(json.dumps(error.report, indent=1) + "\n")
             raise
-    formats = [name for name in scenes.FORMATS if name != "html" or arguments.html]
-    scene.write(arguments.out, formats)
+    formats = [name for name in FORMATS if name != "html" or arguments.html]
+    scene.write(arguments.out, formats, int(arguments.max_dense))
     _link(arguments.out / "images", [(p.name, p.path) for p in scene.placed], arguments.copy_images)
     for line in _warnings(scene):
         print(f"mast3r: {line}", file=sys.stderr)
@@ -140,6 +173,18 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     if arguments.open and arguments.html:
         look(arguments, arguments.out / "scene.html")
     return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
+
+
+def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) -> Engine | None:
+    """The engine whose matches refine the cameras of a network that has none."""
+    if engine.info()["desc_dim"] or arguments.matcher == "none":
+        return None
+    wanted = Path(arguments.matcher)
+    if arguments.matcher == "auto":
+        ready = {model.variant for model in status() if model.ready}
+        wanted = Path("mast3r_vit_large" if "mast3r_vit_large" in ready else "mast3r_tiny")
+    own = {**vars(arguments), "variant": "auto", "model": wanted}
+    return stack.enter_context(open_engine(argparse.Namespace(**own)))
 
 
 def _warnings(scene: Any) -> list[str]:
@@ -213,22 +258,15 @@ class _Bars:
             self.bar.close()
 
 
-def look(arguments: argparse.Namespace, page: Path) -> None:
-    """Open a page in the browser, or say where it is where there is no display."""
-    display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if not display or not webbrowser.open(page.resolve().as_uri()):
-        note(arguments, f"open {page} in a browser")
-
-
 def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any]) -> Path | None:
     """The demo's last part: a scene of rendered views, and how far it is from the truth."""
-    from .. import scene as scenes
+    from .._output.html import write_html
     from .._scene import known
+    from .._scene.reconstruct import reconstruct
     from ..errors import DependencyError
-    from ..viewer import write_html
 
     try:
-        scene = scenes.reconstruct(engine, known.paths())
+        scene = reconstruct(engine, known.paths())
     except DependencyError as error:
         note(arguments, f"Scene: left out, {error}")
         return None
@@ -242,7 +280,7 @@ def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, 
 
 
 def _localize(arguments: argparse.Namespace) -> int:
-    from ..scene import Scene
+    from .._scene.scene import Scene
 
     scene = Scene.load(arguments.scene)
     with open_engine(arguments) as engine:
@@ -269,10 +307,24 @@ def _localize(arguments: argparse.Namespace) -> int:
     return 0 if found.pose is not None else NOT_LOCATED
 
 
+def _live(arguments: argparse.Namespace, shown: Any) -> int:
+    """Serve until Ctrl-C."""
+    from .._output.live import serve
+
+    server = serve(shown, arguments.port, int(arguments.max_points), arguments.thumb)
+    address = f"http://{server.get_host()}:{server.get_port()}"
+    say(arguments, {"address": address}, f"{address}, until Ctrl-C")
+    if arguments.open:
+        webbrowser.open(address)
+    server.sleep_forever()
+    return 0
+
+
 def _view(arguments: argparse.Namespace) -> int:
+    from .._output.html import write_html
+    from .._output.sources import points_page, result_page
+    from .._scene.scene import Scene
     from ..errors import ArgumentError
-    from ..scene import Scene
-    from ..viewer import points_page, write_html
 
     source: Path = arguments.source
     shown: Any
@@ -280,8 +332,12 @@ def _view(arguments: argparse.Namespace) -> int:
         shown, page = Scene.load(source).page(source.resolve().name), source / "scene.html"
     elif source.suffix in (".ply", ".glb"):
         shown, page = points_page(source), source.with_suffix(".html")
+    elif source.suffix == ".npz":
+        shown, page = result_page(source, source.resolve().parent.name), source.with_suffix(".html")
     else:
-        raise ArgumentError(f"view {str(source)!r}: want a folder of reconstruct, .ply or .glb")
+        raise ArgumentError(f"view {str(source)!r}: want a folder of reconstruct, result.npz, .ply or .glb")
+    if arguments.live:
+        return _live(arguments, shown)
     target = arguments.out or page
     write_html(target, shown, max_points=int(arguments.max_points), thumb=arguments.thumb)
     size = target.stat().st_size

@@ -143,6 +143,7 @@ def _steps(backend: str, prefix: str, limits: dict[str, float]) -> Iterator[Chec
             lambda: _reference(backend, model, pair, limits),
             lambda: _threads(backend, model, pair),
             lambda: _preprocessing(backend, model, pair),
+            lambda: _views(backend, Path(folder) / "views.safetensors", pair, limits),
             lambda: _matching(backend),
             lambda: _bundled(backend, pair),
         ]
@@ -202,6 +203,28 @@ def _reference(
                 continue
             error = float(np.linalg.norm(got - want) / np.linalg.norm(want))
             yield Check(f"reference {field}", error <= limit, f"relative L2 {error:.1e} (limit {limit:.1e})")
+
+
+def _views(backend: str, model: Path, pair: list[U8], limits: dict[str, float]) -> Iterator[Check]:
+    """A network of many views on cuts of the same pictures, against outputs that
+    ``benchmarks/views.py`` computed with its PyTorch definition of that network."""
+    with np.load(_DATA / "views.npz", allow_pickle=False) as golden:
+        want = {name: golden[name] for name in ("depth", "conf", "pose")}
+        shapes = json.loads(str(golden["tensors"]))
+    synthetic.write_views(model, {name: tuple(shape) for name, shape in shapes.items()})
+    cuts = [np.ascontiguousarray(image[:56, :84]) for image in pair]
+    with _open(backend, model) as engine:
+        limit = limits[engine.info()["precision"]]
+        pictures = list(engine.infer_views(cuts, preprocess=False).pictures.values())
+    depths = [p.depth for p in pictures if p.depth is not None]
+    got = {
+        "depth": np.stack([d.depth[::3, ::3] for d in depths]),
+        "conf": np.stack([d.confidence[::3, ::3] for d in depths]),
+        "pose": np.stack([p.pose for p in pictures if p.pose is not None]),
+    }
+    for name, values in got.items():
+        error = float(np.linalg.norm(values - want[name]) / np.linalg.norm(want[name]))
+        yield Check(f"many views {name}", error <= limit, f"relative L2 {error:.1e} (limit {limit:.1e})")
 
 
 def _threads(backend: str, model: Path, pair: list[U8]) -> Iterator[Check]:

@@ -11,17 +11,18 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MICRO", "Dims", "write"]
+__all__ = ["MICRO", "Dims", "write", "write_views"]
 
 F32 = npt.NDArray[np.float32]
 Shape = tuple[int, ...]
+Rule = Callable[[str, Shape], tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,19 @@ _GAINS = (
 
 def write(path: Path, dims: Dims = MICRO) -> None:
     """Write the model as a safetensors file."""
-    header: dict[str, object] = {"__metadata__": dict(sorted(_metadata(dims).items()))}
+    _write(path, _metadata(dims), sorted(_tensors(dims)), _rule)
+
+
+def write_views(path: Path, names: dict[str, Shape]) -> None:
+    """Write a network of many views, of these tensors, as a safetensors file."""
+    _write(path, {"variant": "views"}, sorted(names.items()), loud)
+
+
+def _write(path: Path, metadata: dict[str, str], tensors: Iterable[tuple[str, Shape]], rule: Rule) -> None:
+    header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
     blobs, offset = [], 0
-    for name, shape in sorted(_tensors(dims)):
-        blob = tensor(name, shape).astype("<f4").tobytes()
+    for name, shape in tensors:
+        blob = tensor(name, shape, rule).astype("<f4").tobytes()
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": (offset, offset + len(blob))}
         offset += len(blob)
         blobs.append(blob)
@@ -78,11 +88,11 @@ def write(path: Path, dims: Dims = MICRO) -> None:
         file.writelines(blobs)
 
 
-def tensor(name: str, shape: Shape) -> F32:
+def tensor(name: str, shape: Shape, rule: Rule | None = None) -> F32:
     """The values of one tensor: base + scale * unit, each step rounded to float32."""
     for k in range(4):  # two spellings of one convolution hold the same data
         name = name.replace(f".scratch.layer{k + 1}_rn.", f".scratch.layer_rn.{k}.")
-    base, scale = _rule(name, shape)
+    base, scale = (rule or _rule)(name, shape)
     values = _unit(name, math.prod(shape)) * np.float32(scale)
     if base:
         values += np.float32(base)
@@ -118,6 +128,21 @@ def _rule(name: str, shape: Shape) -> tuple[float, float]:
     fan_in = shape[0] if transposed else math.prod(shape[1:])
     gain = next((g for suffix, g in _GAINS if name.endswith(suffix)), 1.0)
     return 0.0, gain * math.sqrt(3.0 / fan_in)
+
+
+def loud(name: str, shape: Shape) -> tuple[float, float]:
+    """Base and scale that let every error show: nothing is near 0 or 1 by chance."""
+    *_, last = name.split(".")
+    if last == "gamma":
+        return 0.75, 0.25
+    if last in ("cls_token", "pos_embed", "camera_token"):
+        return 0.0, 0.3
+    if last == "weight" and len(shape) == 1:
+        return 1.0, 0.2
+    if last == "bias":
+        return (1.0, 0.1) if name.endswith("fc_fov.0.bias") else (0.0, 0.1)
+    transposed = ".resize_layers.0." in name or ".resize_layers.1." in name
+    return 0.0, math.sqrt(3.0 / (shape[0] if transposed else math.prod(shape[1:])))
 
 
 def _metadata(dims: Dims) -> dict[str, str]:

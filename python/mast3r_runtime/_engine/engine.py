@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._arguments import checked
 from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S
 from .._library.device import backend_wanted, create, info_of
 from .._library.options import Only, image_array, infer_options
 from .._library.pool import Pool
-from ..errors import ClosedError, ShapeError
-from ..images import U8, ImageLike
+from ..errors import ClosedError, ShapeError, checked
+from ..images import U8, ImageLike, read_image
 from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
-from ..retrieval import RetrievalMethods
 from .features import FeatureMethods
 from .matching import MatchingMethods
+from .retrieval import RetrievalMethods
+from .views import ViewMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,7 +37,7 @@ _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 @checked
-class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
+class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     """Runs the network on pairs of pictures.
 
     Several threads may share an engine. A pickled engine holds its configuration and the paths
@@ -49,7 +49,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     variant : str
         The model that :meth:`load` expects; ``auto`` accepts any model.
     resolution : int
-        Long side of the pictures at the network, in pixels; 0: the model's own.
+        Long side of the pictures at the network, in pixels; 0: the model's own. 224 is the
+        short side of a square from the picture's middle, as in the reference.
     precision : {"auto", "fp32", "tf32", "fp16", "bf16"}
         The type of weights and products. ``info()`` tells which one the backend uses.
     num_threads : int
@@ -215,7 +216,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
             raise ShapeError(f"infer_batch_pipelined: {len(images)} images, want at least 2")
         options = infer_options(preprocess, square_ok, resolution, only)
         engine = self._live()
-        structs, pictures = image_array(images)
+        pictures = [read_image(image) for image in images]
+        structs = image_array(pictures)
         count, keep = len(pictures), (pictures, structs, options)
         with calls.Job("mast3r_submit_sequence", engine, structs, count, options, keep=keep) as job:
             job.wait()
@@ -228,7 +230,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods):
     ) -> tuple[S.Result, tuple[U8, U8]]:
         """Run one pair by the call ``submit``; the result, and the pictures as read."""
         engine = self._live()
-        structs, pictures = image_array([img1, img2])
+        pictures = [read_image(img1), read_image(img2)]
+        structs = image_array(pictures)
         keep = (pictures, structs, options)
         with calls.Job(submit, engine, structs[0], structs[1], options, keep=keep) as job:
             job.wait()

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._arguments import checked
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
+from .._output import safetensors
 from .._output.files import replacing
-from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError
-from ..images import ImageLike
+from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked
+from ..images import ImageLike, read_image
 from ..results import GPUInferenceResult, Transform
 
 __all__ = ["FeatureMethods", "Features"]
@@ -50,64 +48,42 @@ class Features:
         return self.tokens.numpy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ``.npz`` or ``.safetensors``, as the suffix says."""
+        """Write ``.npz`` or ``.safetensors``, as the suffix says, in float32."""
         path = Path(path)
-        transform = np.array([getattr(self.transform, name) for name in Transform.__slots__], np.int32)
-        arrays = {"tokens": np.ascontiguousarray(self.numpy()), "transform": transform}
         if path.suffix not in (".npz", ".safetensors"):
             raise ArgumentError(f"features file {path.name!r}: want .npz or .safetensors")
         with replacing(path) as temporary, open(temporary, "wb") as file:
             if path.suffix == ".npz":
-                np.savez(file, **arrays)  # type: ignore[arg-type]
+                np.savez(file, **self._arrays())  # type: ignore[arg-type]
             else:
-                file.write(_safetensors(arrays))
+                file.write(safetensors.pack(self._arrays()))
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        transform = np.array([getattr(self.transform, name) for name in Transform.__slots__], np.int32)
+        return {"tokens": np.ascontiguousarray(self.numpy()), "transform": transform}
+
+    @classmethod
+    def _of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Features:
+        tokens, transform = arrays["tokens"], arrays["transform"]
+        if tokens.dtype not in (np.float32, np.float16) or tokens.ndim != 2:
+            raise ValueError(f"tokens {tokens.dtype} {tokens.shape}, want float32 or float16 [N, D]")
+        if transform.shape != (len(Transform.__slots__),):
+            raise ValueError(f"transform {transform.shape}, want 8 integers")
+        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), Transform(*map(int, transform)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Features:
-        """Read what :meth:`save` wrote."""
+        """Read what :meth:`save` wrote, or what a store holds (float16 becomes float32)."""
         path = Path(path)
         if not path.is_file():
             raise ModelNotFoundError(f"features {str(path)!r}: no such file")
         try:
             if path.suffix == ".safetensors":
-                tokens, transform = _read_safetensors(path.read_bytes())
-            else:
-                with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                    tokens, transform = archive["tokens"], archive["transform"]
+                return cls._of(safetensors.unpack(path.read_bytes()))
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                return cls._of(archive)
         except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
             raise WeightsError(f"features {str(path)!r}: {error!r}") from error
-        if tokens.dtype != np.float32 or tokens.ndim != 2 or transform.shape != (len(Transform.__slots__),):
-            raise WeightsError(
-                f"features {str(path)!r}: tokens {tokens.dtype} {tokens.shape}, transform "
-                f"{transform.shape}, want float32 [N, D] and 8 integers"
-            )
-        return cls(GPUTensor.from_numpy(tokens), Transform(*map(int, transform)))
-
-
-def _safetensors(arrays: dict[str, npt.NDArray[Any]]) -> bytes:
-    header: dict[str, object] = {}
-    at = 0
-    for name, array in arrays.items():
-        kind = {"float32": "F32", "int32": "I32"}[array.dtype.name]
-        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
-        at += array.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    data = b"".join(array.astype(array.dtype.newbyteorder("<")).tobytes() for array in arrays.values())
-    return struct.pack("<Q", len(text)) + text + data
-
-
-def _read_safetensors(data: bytes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    (size,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + size])
-    out = []
-    for name, dtype in (("tokens", "<f4"), ("transform", "<i4")):
-        entry = header[name]
-        if entry["dtype"] != {"<f4": "F32", "<i4": "I32"}[dtype]:
-            raise ValueError(f"{name} is {entry['dtype']}")
-        start, end = (8 + size + int(v) for v in entry["data_offsets"])
-        out.append(np.frombuffer(data[start:end], dtype).reshape(entry["shape"]))
-    return out[0], out[1]
 
 
 @checked
@@ -144,7 +120,8 @@ class FeatureMethods:
             return []
         engine = self._live()
         options = infer_options(preprocess, square_ok, resolution)
-        structs, pictures = image_array(images)
+        pictures = [read_image(image) for image in images]
+        structs = image_array(pictures)
         keep = (structs, pictures, options)
         arguments = (structs, len(pictures), options)
         with calls.Job("mast3r_submit_encode", engine, *arguments, keep=keep) as job:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 import numpy as np
 import numpy.typing as npt
 
-from .._arguments import checked
 from .._library import calls
 from .._library import structs as S
+from .._library.device import info_of
 from .._library.memory import FLOAT64, INT32, GPUTensor
 from .._library.options import DescLike, image_array, map_struct, places_struct
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, UnsupportedError, checked
 from ..geometry import PairPose, pair_cameras
-from ..images import ImageLike
+from ..images import ImageLike, read_image
 from ..results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 
 __all__ = ["MatchingMethods", "Refined"]
@@ -132,6 +132,12 @@ class MatchingMethods:
             if desc_2 is not None:
                 raise ShapeError("match: a whole result and a second map; pass one or the other")
             if not result.has("desc"):
+                own = info_of(self._live())
+                if own["ready"] and not own["desc_dim"]:
+                    raise UnsupportedError(
+                        f"match: {own['variant']} has no descriptors; infer_views(pictures) makes a scene, "
+                        "whose correspondences(i, j) match by geometry; MASt3R models have descriptors"
+                    )
                 raise ShapeError("match: a result without descriptors; it was made with only=...")
             transforms = (result.transform_1, result.transform_2)
             images = images or result.images
@@ -171,7 +177,8 @@ class MatchingMethods:
         )
         keep: list[Any] = [keep1, keep2, map1, map2, options]
         if whole and images is not None and refine:
-            structs, pictures = image_array(images)
+            pictures = [read_image(image) for image in images]
+            structs = image_array(pictures)
             options.image1, options.image2 = (S.address(struct) for struct in structs)
             options.transform1, options.transform2 = (way._struct() for way in transforms if way)
             keep += [structs, pictures]
@@ -211,7 +218,8 @@ class MatchingMethods:
             Standard deviation of a coordinate of a match that is not refined, in pixels of
             picture 2; by default a quarter of ``reach``.
         """
-        structs, pictures = image_array([image_1, image_2])
+        pictures = [read_image(image_1), read_image(image_2)]
+        structs = image_array(pictures)
         places, keep = places_struct(xy_1, xy_2)
         options = S.struct(S.RefineOptions, reach=float(reach), sigma=float(sigma or 0.0))
         arguments = (structs[0], structs[1], places, options)

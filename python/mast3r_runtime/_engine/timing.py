@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 
+from .energy import meter
 from .engine import Engine
 
 __all__ = ["benchmark", "native_size"]
@@ -23,18 +24,25 @@ def native_size(engine: Engine, resolution: int | None = None) -> tuple[int, int
 def benchmark(
     engine: Engine, iterations: int, warmup: int, resolution: int | None = None
 ) -> dict[str, float]:
-    """Time a random pair of the model's 4:3 size, results brought to the host."""
+    """Time a random pair of the model's 4:3 size, results brought to the host.
+
+    ``joules`` of a pair is there where the system counts the processor's energy.
+    """
     if iterations < 1 or warmup < 0:
         raise ValueError(f"{iterations} iterations after {warmup}, want at least 1 after 0")
     height, width = native_size(engine, resolution)
     rng = np.random.default_rng(0)
     pair = [rng.integers(0, 256, (height, width, 3), np.uint8) for _ in range(2)]
     times = np.empty(iterations)
+    energy = meter()
     for i in range(-warmup, iterations):
+        if i == 0:
+            energy = meter()
         start = time.perf_counter()
         engine.infer_gpu(pair[0], pair[1], preprocess=False).numpy()
         if i >= 0:
             times[i] = (time.perf_counter() - start) * 1e3
+    joules = energy()
     p50, p95, p99 = np.percentile(times, (50, 95, 99))
     return {
         "mean_ms": float(times.mean()),
@@ -47,4 +55,5 @@ def benchmark(
         "fps": float(1e3 / times.mean()),
         "height": float(height),
         "width": float(width),
+        **({} if joules is None else {"joules": joules / iterations}),
     }

@@ -71,6 +71,8 @@ _ERRORS: dict[int, type[errors.Mast3rError]] = {
     header.E_FORKED: errors.ForkError,
     header.E_INTERNAL: errors.InternalError,
     header.E_FILE: errors.FileError,
+    header.E_MEMORY: errors.MemoryLimitError,
+    header.E_UNSUPPORTED: errors.UnsupportedError,
 }
 
 _lock = threading.Lock()

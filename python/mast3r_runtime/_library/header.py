@@ -28,6 +28,8 @@ E_NOT_FOUND = 12
 E_FORKED = 13
 E_INTERNAL = 14
 E_FILE = 15
+E_MEMORY = 16
+E_UNSUPPORTED = 17
 POINTS = 1
 CONF = 2
 DESC = 4
@@ -113,6 +115,13 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.InferOptions),
         C.POINTER(S.Handle),
     ],
+    "mast3r_submit_views": [
+        S.Handle,
+        C.POINTER(S.Image),
+        C.c_size_t,
+        C.POINTER(S.ViewsOptions),
+        C.POINTER(S.Handle),
+    ],
     "mast3r_submit_load_retrieval": [S.Handle, C.c_char_p, C.c_char_p, C.POINTER(S.Handle)],
     "mast3r_engine_retrieval": [S.Handle, C.POINTER(C.c_int32), C.POINTER(C.c_int32)],
     "mast3r_submit_retrieval": [
@@ -135,6 +144,8 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.Handle),
     ],
     "mast3r_submit_cost": [C.POINTER(S.CostOptions), C.POINTER(S.Handle)],
+    "mast3r_submit_memory": [C.POINTER(S.MemoryOptions), C.POINTER(S.Handle)],
+    "mast3r_job_memory": [S.Handle, C.POINTER(S.Memory)],
     "mast3r_job_report": [S.Handle, C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
     "mast3r_job_progress": [S.Handle, C.POINTER(S.Progress)],
     "mast3r_job_files": [S.Handle, C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
@@ -143,6 +154,14 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_job_free": [S.Handle],
     "mast3r_job_results": [S.Handle, C.POINTER(C.c_size_t)],
     "mast3r_job_take_result": [S.Handle, C.c_size_t, C.POINTER(S.Result)],
+    "mast3r_job_take_view": [S.Handle, C.c_size_t, C.POINTER(S.SceneView)],
+    "mast3r_job_windows": [
+        S.Handle,
+        C.POINTER(S.Window),
+        C.c_size_t,
+        C.POINTER(C.c_size_t),
+        C.POINTER(S.Timing),
+    ],
     "mast3r_job_take_matches": [S.Handle, C.POINTER(S.Matches)],
     "mast3r_job_take_refined": [S.Handle, C.POINTER(S.Refined)],
     "mast3r_job_take_pose": [S.Handle, C.POINTER(S.Pose)],
@@ -168,6 +187,10 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_tensor_commit": [S.Handle],
     "mast3r_tensor_sync": [S.Handle],
     "mast3r_tensor_cleanup": [S.Handle],
+    "mast3r_commands_begin": [S.Handle, C.POINTER(S.Handle)],
+    "mast3r_commands_commit": [S.Handle],
+    "mast3r_commands_wait": [S.Handle],
+    "mast3r_commands_release": [S.Handle],
     "mast3r_tensor_pool_info": [S.Handle, C.POINTER(S.Pool)],
     "mast3r_tensor_pool_configure": [S.Handle, C.c_int32, C.c_uint64],
     "mast3r_tensor_pool_pressure": [S.Handle, C.c_int32, C.POINTER(C.c_uint64)],
@@ -180,6 +203,7 @@ SIGNATURES: dict[str, list[Any]] = {
         C.c_size_t,
         C.POINTER(S.Handle),
     ],
+    "mast3r_tensor_empty": [S.Handle, C.c_int32, C.c_int32, C.POINTER(C.c_int64), C.POINTER(S.Handle)],
     "mast3r_tensor_operations": [C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
     "mast3r_tensor_apply": [
         S.Handle,
@@ -191,6 +215,20 @@ SIGNATURES: dict[str, list[Any]] = {
         C.c_size_t,
         C.POINTER(C.c_size_t),
     ],
+    "mast3r_executor_open": [C.c_int32, C.POINTER(S.Handle)],
+    "mast3r_executor_close": [S.Handle],
+    "mast3r_executor_run": [
+        S.Handle,
+        C.c_char_p,
+        C.POINTER(S.Input),
+        C.c_size_t,
+        C.POINTER(S.Handle),
+        C.c_size_t,
+        C.POINTER(C.c_size_t),
+    ],
+    "mast3r_executor_info": [S.Handle, C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
+    "mast3r_executor_configure": [S.Handle, C.c_char_p],
+    "mast3r_executor_calibrate": [S.Handle],
     "mast3r_buffer_acquire": [S.Handle, C.c_uint64, C.POINTER(S.Handle)],
     "mast3r_buffer_contents": [S.Handle, C.POINTER(C.c_void_p), C.POINTER(C.c_uint64)],
     "mast3r_buffer_native": [S.Handle, C.POINTER(C.c_void_p)],

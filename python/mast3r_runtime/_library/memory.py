@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import ctypes as C
+import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .._arguments import checked
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, checked
 from . import calls, dlpack, header
 from . import structs as S
 
@@ -47,14 +47,15 @@ class _Memory:
     last array over it is gone, whatever became of the engine, the result and the tensor.
     """
 
-    __slots__ = ("__array_interface__", "handle")
+    # The finalizer of each object is the library's own function, in a slot. A method would be
+    # Python code, in which a KeyboardInterrupt that comes at that moment is printed and lost.
+    # weakref.finalize would also run at exit, under arrays still in use. After a fork the
+    # function does nothing: it asks before it enters Go.
+    __slots__ = ("__array_interface__", "__del__", "handle")
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
-
-    # Not weakref.finalize, which would also run at exit, under arrays still in use.
-    def __del__(self, release: Callable[[str, int], None] = calls.release) -> None:
-        release("mast3r_tensor_release", self.handle)
+        self.__del__ = functools.partial(calls.library().mast3r_tensor_release, handle)
 
     def array(self, pointer: int | None, shape: tuple[int, ...], dtype: DType) -> Array:
         if not pointer:  # no elements, no memory

@@ -5,18 +5,27 @@ from __future__ import annotations
 
 import ctypes as C
 from collections.abc import Iterable, Sequence
-from typing import Union
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentError, ShapeError
-from ..images import U8, ImageLike, read_image
 from . import calls, header
 from . import structs as S
 from .memory import Array, GPUTensor
 
-__all__ = ["OUTPUTS", "DescLike", "Only", "image_array", "infer_options", "map_struct", "outputs"]
+__all__ = [
+    "OUTPUTS",
+    "DescLike",
+    "Only",
+    "image_array",
+    "infer_options",
+    "map_struct",
+    "outputs",
+    "views_options",
+    "windows_of",
+]
 
 OUTPUTS = {
     "pts3d": header.POINTS,
@@ -25,6 +34,7 @@ OUTPUTS = {
     "desc_conf": header.DESC_CONF,
 }
 
+U8 = npt.NDArray[np.uint8]
 Only = Iterable[str] | None
 DescLike = Union[npt.ArrayLike, GPUTensor]
 
@@ -57,16 +67,60 @@ def infer_options(
     )
 
 
-def image_array(images: Sequence[ImageLike]) -> tuple[C.Array[S.Image], list[U8]]:
-    """Return pictures as an array of structs, and the arrays whose memory it points at."""
-    pictures = [read_image(image) for image in images]
+def image_array(pictures: Sequence[U8]) -> C.Array[S.Image]:
+    """Return RGB pictures as an array of structs, which point at the pictures' memory."""
     structs = (S.Image * len(pictures))()
     for struct, picture in zip(structs, pictures, strict=True):
         struct.size = _IMAGE_SIZE
         struct.height, struct.width, _ = picture.shape
         struct.stride = 3 * struct.width
         struct.pixels = picture.ctypes.data
-    return structs, pictures
+    return structs
+
+
+def views_options(
+    count: int,
+    raw: bool,
+    resolution: int,
+    reference: str,
+    window: int,
+    overlap: int,
+    poses: npt.ArrayLike | None,
+    intrinsics: npt.ArrayLike | None,
+) -> tuple[S.ViewsOptions, list[object]]:
+    """Return the options of a scene of ``count`` views, and what they point at."""
+    if (poses is None) != (intrinsics is None):
+        raise ArgumentError("poses without intrinsics or the other way round, want both or neither")
+    name = calls.text("reference", reference)
+    keep: list[object] = [name]
+    out = S.struct(
+        S.ViewsOptions,
+        raw=int(raw),
+        resolution=calls.int32("resolution", resolution),
+        window=calls.int32("window", window),
+        overlap=calls.int32("overlap", overlap),
+        reference=name,
+    )
+    for field, value, shape in (("poses", poses, (count, 4, 4)), ("intrinsics", intrinsics, (count, 3, 3))):
+        if value is None:
+            continue
+        array = np.ascontiguousarray(np.asarray(value), np.float64)
+        if array.shape != shape:
+            raise ShapeError(f"{field} of shape {array.shape}, want {shape}")
+        keep.append(array)
+        setattr(out, field, array.ctypes.data)
+    return out, keep
+
+
+def windows_of(job: calls.Job) -> tuple[list[tuple[Any, ...]], S.Timing]:
+    """The windows of a finished scene, each as the fields of its struct, and where the time went."""
+    count, timing = C.c_size_t(), S.Timing()
+    calls.call("mast3r_job_windows", job._handle, None, 0, count, timing)
+    out = (S.Window * count.value)()
+    for one in out:
+        one.size = C.sizeof(S.Window)
+    calls.call("mast3r_job_windows", job._handle, out, len(out), count, timing)
+    return [(w.first, w.count, w.reference, w.overlap, w.points, w.scale, w.residual) for w in out], timing
 
 
 def map_struct(

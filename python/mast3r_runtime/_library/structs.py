@@ -325,6 +325,38 @@ class CostOptions(_Sized):
     ]
 
 
+class MemoryOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("height1", C.c_int32),
+        ("width1", C.c_int32),
+        ("height2", C.c_int32),
+        ("width2", C.c_int32),
+        ("pictures", C.c_int32),
+        ("symmetric", C.c_int32),
+        ("threads", C.c_int32),
+        ("model", C.c_char_p),
+        ("variant", C.c_char_p),
+        ("backend", C.c_char_p),
+        ("precision", C.c_char_p),
+    ]
+
+
+class Memory(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("weights", C.c_int64),
+        ("activations", C.c_int64),
+        ("buffers", C.c_int64),
+        ("results", C.c_int64),
+        ("runtime", C.c_int64),
+        ("total", C.c_int64),
+        ("free", C.c_int64),
+        ("limit", C.c_char * 128),
+    ]
+
+
 class Encoded(_Sized):
     _fields_ = [
         ("size", C.c_uint32),
@@ -341,6 +373,49 @@ class Features(_Sized):
         ("tokens", C.c_void_p),
         ("count", C.c_uint64),
         ("transform", Transform),
+    ]
+
+
+class ViewsOptions(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("raw", C.c_int32),
+        ("resolution", C.c_int32),
+        ("rays", C.c_int32),
+        ("window", C.c_int32),
+        ("overlap", C.c_int32),
+        ("reference", C.c_char_p),
+        ("poses", C.c_void_p),
+        ("intrinsics", C.c_void_p),
+    ]
+
+
+class SceneView(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_int32),
+        ("depth", Handle),
+        ("conf", Handle),
+        ("points", Handle),
+        ("rays", Handle),
+        ("ray_conf", Handle),
+        ("sky", Handle),
+        ("pose", C.c_double * 16),
+        ("intrinsics", C.c_double * 9),
+        ("transform", Transform),
+    ]
+
+
+class Window(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("first", C.c_int32),
+        ("count", C.c_int32),
+        ("reference", C.c_int32),
+        ("overlap", C.c_int32),
+        ("points", C.c_int32),
+        ("scale", C.c_double),
+        ("residual", C.c_double),
     ]
 
 
@@ -446,4 +521,14 @@ class TensorStats(_Sized):
         ("backend", C.c_char * 32),
         ("device", C.c_char * 128),
         ("fallback_reason", C.c_char * 256),
+    ]
+
+
+class Input(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("ndim", C.c_int32),
+        ("name", C.c_char_p),
+        ("data", C.c_void_p),
+        ("shape", C.c_int64 * 8),
     ]

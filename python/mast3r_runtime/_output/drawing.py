@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from .._arguments import checked
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, checked
 
 __all__ = ["colourise", "confidence_map", "contact_sheet", "depth_map", "matches", "point_cloud"]
 
@@ -224,9 +223,18 @@ def _spread(points: npt.NDArray[np.float64], limit: int) -> list[int]:
 
 
 def _captioned(picture: Picture, text: str) -> Picture:
-    sheet = Image.new("RGB", (picture.width, picture.height + 24), _PAPER)
+    """The picture above as many lines of text as it takes."""
+    font, lines = _font(14), [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if lines[-1] and font.getlength(longer) > picture.width - 16:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    sheet = Image.new("RGB", (picture.width, picture.height + 6 + 18 * len(lines)), _PAPER)
     sheet.paste(picture, (0, 0))
-    ImageDraw.Draw(sheet).text((8, picture.height + 4), text, _INK, _font(14))
+    for k, line in enumerate(lines):
+        ImageDraw.Draw(sheet).text((8, picture.height + 4 + 18 * k), line, _INK, font)
     return sheet
 
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from .._engine.engine import Engine
+from .._pairs.machine import free_memory
+from .._pairs.plan import DEPTHS
+from .._pairs.worker import CACHE_BYTES
 from ..errors import ArgumentError
-from .evidence import CACHE_BYTES, DEPTHS
 
 __all__ = ["Budget", "estimate"]
 
@@ -52,15 +53,3 @@ def estimate(engine: Engine, pictures: int, pairs: int, stride: int) -> Budget:
     # two directions, two ends, float32 pairs of numbers; key points and pycolmap's copies of them
     matches = pairs * 2 * (pixels // stride**2) * (16 + 16 + 48)
     return Budget(pictures, pairs, features, maps, matches)
-
-
-def free_memory() -> int:
-    """Bytes that can be used without swapping, as far as the system says."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -54,6 +54,12 @@ def plan(
     if focal_from not in FOCAL_SOURCES:
         raise ArgumentError(f"focal from {focal_from!r}, want one of {', '.join(FOCAL_SOURCES)}")
     given = given or {}
+    for i, photo in enumerate(photos):
+        if photo.fisheye and i not in given:
+            raise ArgumentError(
+                f"{photo.name}: taken with a fisheye lens ({photo.lens}), which no camera model here fits; "
+                "undistort the pictures, or give --intrinsics"
+            )
     if sharing == "auto":
         sharing = "shared" if headers.same_camera(photos) else "per-picture"
     if sharing == "shared":

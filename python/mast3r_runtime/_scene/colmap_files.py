@@ -234,6 +234,20 @@ def read_cameras_text(path: Path) -> dict[int, Lens]:
     return {int(w[0]): _lens(w[1], int(w[2]), int(w[3]), [float(v) for v in w[4:]]) for w in _rows(path)}
 
 
+def read_poses_text(path: Path) -> dict[str, F64]:
+    """Poses ``[4, 4]``, camera from world, by name, of an ``images.txt``; its points are not looked at."""
+    out = {}
+    for head in _rows(path, keep_empty=True)[::2]:
+        if not head:
+            continue
+        pose, numbers = np.eye(4), np.array(head[1:8], np.float64)
+        if not (np.isfinite(numbers).all() and len(head) >= 10 and np.linalg.norm(numbers[:4]) > 0.1):
+            raise ValueError(f"line {' '.join(head)!r}: no pose of a picture")
+        pose[:3, :3], pose[:3, 3] = rotation(numbers[:4]), numbers[4:]
+        out[" ".join(head[9:])] = pose
+    return out
+
+
 def _read_text(folder: Path) -> tuple[dict[int, Lens], list[_Image], _Points]:
     images = []
     lines = _rows(folder / "images.txt", keep_empty=True)

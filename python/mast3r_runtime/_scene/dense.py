@@ -18,7 +18,7 @@ from ..images import U8
 from ..results import Transform
 from .model import F64, Lens, Model
 
-__all__ = ["DepthMap", "agreement", "bend"]
+__all__ = ["DepthMap", "agreement", "bend", "small"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -118,3 +118,11 @@ def agreement(
         z = local[inside, 2]
         agrees[inside] |= np.abs(theirs.depth[y, x] - z) < AGREE * z
     return agrees.reshape(own.depth.shape)
+
+
+def small(image: U8, t: Transform) -> U8:
+    """The picture at network size, as the network cut it."""
+    from PIL import Image
+
+    resized = Image.fromarray(image).resize((t.resized_width, t.resized_height), Image.Resampling.LANCZOS)
+    return np.asarray(resized.crop((t.crop_x, t.crop_y, t.crop_x + t.width, t.crop_y + t.height)))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._output.export import write_points
 from .._output.files import replacing, short_name
-from .._viewer.page import write as write_page
+from .._output.page import write as write_page
 from ..errors import ArgumentError, FileError
-from ..export import write_points
 from ..results import Transform
 from . import colmap_files, glb
 from .dense import DepthMap
@@ -28,7 +28,7 @@ from .parts import Component, Picture
 if TYPE_CHECKING:
     from .scene import Scene
 
-__all__ = ["FORMATS", "load", "opengl", "write"]
+__all__ = ["FORMATS", "from_opengl", "load", "opengl", "write"]
 
 SCHEMA = 1
 MAX_DENSE = 5_000_000
@@ -38,8 +38,12 @@ MAX_GLB = 500_000
 _UP = np.array([[1.0, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]])
 
 
-def write(scene: Scene, folder: Path, formats: Sequence[str] | None = None) -> list[Path]:
+def write(
+    scene: Scene, folder: Path, formats: Sequence[str] | None = None, max_dense: int = MAX_DENSE
+) -> list[Path]:
     """Write ``formats`` of :data:`FORMATS` (all when left out) into ``folder``."""
+    if max_dense < 1:
+        raise ArgumentError(f"max_dense {max_dense}, want at least 1 point")
     chosen = list(FORMATS) if formats is None else list(formats)
     unknown = [name for name in chosen if name not in FORMATS]
     if unknown:
@@ -47,7 +51,7 @@ def write(scene: Scene, folder: Path, formats: Sequence[str] | None = None) -> l
     folder.mkdir(parents=True, exist_ok=True)
     out: list[Path] = []
     for name in chosen:
-        out += FORMATS[name](scene, folder)
+        out += _write_ply(scene, folder, max_dense) if name == "ply" else FORMATS[name](scene, folder)
     return out
 
 
@@ -74,6 +78,12 @@ def _write_colmap(scene: Scene, folder: Path) -> list[Path]:
 def opengl(pose: F64) -> F64:
     """World from camera with OpenGL's axes (y up, z back) in nerfstudio's world (z up)."""
     return np.asarray(_UP @ pose @ np.diag([1.0, -1, -1, 1]))
+
+
+def from_opengl(pose: F64, applied_back: F64 | None = None) -> F64:
+    """The inverse of :func:`opengl`; ``applied_back`` undoes another turn of the world than ours."""
+    back = np.linalg.inv(_UP) if applied_back is None else applied_back
+    return np.asarray(back @ pose @ np.diag([1.0, -1, -1, 1]))
 
 
 def _write_transforms(scene: Scene, folder: Path) -> list[Path]:
@@ -113,13 +123,13 @@ def _lens_values(lens: Lens) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _write_ply(scene: Scene, folder: Path) -> list[Path]:
+def _write_ply(scene: Scene, folder: Path, max_dense: int = MAX_DENSE) -> list[Path]:
     out = []
     points = scene.points if scene.components else ()
     if len(points):
         out.append(folder / "sparse.ply")
         write_points(out[-1], scene.points.xyz.astype(np.float32), scene.points.rgb)
-    cloud = scene.dense_points(0, MAX_DENSE)
+    cloud = scene.dense_points(0, max_dense)
     if len(cloud.points):
         out.append(folder / "dense.ply")
         write_points(out[-1], cloud.points.astype(np.float32), cloud.colours)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import SceneError
 from ..results import Transform
 from .model import F64, Model
 
-__all__ = ["Scale", "depth_ratios", "level", "network_scale", "place"]
+__all__ = ["Scale", "depth_ratios", "level", "network_scale", "place", "scale_of_places"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class Scale:
     """What a length of 1 is worth.
 
     ``source`` is "network" (metres as the network guessed them: its training data's idea of size,
-    not verified), "known" (from the user) or "none" (arbitrary units). ``spread`` is how far the
-    pictures differ, as a share; it says nothing of an error that they share.
+    not verified), "known" (from the user), "poses" (those of the given poses) or "none" (arbitrary
+    units). ``spread`` is how far the pictures differ, as a share; it says nothing of an error that
+    they share.
     """
 
     value: float
@@ -35,12 +37,14 @@ class Scale:
 
     @property
     def unit(self) -> str:
-        return "units" if self.source == "none" else "m"
+        return "units" if self.source in ("none", "poses") else "m"
 
     def sentence(self) -> str:
         """For people."""
         if self.source == "known":
             return "Scale given by the user."
+        if self.source == "poses":
+            return "The world and its lengths are those of the given poses."
         if self.source == "none":
             return "Lengths are in arbitrary units."
         return (
@@ -81,6 +85,23 @@ def network_scale(ratios: Mapping[int, tuple[F64, F64]]) -> Scale:
     return Scale(float(np.exp(middle)), "network", spread, len(logs))
 
 
+def scale_of_places(model: Model, places: Mapping[int, F64]) -> Scale:
+    """The factor by which cameras lie as far apart as ``places [3]`` in metres say: median over pairs."""
+    rows = [(k, places[int(i)]) for k, i in enumerate(model.pictures) if int(i) in places]
+    if len(rows) < 2:
+        raise SceneError(f"scale: {len(rows)} of the placed pictures have a place in metres, want 2")
+    ours, theirs = model.centres()[[k for k, _ in rows]], np.array([place for _, place in rows])
+    i, j = np.triu_indices(len(rows), 1)
+    gap, metres = (np.linalg.norm(x[i] - x[j], axis=1) for x in (ours, theirs))
+    good = (gap > 1e-12) & (metres > 1e-12)
+    if not good.any():
+        raise SceneError("scale: all places in metres are one")
+    logs = np.log(metres[good] / gap[good])
+    middle = float(np.median(logs))
+    spread = 1.4826 * float(np.median(np.abs(logs - middle)))
+    return Scale(float(np.exp(middle)), "known", spread, len(rows))
+
+
 def level(model: Model) -> F64:
     """A rotation after which down is +y. The identity where the cameras do not say.
 
@@ -108,14 +129,20 @@ def _turn(source: F64, target: F64) -> F64:
     return np.asarray(np.eye(3) + skew + skew @ skew / (1 + cosine))
 
 
-def place(model: Model, scale: float) -> Model:
-    """Scale, level, and put the origin at the camera with most observations, which looks along +z."""
+def place(model: Model, scale: float, levelled: bool = True) -> Model:
+    """Scale, level, and put the origin at the camera with most observations, which looks along +z.
+
+    Without levelling the world has the axes of that camera.
+    """
     counts = [int((model.seen_by == i).sum()) for i in model.pictures]
     base = int(np.argmax(counts))
+    centre = model.centres()[base]
+    if not levelled:
+        turn = model.poses[base, :3, :3]
+        return model.moved(scale, turn, -scale * turn @ centre)
     turn = level(model)
     forward = turn @ model.poses[base, 2, :3]
     heading = np.arctan2(forward[0], forward[2])
     c, s = np.cos(heading), np.sin(heading)
     turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]]) @ turn
-    centre = model.centres()[base]
     return model.moved(scale, turn, -scale * turn @ centre)

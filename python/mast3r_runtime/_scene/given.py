@@ -6,15 +6,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
 from ..images import U8, read_image
 from . import colmap_files
-from .model import Lens
+from .files import from_opengl
+from .model import F64, Lens
 
-__all__ = ["intrinsics", "masks", "pairs", "scale"]
+__all__ = ["intrinsics", "masks", "pairs", "poses", "scale"]
 
 
 def intrinsics(text: str, sizes: dict[str, tuple[int, int]]) -> dict[str, Lens]:
@@ -67,7 +69,53 @@ def _of_transforms(path: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, L
     return out
 
 
-def _opencv(frame: dict[str, float]) -> Lens:
+def poses(path: Path, names: Sequence[str]) -> dict[str, F64]:
+    """World-from-camera poses ``[4, 4]`` by name, OpenCV's axes, of the pictures that the file has.
+
+    ``images.txt`` of COLMAP gives its own world. Of a ``transforms.json`` the ``applied_transform``
+    is undone; without one its world, z up, becomes ours, y down: what is written again is the same.
+    """
+    try:
+        if path.suffix == ".json":
+            found = _transforms_poses(json.loads(path.read_text(encoding="utf-8")))
+        else:
+            read = colmap_files.read_poses_text(path)
+            found = {name: np.asarray(np.linalg.inv(pose)) for name, pose in read.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ArgumentError(f"poses {str(path)!r}: {error!r}") from error
+    out = {}
+    for name in names:
+        own = [pose for key, pose in found.items() if key == name or key.endswith("/" + name)]
+        if own:
+            out[name] = own[0]
+    if not out:
+        raise ArgumentError(f"poses {str(path)!r}: none of these pictures, such as {', '.join(names[:2])}")
+    return out
+
+
+def _transforms_poses(values: dict[str, Any]) -> dict[str, F64]:
+    applied = values.get("applied_transform")
+    back = None if applied is None else np.linalg.inv(np.vstack([_matrix(applied, (3, 4)), [0, 0, 0, 1]]))
+    out = {}
+    for frame in values["frames"]:
+        pose = _matrix(frame["transform_matrix"], (4, 4))
+        turn = pose[:3, :3]
+        if abs(np.linalg.det(turn) - 1) > 0.01 or np.abs(turn @ turn.T - np.eye(3)).max() > 0.01:
+            raise ValueError(f"{frame['file_path']}: transform_matrix is no rotation and translation")
+        out[str(frame["file_path"])] = from_opengl(pose, back)
+    return out
+
+
+def _matrix(rows: object, shape: tuple[int, int]) -> F64:
+    matrix = np.array(rows, np.float64)
+    if matrix.shape != shape or not np.isfinite(matrix).all():
+        raise ValueError(f"a matrix of shape {list(matrix.shape)}, want {list(shape)} of finite numbers")
+    return matrix
+
+
+def _opencv(frame: dict[str, Any]) -> Lens:
+    if "FISHEYE" in str(frame.get("camera_model", "")).upper():
+        raise ValueError(f"camera model {frame['camera_model']}: fisheye lenses fit none of ours; undistort")
     focal = float(frame["fl_x"])
     params = (
         focal, float(frame.get("fl_y", focal)), float(frame["cx"]) - 0.5, float(frame["cy"]) - 0.5,
@@ -120,10 +168,12 @@ def masks(folder: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, U8]:
     return out
 
 
-def scale(text: str, names: Sequence[str]) -> str | tuple[str, str, float]:
-    """``network``, ``none``, or ``A,B=METRES``: the distance of two cameras."""
+def scale(text: str, names: Sequence[str]) -> str | tuple[str, str, float] | dict[str, F64]:
+    """``network``, ``none``, ``A,B=METRES``: the distance of two cameras, or a file of poses in metres."""
     if text in ("network", "none"):
         return text
+    if text.endswith((".json", ".txt")) and "=" not in text:
+        return {name: pose[:3, 3] for name, pose in poses(Path(text), names).items()}
     left, _, right = text.rpartition("=")
     for i, letter in enumerate(left):
         if letter == "," and left[:i] in names and left[i + 1 :] in names:
@@ -132,5 +182,6 @@ def scale(text: str, names: Sequence[str]) -> str | tuple[str, str, float]:
             except ValueError:
                 break
     raise ArgumentError(
-        f"scale {text!r}: want network, none, or two pictures and a distance, as a.jpg,b.jpg=1.5"
+        f"scale {text!r}: want network, none, a file of poses, or two pictures and a distance, "
+        "as a.jpg,b.jpg=1.5"
     )

@@ -7,19 +7,20 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..store import Arrays, Store, key_of
+from .._store.store import Arrays, Store, key_of
 from . import solver, uncertainty
 from .model import F64, Lens, Model
 from .solver import Problem, Solved, Verified
 
 __all__ = ["Answer", "solve"]
 
-SOLVING = 2  # the way of solving; another number where a change gives other answers
+SOLVING = 3  # the way of solving; another number where a change gives other answers
 KIND = "solved"
 
 
@@ -33,15 +34,25 @@ class Answer:
 
 
 def solve(
-    store: Store, problem: Problem, mapper: str, covariance: bool, tick: Callable[[], None] = lambda: None
+    store: Store,
+    problem: Problem,
+    mapper: str,
+    covariance: bool,
+    tick: Callable[[], None] = lambda: None,
+    lap: Callable[[str], None] = lambda _: None,
+    database: Path | None = None,
 ) -> Answer:
-    """Verify pairs and solve, or take the answer from the store."""
+    """Verify pairs and solve, or take the answer from the store. ``lap`` is told what is done.
+
+    Where COLMAP's ``database`` is to be kept, it is solved in any case: the store has none.
+    """
     key = _key(problem, mapper, covariance)
-    arrays = store.read_arrays(KIND, key)
+    arrays = store.read_arrays(KIND, key) if database is None else None
     if arrays is not None:
         return _unpacked(arrays)
     verified = solver.verify(problem, tick)
-    solved = solver.solve(problem, verified, mapper)
+    lap("verify")
+    solved = solver.solve(problem, verified, mapper, database)
     answer = Answer(verified, solved, uncertainty.poses(problem, solved) if covariance else {})
     store.write_arrays(KIND, key, _packed(answer))
     return answer
@@ -59,6 +70,7 @@ def _key(problem: Problem, mapper: str, covariance: bool) -> str:
         KIND, SOLVING, solver.pycolmap().__version__, digest.hexdigest(), lenses, list(problem.camera_of),
         sorted(problem.fixed), sorted(problem.known), list(problem.network_pixel), problem.seed,
         problem.threads == 1, problem.least, mapper, covariance,
+        [[i, np.asarray(pose).tolist()] for i, pose in sorted(problem.poses.items())], problem.fix_poses,
     )  # fmt: skip
 
 
@@ -73,7 +85,9 @@ def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
         ],
     }
     out: dict[str, npt.ArrayLike] = {
-        "pairs": np.array([(i, j, v.matches[i, j], n) for (i, j), n in v.inliers.items()]).reshape(-1, 4),
+        "pairs": np.array(
+            [(*p, v.matches[p], n, p in v.contradicted) for p, n in v.inliers.items()], np.int64
+        ).reshape(-1, 5),
         "facts": json.dumps(facts),
         "covariance_of": np.array(sorted(answer.covariance), np.int64),
         "covariance": np.array([answer.covariance[i] for i in sorted(answer.covariance)]),
@@ -87,8 +101,10 @@ def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
 def _unpacked(arrays: Arrays) -> Answer:
     facts: dict[str, Any] = json.loads(str(arrays["facts"]))
     verified = Verified()
-    for i, j, matches, inliers in arrays["pairs"].tolist():
+    for i, j, matches, inliers, contradicted in arrays["pairs"].tolist():
         verified.matches[i, j], verified.inliers[i, j] = matches, inliers
+        if contradicted:
+            verified.contradicted.add((i, j))
     models = []
     for k, row in enumerate(facts["models"]):
         lenses = tuple(Lens(name, w, h, tuple(params)) for name, w, h, params in row["lenses"])

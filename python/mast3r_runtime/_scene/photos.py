@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._store.store import file_hash
 from ..collection import natural
 from ..errors import ArgumentError, ImageNotFoundError
 from ..images import suffixes
-from ..store import file_hash
 
 __all__ = ["Photo", "find", "read"]
 
 # EXIF tags, by their names in the standard.
 _ORIENTATION, _MAKE, _MODEL, _FOCAL_35, _EXIF = 0x0112, 0x010F, 0x0110, 0xA405, 0x8769
+_LENS = 0xA434
 _DIAGONAL_35 = math.hypot(36, 24)  # 43.27 mm
 
 
@@ -25,7 +26,8 @@ _DIAGONAL_35 = math.hypot(36, 24)  # 43.27 mm
 class Photo:
     """A picture file. ``focal`` is in pixels, from the 35-mm equivalent; None where unknown.
 
-    ``width`` and ``height`` are as seen, after the EXIF orientation. ``problem`` says why the
+    ``width`` and ``height`` are as seen, after the EXIF orientation. ``lens`` is the lens by its name
+    in EXIF. ``problem`` says why the
     file cannot be read; then the rest is empty.
     """
 
@@ -38,6 +40,12 @@ class Photo:
     model: str = ""
     sha256: str = ""
     problem: str = ""
+    lens: str = ""
+
+    @property
+    def fisheye(self) -> bool:
+        """Whether EXIF names a lens that bends straight lines by design."""
+        return "fisheye" in self.lens.lower().replace("-", "").replace(" ", "")
 
 
 def find(sources: Sequence[str | os.PathLike[str]], recursive: bool = False) -> list[tuple[str, Path]]:
@@ -87,7 +95,8 @@ def read(name: str, path: Path) -> Photo:
     focal = _number(inner.get(_FOCAL_35))
     pixels = focal * math.hypot(width, height) / _DIAGONAL_35 if focal else None
     text = {tag: str(exif.get(tag, "")).strip("\0 ") for tag in (_MAKE, _MODEL)}
-    return Photo(name, path, width, height, pixels, text[_MAKE], text[_MODEL], file_hash(path))
+    lens = str(inner.get(_LENS, "")).strip("\0 ")
+    return Photo(name, path, width, height, pixels, text[_MAKE], text[_MODEL], file_hash(path), lens=lens)
 
 
 def _number(value: object) -> float | None:

@@ -16,11 +16,12 @@ import numpy as np
 
 from .. import collection
 from .._engine.engine import Engine
-from .._version import __version__
+from .._library.version import __version__
+from .._pairs.rule import stride_for
+from .._store.store import Store
 from ..errors import ArgumentError, SceneError
 from ..images import U8, read_image
 from ..retrieval import scene_pairs
-from ..store import Store
 from . import cameras as lenses
 from . import dense, gauge, memo, photos, solver, uncertainty
 from .budget import estimate
@@ -36,7 +37,6 @@ __all__ = ["Options", "reconstruct"]
 
 MAPPERS = ("auto", "global", "incremental")
 COMPLETE_UP_TO = 40  # pictures
-COARSE_FROM = 200  # pictures, above which anchors lie twice as far apart
 ImagePath = str | os.PathLike[str]
 
 
@@ -46,9 +46,14 @@ class Options:
 
     ``graph`` is that of :func:`mast3r_runtime.scene_pairs`, or "auto": complete up to 40 pictures,
     then by retrieval where there is a head, else ``logwin-5``. ``pairs`` are pairs of names in its
-    place. ``intrinsics`` are lenses by name, kept unless ``refine_intrinsics``. ``scale`` is
-    "network", "none", or a pair of names and their distance in metres. ``masks`` are arrays by
+    place. ``intrinsics`` are lenses by name, kept unless ``refine_intrinsics``. ``poses`` are known
+    poses by name, world from camera: then only points are solved, and the poses are adjusted unless
+    ``fix_poses``; the world stays theirs, and pictures without one are not placed. ``scale`` is
+    "network", "none", a pair of names and their distance in metres, or places of cameras in metres
+    by name. ``up`` is "auto", which levels the world, or "none". ``masks`` are arrays by
     name, not 0 where to look. ``stride`` is in network pixels; 0 means 8, or 16 above 200 pictures.
+    ``features`` is how the store keeps them: "float32", "float16", or "auto": float16 where an
+    earlier run of this model left such, so that its pairs are found.
     ``threads`` are the solver's; 1 makes it give the same bits every time.
     """
 
@@ -59,13 +64,17 @@ class Options:
     focal_from: str = "auto"
     intrinsics: Mapping[str, Lens] | None = None
     refine_intrinsics: bool = False
+    poses: Mapping[str, F64] | None = None
+    fix_poses: bool = False
     mapper: str = "auto"
     stride: int = 0
     min_inliers: int = 30
-    scale: str | tuple[str, str, float] = "network"
+    scale: str | tuple[str, str, float] | Mapping[str, F64] = "network"
+    up: str = "auto"
     masks: Mapping[str, U8] | None = None
     dense: bool = True
     dense_conf: float = 1.5
+    features: str = "auto"
     covariance: bool = False
     seed: int = 0
     threads: int = -1
@@ -75,6 +84,13 @@ class Options:
             raise ArgumentError(f"mapper {self.mapper!r}, want one of {', '.join(MAPPERS)}")
         if not 0 <= self.stride <= 64:
             raise ArgumentError(f"stride {self.stride}, want 1 to 64 network pixels, or 0 for the default")
+        if self.up not in ("auto", "none"):
+            raise ArgumentError(f"up {self.up!r}, want auto or none")
+        if self.fix_poses and not self.poses:
+            raise ArgumentError("fix_poses without poses")
+        for name, pose in (self.poses or {}).items():
+            if np.shape(pose) != (4, 4) or not np.isfinite(pose).all():
+                raise ArgumentError(f"pose of {name!r}: shape {np.shape(pose)}, want finite [4, 4]")
         if self.min_inliers < 8:
             raise ArgumentError(f"min_inliers {self.min_inliers}, want at least 8")
 
@@ -86,6 +102,8 @@ def reconstruct(
     store: str | os.PathLike[str] | Store | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     limit: int | None = None,
+    database: str | os.PathLike[str] | None = None,
+    matcher: Engine | None = None,
     **options: Any,
 ) -> Scene:
     """Place the cameras of pictures and build the scene. Needs the extra ``scene``.
@@ -93,7 +111,9 @@ def reconstruct(
     Parameters
     ----------
     engine : Engine
-        With a model loaded.
+        With a model loaded. A network of many views, which has no descriptors, gives the cameras
+        to start from; ``matcher`` then gives the matches by which they are refined. Without a
+        matcher the scene is that of :meth:`.Engine.infer_views`.
     images : paths, or a mapping of names to paths
         Files or folders. Arrays have no name and no header; write them to files first.
     store : folder or Store, optional
@@ -103,6 +123,10 @@ def reconstruct(
         Called with the step ("pairs", "verify"), how much is done, and how much there is.
     limit : int, optional
         Bytes of memory that may be used; the default is what the machine has free.
+    database : path, optional
+        Where to keep COLMAP's database of key points, matches and verified pairs.
+    matcher : Engine, optional
+        With a MASt3R model loaded, beside an ``engine`` of many views.
     **options
         The fields of :class:`Options`.
 
@@ -120,17 +144,36 @@ def reconstruct(
         An option out of its range, or more memory needed than there is.
     """
     chosen = Options(**options)
-    solver.pycolmap()  # before the work, in case it is missing
-    started = time.monotonic()
     if isinstance(images, Mapping):
         listed = [(name, Path(path)) for name, path in images.items()]
     else:
         listed = photos.find(images)
+    started = time.monotonic()
+    info = engine.info()
+    if info["ready"] and not info["desc_dim"]:
+        if matcher is None:
+            return engine.infer_views(dict(listed))
+        solver.pycolmap()
+        chosen, engine = replace(chosen, **_cameras_of(engine, listed)), matcher
+    solver.pycolmap()  # before the work, in case it is missing
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(tempfile.TemporaryDirectory(prefix="mast3r-store-"))
         keep = store if isinstance(store, Store) else Store(store)
-        return _Run(engine, chosen, keep, progress or (lambda *_: None), limit, started).run(listed)
+        run = _Run(engine, chosen, keep, progress or (lambda *_: None), limit, started)
+        run.database = None if database is None else Path(database)
+        return run.run(listed)
+
+
+def _cameras_of(engine: Engine, listed: Sequence[tuple[str, Path]]) -> dict[str, Any]:
+    """The options that start from the cameras of a network of many views, and refine them."""
+    good = {name: path for name, path in listed if not photos.read(name, path).problem}
+    pictures = engine.infer_views(good).pictures.values() if good else ()
+    return {
+        "poses": {p.name: p.pose for p in pictures if p.pose is not None},
+        "intrinsics": {p.name: p.lens for p in pictures if p.lens is not None},
+        "refine_intrinsics": True,
+    }
 
 
 class _Run:
@@ -147,6 +190,7 @@ class _Run:
     ) -> None:
         self.engine, self.options, self.store = engine, options, store
         self.progress, self.limit = progress, limit
+        self.database: Path | None = None
         self.timing: dict[str, float] = {}
         self.started = self.at = started
 
@@ -157,17 +201,21 @@ class _Run:
         if len(used) < 2:
             raise self.failed(headers, twins, f"{len(used)} readable pictures that differ, want at least 2")
         count = len(used)
-        stride = self.options.stride or (16 if count > COARSE_FROM else 8)
+        stride = self.options.stride or stride_for(count)
         pairs = self.graph(used)
         if not pairs:
             raise self.failed(headers, twins, f"graph {self.options.graph!r}: no pairs")
         estimate(self.engine, count, len(pairs), stride).check(self.limit, self.options.graph)
         step = _Ticks(self.progress, "pairs", len(pairs))
-        evidence = gather(self.engine, used, pairs, self.store, stride=stride, tick=step)
+        evidence = gather(
+            self.engine, used, pairs, self.store, stride=stride, features=self.options.features, tick=step
+        )
         self.lap("network")
         problem = self.problem(used, evidence)
         tick = _Ticks(self.progress, "verify", len(pairs))
-        answer = memo.solve(self.store, problem, self.options.mapper, self.options.covariance, tick)
+        answer = memo.solve(
+            self.store, problem, self.options.mapper, self.options.covariance, tick, self.lap, self.database
+        )
         self.lap("solve")
         reasons = _reasons(problem, answer.verified, answer.solved)
         if not answer.solved.models:
@@ -226,7 +274,13 @@ class _Run:
         return solver.Problem(
             [p.name for p in used], key_points(len(used), evidence.pairs, masks), planned.lenses, planned.of,
             planned.fixed, planned.known, pixel, options.seed, options.threads, options.min_inliers,
+            self.given_poses(used), options.fix_poses,
         )  # fmt: skip
+
+    def given_poses(self, used: Sequence[Photo]) -> dict[int, F64]:
+        """Camera from world, by number."""
+        poses = self.options.poses or {}
+        return {i: np.asarray(np.linalg.inv(poses[p.name])) for i, p in enumerate(used) if p.name in poses}
 
     def scene(
         self,
@@ -242,7 +296,8 @@ class _Run:
         models, scales = [], []
         for k, model in enumerate(solved.models):
             own = scale if k == 0 else self.component_scale(model, evidence, scale)
-            models.append(gauge.place(model, own.value))
+            given = bool(self.options.poses)
+            models.append(model if given else gauge.place(model, own.value, self.options.up == "auto"))
             scales.append(own.value)
         placed: dict[int, Picture] = {}
         coloured = []
@@ -270,12 +325,17 @@ class _Run:
 
     def scale(self, used: Sequence[Photo], evidence: Evidence, solved: solver.Solved) -> gauge.Scale:
         wanted, model = self.options.scale, solved.models[0]
+        if self.options.poses:
+            return gauge.Scale(1.0, "poses", 0.0, len(model.pictures))
         if wanted == "none":
             return gauge.Scale(1.0, "none", 0.0, 0)
         if wanted == "network":
             return gauge.network_scale(gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms))
         if isinstance(wanted, str):
             raise ArgumentError(f"scale {wanted!r}, want network, none, or two names and a distance")
+        if isinstance(wanted, Mapping):
+            places = {i: np.asarray(wanted[p.name]) for i, p in enumerate(used) if p.name in wanted}
+            return gauge.scale_of_places(model, places)
         first, second, metres = wanted
         number = {p.name: i for i, p in enumerate(used)}
         inside = {int(i) for i in model.pictures}
@@ -292,8 +352,9 @@ class _Run:
     @staticmethod
     def component_scale(model: Model, evidence: Evidence, first: gauge.Scale) -> gauge.Scale:
         """Further components share nothing with the first: only the network knows their size."""
-        own = gauge.network_scale(gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms))
-        return gauge.Scale(1.0, "none", 0.0, 0) if first.source == "none" else own
+        if first.source in ("none", "poses"):
+            return gauge.Scale(1.0, first.source, 0.0, 0)
+        return gauge.network_scale(gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms))
 
     def pictures(
         self, number: int, model: Model, used: Sequence[Photo], evidence: Evidence, weak: str
@@ -312,7 +373,7 @@ class _Run:
                 bent = dense.bend(evidence.depth[i], *ratios[i])
                 confidence = evidence.confidence[i]
                 good = (confidence >= self.options.dense_conf) & (bent > 0) & np.isfinite(bent)
-                maps[i] = DepthMap(bent, confidence, good, _small(image, t), t)
+                maps[i] = DepthMap(bent, confidence, good, dense.small(image, t), t)
         around = dense.neighbours(model)
         agreed = {i: maps[i].keep & dense.agreement(model, maps, i, around[i]) for i in maps}
         out = {}
@@ -345,7 +406,13 @@ class _Run:
             "engine": {k: info[k] for k in ("name", "variant", "resolution", "precision")},
             "pictures": {name: _row(p, kept.get(name)) for name, p in pictures.items()},
             "pairs": [
-                {"first": names[i], "second": names[j], "matches": verified.matches[i, j], "inliers": n}
+                {
+                    "first": names[i],
+                    "second": names[j],
+                    "matches": verified.matches[i, j],
+                    "inliers": n,
+                    "contradicted": (i, j) in verified.contradicted,
+                }
                 for (i, j), n in verified.inliers.items()
             ],
             "components": [
@@ -416,7 +483,9 @@ def _reasons(problem: solver.Problem, verified: solver.Verified, solved: solver.
             continue
         best = verified.best(i)
         with_whom = f"; best {best[0]} with {problem.names[best[1]]}" if best else ""
-        if i in solved.reasons:
+        if problem.poses and i not in problem.poses:
+            out[i] = "no pose was given for it"
+        elif i in solved.reasons:
             out[i] = solved.reasons[i]
         elif best is None:
             out[i] = "nothing in it matches another picture"
@@ -472,14 +541,6 @@ def _colours(image: U8, xy: F64) -> F64:
     x = np.clip(np.rint(xy[:, 0]), 0, image.shape[1] - 1).astype(np.intp)
     y = np.clip(np.rint(xy[:, 1]), 0, image.shape[0] - 1).astype(np.intp)
     return image[y, x].astype(np.float64)
-
-
-def _small(image: U8, t: Any) -> U8:
-    """The picture at network size, as :func:`..export.network_pixels` cuts it."""
-    from PIL import Image
-
-    resized = Image.fromarray(image).resize((t.resized_width, t.resized_height), Image.Resampling.LANCZOS)
-    return np.asarray(resized.crop((t.crop_x, t.crop_y, t.crop_x + t.width, t.crop_y + t.height)))
 
 
 def _float(depth: Mapping[int, Any]) -> dict[int, F64]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import html
+import operator
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._viewer import page as pages
+from .._output import page as pages
 from ..errors import SceneError
 from ..images import ImageLike
+from ..results import MatchResult
 from . import colmap_files, files, solver
 from .gauge import Scale
 from .localize import Located, localize
 from .parts import Component, Picture, Points
+from .same import correspondences
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
@@ -116,13 +119,53 @@ class Scene:
                         out.append(pages.Matches(int(first), int(model.pictures[b]), pixels))
         return out
 
+    def correspondences(
+        self, i: int | str, j: int | str, tolerance: float = 0.02, stride: int = 1
+    ) -> MatchResult:
+        """Pixels of two pictures that show the same place, by their depth maps.
+
+        A pixel of picture i goes to the world and into picture j; it counts where the depth there
+        agrees within ``tolerance`` (relative), and back again. The result's ``kind`` is
+        "geometry", its ``confidence`` 1 where depths are equal and 0 where they differ by the
+        tolerance. ``pts3d_*`` are in the world.
+
+        Parameters
+        ----------
+        i, j : int or str
+            Numbers in the order of ``pictures``, or names.
+        tolerance : float
+            Largest relative difference of depth.
+        stride : int
+            Start from every n-th pixel of picture i.
+
+        Raises SceneError for a picture without dense depth.
+        """
+        return correspondences(self._picture(i), self._picture(j), tolerance, stride)
+
+    def _picture(self, which: int | str) -> Picture:
+        if isinstance(which, str) and which in self.pictures:
+            return self.pictures[which]
+        if not isinstance(which, str) and 0 <= operator.index(which) < len(self.pictures):
+            return list(self.pictures.values())[which]
+        raise SceneError(
+            f"picture {which!r}: the scene has {len(self.pictures)}: {', '.join(self.pictures)[:200]}"
+        )
+
     def localize(self, engine: Engine, image: ImageLike) -> Located:
         """The pose of a new picture, or why there is none. Needs the extra ``scene``."""
         return localize(self, engine, image)
 
-    def write(self, folder: str | os.PathLike[str], formats: Sequence[str] | None = None) -> list[Path]:
-        """Write the scene's files; see ``mast3r_runtime.scene.FORMATS``. Returns their paths."""
-        return files.write(self, Path(folder), formats)
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        formats: Sequence[str] | None = None,
+        max_dense: int = files.MAX_DENSE,
+    ) -> list[Path]:
+        """Write the scene's files; see ``mast3r_runtime.scene.FORMATS``. Returns their paths.
+
+        ``dense.ply`` has at most ``max_dense`` points: above it one is kept of each cell of space.
+        """
+        return files.write(self, Path(folder), formats, max_dense)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Scene:

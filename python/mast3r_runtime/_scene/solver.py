@@ -9,6 +9,7 @@ was, however many pixels the original has. Results come back in original pixels.
 from __future__ import annotations
 
 import importlib
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from .._output.files import replacing
 from ..errors import DependencyError
 from . import check
+from .loops import contradictions
 from .model import F64, Lens, Model
 from .tracks import KeyPoints
 
@@ -28,6 +31,9 @@ INSTALL = "pip install 'mast3r-runtime[scene]'"
 LEAST_SHARE = 0.25  # of a pair's matches that must be inliers
 VERIFY_ERROR = 4.0  # in units: two network pixels
 INCREMENTAL_UP_TO = 200  # pictures; above it the global mapper comes first
+JOIN_PICTURES = 3  # that two parts share, for them to be joined
+JOIN_ERROR = 0.05  # of the size of what both see: so near their points must lie
+JOIN_SHARE = 0.5  # of the common points
 FIRST_ANGLES = (16.0, 8.0, 4.0)  # degrees that the first pair must have, tried in turn
 
 
@@ -51,7 +57,9 @@ class Problem:
 
     ``lenses[c]`` are the first guesses of the cameras, ``camera_of[i]`` the camera of picture i;
     ``fixed`` cameras keep their parameters, ``known`` ones have a focal length from EXIF.
-    ``network_pixel[i]`` is the size of a network pixel.
+    ``network_pixel[i]`` is the size of a network pixel. ``poses[i]`` are given poses, camera from
+    world: then there is no mapping, and pictures without one are not placed; they stay as given
+    where ``fix_poses``, else they are where adjusting begins.
     """
 
     names: Sequence[str]
@@ -64,6 +72,8 @@ class Problem:
     seed: int = 0
     threads: int = -1
     least: int = check.LEAST
+    poses: Mapping[int, F64] = field(default_factory=dict)
+    fix_poses: bool = False
 
     def unit(self, camera: int) -> float:
         """Original pixels per unit, one for all pictures of a camera."""
@@ -77,9 +87,12 @@ class Verified:
     inliers: dict[tuple[int, int], int] = field(default_factory=dict)
     matches: dict[tuple[int, int], int] = field(default_factory=dict)
     geometry: dict[tuple[int, int], Any] = field(default_factory=dict)
+    contradicted: set[tuple[int, int]] = field(default_factory=set)
 
     def passed(self, least: int) -> list[tuple[int, int]]:
-        return [p for p, n in self.inliers.items() if n >= least and n >= LEAST_SHARE * self.matches[p]]
+        """The pairs that count: enough inliers, and no contradiction by the way round over others."""
+        enough = [p for p, n in self.inliers.items() if n >= least and n >= LEAST_SHARE * self.matches[p]]
+        return [p for p in enough if p not in self.contradicted]
 
     def best(self, picture: int) -> tuple[int, int] | None:
         """The most inliers that a picture has with another, and with which."""
@@ -126,10 +139,19 @@ def verify(problem: Problem, tick: Callable[[], None] = lambda: None) -> Verifie
             options,
         )
         out.inliers[i, j], out.geometry[i, j] = len(found.inlier_matches), found
+    turns = {}
+    for i, j in out.passed(problem.least):
+        one, two = (cameras[problem.camera_of[k]] for k in (i, j))
+        geometry = out.geometry[i, j]
+        if colmap.estimate_two_view_geometry_pose(one, points[i], two, points[j], geometry):
+            turns[i, j] = geometry.cam2_from_cam1.rotation.matrix()
+    out.contradicted = contradictions(turns, out.inliers)
     return out
 
 
-def solve(problem: Problem, verified: Verified, mapper: str = "auto") -> Solved:
+def solve(
+    problem: Problem, verified: Verified, mapper: str = "auto", keep_database: Path | None = None
+) -> Solved:
     """Run the mappers that ``mapper`` names and keep the result with most checked pictures."""
     colmap = pycolmap()
     passed = verified.passed(problem.least)
@@ -140,11 +162,18 @@ def solve(problem: Problem, verified: Verified, mapper: str = "auto") -> Solved:
     with tempfile.TemporaryDirectory(prefix="mast3r-scene-") as folder:
         database = Path(folder) / "database.db"
         _write_database(colmap, problem, verified, passed, database)
+        if keep_database is not None:
+            with replacing(keep_database) as temporary:
+                shutil.copyfile(database, temporary)
+        if problem.poses:
+            poses = {i: colmap.Rigid3d(pose[:3]) for i, pose in problem.poses.items() if i in linked}
+            return _checked(colmap, problem, [_posed(colmap, problem, poses, database)], "poses as given")
         if len(linked) == 2:
             return _checked(colmap, problem, [_pair(colmap, problem, verified, passed[0], database)], "pair")
         for name, run in _mappers(colmap, problem, database, passed, mapper, len(linked)):
             colmap.set_random_seed(problem.seed)
-            found = _checked(colmap, problem, list(run(Path(folder)).values()), name)
+            parts = _joined(colmap, problem, list(run(Path(folder)).values()), database)
+            found = _checked(colmap, problem, parts, name)
             if found.score() > best.score():
                 best = found
             if best.score()[0] == len(linked):
@@ -251,26 +280,91 @@ def _pair(colmap: Any, problem: Problem, verified: Verified, pair: tuple[int, in
     """Two pictures: pose of the pair, triangulation; bundle adjustment follows with the check."""
     i, j = pair
     geometry = verified.geometry[pair]
-    cameras = [_camera(colmap, problem, problem.camera_of[k]) for k in pair]
-    if not colmap.estimate_two_view_geometry_pose(
-        cameras[0], _units(problem, i), cameras[1], _units(problem, j), geometry
-    ):
+    if geometry.cam2_from_cam1 is None:
         return colmap.Reconstruction()
+    return _posed(colmap, problem, {i: colmap.Rigid3d(), j: geometry.cam2_from_cam1}, database)
+
+
+def _posed(
+    colmap: Any, problem: Problem, poses: Mapping[int, Any], database: Path, lenses: Any = None
+) -> Any:
+    """The points that pictures with poses (camera from world) see together.
+
+    ``lenses`` are pycolmap's cameras by number, by default the first guesses.
+    """
     out = colmap.Reconstruction()
-    for camera in {c.camera_id: c for c in cameras}.values():
-        out.add_camera_with_trivial_rig(camera)
-    for k, pose in ((i, colmap.Rigid3d()), (j, geometry.cam2_from_cam1)):
+    for c in sorted({problem.camera_of[k] for k in poses}):
+        own = None if lenses is None else lenses.get(c + 1)
+        out.add_camera_with_trivial_rig(own if own is not None else _camera(colmap, problem, c))
+    for k, pose in sorted(poses.items()):
         points = colmap.Point2DList([colmap.Point2D(p) for p in _units(problem, k)])
         image = colmap.Image(
             name=problem.names[k], points2D=points, camera_id=problem.camera_of[k] + 1, image_id=k + 1
         )
         out.add_image_with_trivial_frame(image, pose)
+    if len(poses) < 2:
+        return out
     options = colmap.IncrementalPipelineOptions()
-    options.triangulation.ignore_two_view_tracks = False
+    options.random_seed = options.triangulation.random_seed = problem.seed
+    options.triangulation.ignore_two_view_tracks = len(poses) > 2
     options.extract_colors = False
-    folder = database.parent / "pair"
+    folder = database.parent / "posed"
     folder.mkdir(exist_ok=True)
     return colmap.triangulate_points(out, database, database.parent, folder, True, options, False)
+
+
+def _joined(colmap: Any, problem: Problem, parts: list[Any], database: Path) -> list[Any]:
+    """Parts that share pictures, brought into one world where their points say how.
+
+    The mapper starts a part anew from pictures that the others did not reach, and may take up to
+    twenty of theirs into it. Where the places of points that both have agree on a similarity, all
+    pictures get their pose in the world of the larger part, and the points are made anew.
+    """
+    parts = sorted(parts, key=lambda r: -r.num_reg_images())
+    k = 0
+    while k < len(parts):
+        for other in parts[k + 1 :]:
+            motion = _similarity(colmap, problem, parts[k], other)
+            if motion is None:
+                continue
+            poses, cameras = {}, {}
+            for source, move in ((other, motion), (parts[k], None)):  # the larger part has the last word
+                for image_id in source.reg_image_ids():
+                    pose = source.images[image_id].cam_from_world()
+                    poses[image_id - 1] = move.transform_camera_world(pose) if move is not None else pose
+                    camera_id = source.images[image_id].camera_id
+                    cameras[camera_id] = source.cameras[camera_id]
+            parts[k] = _posed(colmap, problem, poses, database, cameras)
+            parts.remove(other)
+            break
+        else:
+            k += 1
+    return parts
+
+
+def _similarity(colmap: Any, problem: Problem, one: Any, two: Any) -> Any:
+    """What brings the world of ``two`` to that of ``one``; None unless their common points agree."""
+    shared = set(one.reg_image_ids()) & set(two.reg_image_ids())
+    if len(shared) < JOIN_PICTURES:
+        return None
+    places: dict[tuple[int, int], list[F64]] = {}
+    for image_id in sorted(shared):
+        ends = (one.images[image_id], two.images[image_id])
+        for n in range(len(ends[0].points2D)):
+            if all(end.points2D[n].has_point3D() for end in ends):
+                ids = tuple(end.points2D[n].point3D_id for end in ends)
+                places[ids] = [part.points3D[i].xyz for part, i in zip((one, two), ids)]
+    if len(places) < problem.least:
+        return None
+    target, source = np.array(list(places.values())).transpose(1, 0, 2)
+    options = colmap.RANSACOptions()
+    options.random_seed = problem.seed
+    near = np.median(np.linalg.norm(target - np.median(target, 0), axis=1))
+    options.max_error = JOIN_ERROR * float(near)
+    found = colmap.estimate_sim3d_robust(source, target, options)
+    if found is None or found["num_inliers"] < max(problem.least, JOIN_SHARE * len(source)):
+        return None
+    return found["tgt_from_src"]
 
 
 def _checked(colmap: Any, problem: Problem, found: Sequence[Any], mapper: str) -> Solved:
@@ -329,7 +423,11 @@ def adjuster(colmap: Any, problem: Problem, raw: Any) -> Any:
         # Two pictures do not tell a focal length: of a stereo pair with parallel axes any fits.
         if camera_id - 1 in problem.fixed or raw.num_reg_images() == 2:
             config.set_constant_cam_intrinsics(camera_id)
-    config.fix_gauge(colmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    if problem.poses and problem.fix_poses:
+        for image_id in raw.reg_image_ids():
+            config.set_constant_rig_from_world_pose(raw.images[image_id].frame_id)
+    else:
+        config.fix_gauge(colmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     return colmap.create_default_ceres_bundle_adjuster(options, config, raw)
 
 

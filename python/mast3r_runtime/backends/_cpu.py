@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from .._arguments import checked
-from .._engine.engine import Engine
-from .._engine.facts import DeviceFacts
-from .._library.memory import GPUTensor
-from ..errors import ArgumentError
-from ..results import GPUInferenceResult, MatchResult, SymmetricResult
-from ..retrieval import RetrievalResult
+from .._engine.older import (
+    CPUEngine,
+    DeviceFacts,
+    GPUInferenceResult,
+    GPUTensor,
+    MatchResult,
+    RetrievalResult,
+    SymmetricResult,
+)
 
 __all__ = [
     "CPUEngine",
@@ -27,24 +29,6 @@ __all__ = [
     "is_available",
     "synchronize",
 ]
-
-
-@checked
-class CPUEngine(Engine):
-    """``Engine(..., backend="cpu")``, whatever else the machine has."""
-
-    def __init__(
-        self,
-        variant: str = "mast3r_vit_large",
-        resolution: int = 512,
-        precision: str = "fp16",
-        num_threads: int = 4,
-        backend: str = "cpu",
-    ) -> None:
-        if backend != "cpu":
-            raise ArgumentError(f"CPUEngine: backend={backend!r}, want cpu; Engine takes any")
-        super().__init__(variant, resolution, precision, num_threads, backend)
-
 
 _facts = DeviceFacts("cpu", needed="cpu")
 

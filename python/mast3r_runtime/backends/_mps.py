@@ -9,12 +9,15 @@ it cannot, :class:`MPSEngine` runs on the CPU backend and says so in ``name()`` 
 
 from __future__ import annotations
 
-from .._arguments import checked
-from .._engine.engine import Engine
-from .._engine.facts import DeviceFacts
-from .._library.memory import GPUTensor
-from ..results import GPUInferenceResult, MatchResult, SymmetricResult
-from ..retrieval import RetrievalResult
+from .._engine.older import (
+    DeviceFacts,
+    GPUInferenceResult,
+    GPUTensor,
+    MatchResult,
+    MPSEngine,
+    RetrievalResult,
+    SymmetricResult,
+)
 
 __all__ = [
     "GPUInferenceResult",
@@ -32,12 +35,6 @@ __all__ = [
     "is_available",
     "synchronize",
 ]
-
-
-@checked
-class MPSEngine(Engine):
-    """:class:`mast3r_runtime.Engine` under the name of older scripts."""
-
 
 _facts = DeviceFacts("auto", needed="metal")
 

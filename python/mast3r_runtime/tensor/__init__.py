@@ -18,11 +18,16 @@ from __future__ import annotations
 
 from .._library.pool import Pool, PoolStats
 from . import _operations
-from ._context import Context, Stats, Tensor, TensorLike, apply, operations, tensor
+from ._context import Commands, Context, Stats, Tensor, TensorLike, apply, operations, tensor
+from ._executor import Executor, ExecutorStats, Graph
 from ._operations import *  # noqa: F403
 
 __all__ = [
+    "Commands",
     "Context",
+    "Executor",
+    "ExecutorStats",
+    "Graph",
     "Pool",
     "PoolStats",
     "Stats",

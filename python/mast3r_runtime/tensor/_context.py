@@ -14,15 +14,14 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .._arguments import checked
 from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
 from .._library.pool import Pool
-from ..errors import ArgumentError, ClosedError, ShapeError
+from ..errors import ArgumentError, ClosedError, ShapeError, checked
 
-__all__ = ["Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
+__all__ = ["Commands", "Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
 
 _CODES: dict[np.dtype[Any], int] = {
     np.dtype(np.float32): header.F32,
@@ -106,13 +105,24 @@ class Context:
 
     def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Tensor:
         """Make a tensor of zeros."""
-        code = _CODES.get(np.dtype(dtype))
-        if code is None:
-            raise ArgumentError(f"zeros of {np.dtype(dtype)}, want float32, float16 or int32")
-        dims = (S.Int64 * len(shape))(*(_whole("shape", d) for d in shape))
         handle = S.Handle()
-        calls.call("mast3r_tensor_from_host", self._open(), code, len(shape), dims, None, 0, handle)
+        calls.call("mast3r_tensor_from_host", self._open(), *_room_of(shape, dtype), None, 0, handle)
         return Tensor(self, int(handle.value))
+
+    def empty(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Tensor:
+        """Make a tensor of the pool's memory as it is; its values are unspecified until written."""
+        handle = S.Handle()
+        calls.call("mast3r_tensor_empty", self._open(), *_room_of(shape, dtype), handle)
+        return Tensor(self, int(handle.value))
+
+    def begin(self) -> Commands:
+        """Start a command buffer: what is run from now on belongs to it until its commit.
+
+        A context has one at a time; a second is an ArgumentError.
+        """
+        handle = S.Handle()
+        calls.call("mast3r_commands_begin", self._open(), handle)
+        return Commands(int(handle.value))
 
     def commit(self) -> None:
         """Hand the collected operations to the device, without waiting."""
@@ -160,6 +170,36 @@ class Context:
 
     def __repr__(self) -> str:
         return f"Context({'open' if self._closer.alive else 'closed'})"
+
+
+@checked
+class Commands:
+    """A command buffer: operations that are handed to the device together and waited for alone.
+
+    Made by :meth:`Context.begin`. In a ``with`` block it is committed at the end.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._closer = weakref.finalize(self, calls.release, "mast3r_commands_release", handle)
+
+    def commit(self) -> None:
+        """End the buffer and hand it to the device, without waiting. A second commit is an error."""
+        calls.call("mast3r_commands_commit", self._handle)
+
+    def wait(self) -> None:
+        """Wait until the device is done with these operations, and with none that came later.
+
+        A DeviceError says what failed. Waiting again gives the same answer; before the commit it
+        is an ArgumentError.
+        """
+        calls.call("mast3r_commands_wait", self._handle)
+
+    def __enter__(self) -> Commands:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.commit()
 
 
 _current: ContextVar[Context | None] = ContextVar("mast3r_runtime.tensor.context", default=None)
@@ -211,6 +251,14 @@ def _narrow(array: Array) -> Array:
             raise ArgumentError(f"tensor of {array.dtype}, want floats or integers")
     # ascontiguousarray would make a vector of a single number
     return array.astype(array.dtype.newbyteorder("="), order="C", copy=False)
+
+
+def _room_of(shape: Sequence[int], dtype: npt.DTypeLike) -> tuple[int, int, Any]:
+    """Element type, number of dimensions and dimensions, as the library takes them."""
+    code = _CODES.get(np.dtype(dtype))
+    if code is None:
+        raise ArgumentError(f"a tensor of {np.dtype(dtype)}, want float32, float16 or int32")
+    return code, len(shape), (S.Int64 * len(shape))(*(_whole("shape", d) for d in shape))
 
 
 def _whole(name: str, value: Any) -> int:

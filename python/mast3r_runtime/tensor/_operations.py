@@ -27,12 +27,14 @@ __all__ = [
     "argmax_all",
     "argmin",
     "argmin_all",
+    "atan2",
     "attention",
     "attention_scores",
     "avg_pool2d",
     "batch_norm",
     "broadcast",
     "cast",
+    "ceil",
     "chunk",
     "col2im",
     "concat",
@@ -53,6 +55,7 @@ __all__ = [
     "erf",
     "exp",
     "expm1",
+    "floor",
     "gather",
     "gelu",
     "gelu_linear",
@@ -189,6 +192,11 @@ def argmin_all(x: TensorLike) -> Tensor:
     return apply("argmin_all", (x,), {})[0]
 
 
+def atan2(a: TensorLike, b: TensorLike) -> Tensor:
+    """The angle of the point (b, a) in radians, -pi to pi."""
+    return apply("atan2", (a, b), {})[0]
+
+
 def attention(q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None = None, *, scale: float) -> Tensor:
     """softmax(scale q k^T + mask) v for q, k, v [B,H,N,d]; the mask is added."""
     return apply("attention", (q, k, v, mask), {"scale": scale})[0]
@@ -199,7 +207,7 @@ def attention_scores(q: TensorLike, k: TensorLike, scale: float) -> Tensor:
     return apply("attention_scores", (q, k), {"scale": scale})[0]
 
 
-def avg_pool2d(x: TensorLike, kernel: int, stride: int) -> Tensor:
+def avg_pool2d(x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> Tensor:
     """Average pooling of maps [B,C,H,W]."""
     return apply("avg_pool2d", (x,), {"kernel": kernel, "stride": stride})[0]
 
@@ -217,6 +225,11 @@ def broadcast(x: TensorLike, shape: Sequence[int]) -> Tensor:
 def cast(x: TensorLike, to: str) -> Tensor:
     """Convert to f32, f16 or i32."""
     return apply("cast", (x,), {"to": to})[0]
+
+
+def ceil(x: TensorLike) -> Tensor:
+    """The smallest whole number from x on."""
+    return apply("ceil", (x,), {})[0]
 
 
 def chunk(x: TensorLike, axis: int, n: int) -> list[Tensor]:
@@ -322,6 +335,11 @@ def expm1(x: TensorLike) -> Tensor:
     return apply("expm1", (x,), {})[0]
 
 
+def floor(x: TensorLike) -> Tensor:
+    """The largest whole number up to x."""
+    return apply("floor", (x,), {})[0]
+
+
 def gather(x: TensorLike, index: TensorLike, axis: int) -> Tensor:
     """Entries along an axis by index."""
     return apply("gather", (x, index), {"axis": axis})[0]
@@ -423,13 +441,13 @@ def max(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
     return apply("max", (x,), {"axes": axes})[0]
 
 
-def max_pool2d(x: TensorLike, kernel: int, stride: int) -> tuple[Tensor, Tensor]:
+def max_pool2d(x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> tuple[Tensor, Tensor]:
     """Max pooling of maps [B,C,H,W]; also the positions of the maxima."""
     y, argmax = apply("max_pool2d", (x,), {"kernel": kernel, "stride": stride})
     return y, argmax
 
 
-def max_pool2d_backward(gy: TensorLike, x: TensorLike, kernel: int, stride: int) -> Tensor:
+def max_pool2d_backward(gy: TensorLike, x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> Tensor:
     """Gradient of max_pool2d; overlapping windows add up."""
     return apply("max_pool2d_backward", (gy, x), {"kernel": kernel, "stride": stride})[0]
 
@@ -646,7 +664,7 @@ def tanh(x: TensorLike) -> Tensor:
 
 
 def topk(x: TensorLike, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of the last dimension, descending; also their positions."""
+    """The k largest of the last dimension, descending, equal ones in any order; also their positions."""
     values, index = apply("topk", (x,), {"k": k})
     return values, index
 

@@ -17,6 +17,12 @@ const (
 	cmdChainedFixups = 0x80000034
 )
 
+// reporter is a test, or a list of what a check finds.
+type reporter interface {
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // allowedFile has the names that the library may import from libSystem: what Go's
 // runtime and its standard library use on every Mac, and plain libc. A new import
 // is looked at before it is added there.
@@ -26,6 +32,10 @@ const allowedFile = "testdata/imports.txt"
 // process at the first page that differs.
 func TestPageHashes(t *testing.T) {
 	f, image := library(t)
+	pageHashes(t, f, image)
+}
+
+func pageHashes(t reporter, f *macho.File, image []byte) {
 	c := command(f, cmdCodeSignature)
 	at, size := f.ByteOrder.Uint32(c[8:]), f.ByteOrder.Uint32(c[12:])
 	if int(at+size) != len(image) || at%16 != 0 {
@@ -53,26 +63,31 @@ func TestPageHashes(t *testing.T) {
 // TestSegments: dyld refuses segments that overlap, are not whole pages of 16 KiB,
 // or may be written and run.
 func TestSegments(t *testing.T) {
-	f, _ := library(t)
+	f, image := library(t)
+	segments(t, f, image)
+}
+
+func segments(t reporter, f *macho.File, _ []byte) {
 	var end uint64
-	segments := 0
+	count := 0
 	for _, l := range f.Loads {
 		s, ok := l.(*macho.Segment)
 		if !ok {
 			continue
 		}
-		segments++
+		count++
 		const page, write, exec = 1 << 14, 2, 4
 		if s.Addr%page != 0 || s.Offset%page != 0 || s.Addr < end || s.Prot&(write|exec) == write|exec || s.Maxprot&(write|exec) == write|exec {
 			t.Errorf("segment %s at %#x, %#x in the file, permissions %d of %d, after %#x", s.Name, s.Addr, s.Offset, s.Prot, s.Maxprot, end)
 		}
 		end = s.Addr + s.Memsz
-		if s.Name == "__TEXT" && s.Prot != 5 {
-			t.Errorf("__TEXT has permissions %d, want 5", s.Prot)
+		const readOnly = 0x10 // once its pointers are set
+		if s.Name == "__TEXT" && s.Prot != 5 || s.Name == "__DATA_CONST" && s.Flag&readOnly == 0 {
+			t.Errorf("%s has permissions %d, flags %#x", s.Name, s.Prot, s.Flag)
 		}
 	}
-	if segments < 4 {
-		t.Errorf("%d segments", segments)
+	if count < 4 {
+		t.Errorf("%d segments", count)
 	}
 	if u := command(f, cmdUUID); u == nil || strings.Trim(string(u[8:24]), "\x00") == "" {
 		t.Errorf("LC_UUID is %x", u)
@@ -81,15 +96,33 @@ func TestSegments(t *testing.T) {
 		if strings.HasPrefix(s.Name, "__thread") {
 			t.Errorf("section %s: thread-local variables", s.Name)
 		}
+		// What dyld calls when it has loaded the library is code of the library.
+		const initOffsets = 0x16
+		if s.Flags&0xff != initOffsets {
+			continue
+		}
+		data, err := s.Data()
+		if err != nil {
+			t.Fatalf("section %s: %v", s.Name, err)
+		}
+		for text := f.Segment("__TEXT"); len(data) >= 4; data = data[4:] {
+			if at := uint64(f.ByteOrder.Uint32(data)); at == 0 || at >= text.Memsz {
+				t.Errorf("an initialiser at %#x, __TEXT has %#x bytes", at, text.Memsz)
+			}
+		}
 	}
 }
 
 // TestImports: every symbol comes from libSystem, none is weak, and all are known.
 func TestImports(t *testing.T) {
-	f, _ := library(t)
+	f, image := library(t)
+	imports(t, f, image)
+}
+
+func imports(t reporter, f *macho.File, _ []byte) {
 	raw, err := os.ReadFile(allowedFile)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	known := map[string]bool{}
 	for _, name := range strings.Fields(string(raw)) {
@@ -111,13 +144,17 @@ func TestImports(t *testing.T) {
 // binding has an import.
 func TestFixups(t *testing.T) {
 	f, image := library(t)
+	allFixups(t, f, image)
+}
+
+func allFixups(t reporter, f *macho.File, image []byte) {
 	x := newFixups(t, f, image)
 	if c := command(f, cmdChainedFixups); c != nil {
 		x.chained(c)
 	} else if c := command(f, cmdDyldInfoOnly); c != nil {
 		x.classic(c) // what linkers write for systems before 13
 	} else {
-		t.Fatal("neither chained fixups nor dyld info")
+		t.Fatalf("%v", "neither chained fixups nor dyld info")
 	}
 	if x.rebases < 1000 || x.binds < 50 {
 		t.Errorf("%d rebases and %d binds", x.rebases, x.binds)
@@ -125,18 +162,19 @@ func TestFixups(t *testing.T) {
 }
 
 type fixups struct {
-	t              *testing.T
+	t              reporter
 	image          []byte
 	segments       []*macho.Segment
 	lo, hi         uint64
 	libs           []string
 	rebases, binds int
+	first          int // the first pointer, in the file
 }
 
-func newFixups(t *testing.T, f *macho.File, image []byte) *fixups {
+func newFixups(t reporter, f *macho.File, image []byte) *fixups {
 	libs, err := f.ImportedLibraries()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	x := &fixups{t: t, image: image, libs: libs, lo: 1 << 63}
 	for _, l := range f.Loads {
@@ -150,8 +188,10 @@ func newFixups(t *testing.T, f *macho.File, image []byte) *fixups {
 
 // pointer checks a place in a segment and what it points to.
 func (x *fixups) pointer(segment int, at, target uint64) {
-	x.rebases++
-	if s := x.segments[segment]; at+8 > s.Filesz || s.Maxprot&2 == 0 || target < x.lo || target > x.hi {
+	if x.rebases++; x.rebases == 1 {
+		x.first = int(x.segments[segment].Offset + at)
+	}
+	if s := x.segments[segment]; at+8 > s.Filesz || (s.Addr+at)%8 != 0 || s.Maxprot&2 == 0 || target < x.lo || target > x.hi {
 		x.t.Errorf("%s+%#x points to %#x", s.Name, at, target)
 	}
 }
@@ -200,7 +240,7 @@ func (x *fixups) chainsOf(segment int, seg []byte, imports uint32) {
 		for at += uint64(p) * page; ; {
 			v := le.Uint64(x.image[s.Offset+at:])
 			if v>>63 == 0 {
-				x.pointer(segment, at, base+(v&(1<<36-1)))
+				x.pointer(segment, at, base+(v&(1<<36-1))|v>>36&0xff<<56) // nobody uses the high byte
 			} else if x.binds++; v&0xffffff >= uint64(imports) {
 				x.t.Errorf("%s+%#x binds import %d of %d", s.Name, at, v&0xffffff, imports)
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 // public are the packages that other modules may import.
-var public = []string{"gomps", "gomps/tensor", "gomps/geometry"}
+var public = []string{"gomps", "gomps/tensor", "gomps/tensor/executor", "gomps/geometry"}
 
 // TestPublicTypes: no exported name of a public package has an internal type in its
 // signature. Nobody outside can name such a type, and godoc does not show it.

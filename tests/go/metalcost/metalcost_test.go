@@ -26,6 +26,8 @@ var update = flag.Bool("update", false, "write docs/metal-cost.md")
 
 var root = filepath.Join("..", "..", "..")
 
+var wheelPath = filepath.Join(root, "python", "mast3r_runtime", "models", "mast3r_tiny", "unified.safetensors")
+
 func open(t *testing.T) *metalsim.Sim {
 	s := metalsim.Open(t)
 	s.SimulatorOnly()
@@ -37,8 +39,7 @@ func open(t *testing.T) *metalsim.Sim {
 // what can be said without them.
 func TestReport(t *testing.T) {
 	s := open(t)
-	file := filepath.Join(root, "python", "mast3r_runtime", "models", "mast3r_tiny", "unified.safetensors")
-	all, err := lower(s, t.TempDir(), file, variants)
+	all, err := lower(s, t.TempDir(), wheelPath, variants)
 	if err != nil {
 		t.Fatal(err)
 	}

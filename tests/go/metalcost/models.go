@@ -14,7 +14,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -154,7 +154,7 @@ func (v variant) measure(rec *recorder, path string) (list []runs, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rec.close(), set.Close()) }()
-	m, err := model.Open(set)
+	m, err := mast3r.Open(set)
 	if err != nil {
 		return nil, err
 	}
@@ -188,15 +188,15 @@ func (rec *recorder) close() error {
 }
 
 // runs counts the graphs of one size.
-func (rec *recorder) runs(m *model.Model, s size) (runs, error) {
+func (rec *recorder) runs(m *mast3r.Model, s size) (runs, error) {
 	r := runs{size: s, precision: rec.precision, parts: map[string]counts{}}
 	grid := m.GridOf(s.height, s.width)
 	for name, build := range map[string]func() (*graph.Graph, error){
 		"encoder of 2": func() (*graph.Graph, error) { return m.Encoder(2, s.height, s.width) },
 		"encoder of 1": func() (*graph.Graph, error) { return m.Encoder(1, s.height, s.width) },
 		"decoder":      func() (*graph.Graph, error) { return m.Decoder(1, grid, grid) },
-		"head 1":       func() (*graph.Graph, error) { return m.Head(1, 1, s.height, s.width, model.AllOutputs) },
-		"head 2":       func() (*graph.Graph, error) { return m.Head(2, 1, s.height, s.width, model.AllOutputs) },
+		"head 1":       func() (*graph.Graph, error) { return m.Head(1, 1, s.height, s.width, mast3r.AllOutputs) },
+		"head 2":       func() (*graph.Graph, error) { return m.Head(2, 1, s.height, s.width, mast3r.AllOutputs) },
 	} {
 		g, err := build()
 		if err != nil {

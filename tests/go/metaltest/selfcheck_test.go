@@ -186,8 +186,8 @@ func TestFirstUseFails(t *testing.T) {
 }
 
 // TestNoWeightIsCopied loads files that have the precision's type: every weight
-// is used where the file is mapped, but for the vectors of what computes in
-// float32 (normalisations, the last convolution of a head): in half precision
+// is used where the file is mapped, but for those of what computes in float32
+// (normalisations, the last convolution of a head): in half precision
 // those, and nothing else, are converted once instead of in every run.
 func TestNoWeightIsCopied(t *testing.T) {
 	for _, precision := range []string{"fp32", "fp16"} {
@@ -219,17 +219,17 @@ func TestNoWeightIsCopied(t *testing.T) {
 			infer(t, e, picture(48, 64, 0), picture(48, 64, 5))
 			i := e.Info()
 			size := map[string]int64{"fp32": 4, "fp16": 2}[precision]
-			vectors := map[string]int{"fp32": 0, "fp16": 4 * floatVectors(t, out)}[precision]
-			if i.WeightsCopied != vectors || copied() != before || int64(i.WeightsMapped) < i.Parameters*size*9/10 {
+			wide := map[string]int{"fp32": 0, "fp16": 4 * floatNumbers(t, out)}[precision]
+			if i.WeightsCopied != wide || copied() != before || int64(i.WeightsMapped) < i.Parameters*size*9/10 {
 				t.Errorf("of %d weights %d bytes are mapped and %d copied, want %d; Metal copied %d", i.Parameters, i.WeightsMapped,
-					i.WeightsCopied, vectors, copied()-before)
+					i.WeightsCopied, wide, copied()-before)
 			}
 		})
 	}
 }
 
-// floatVectors counts the numbers that half precision reads as float32.
-func floatVectors(t *testing.T, path string) (n int) {
+// floatNumbers counts the weights that half precision reads as float32.
+func floatNumbers(t *testing.T, path string) (n int) {
 	t.Helper()
 	set, err := weights.OpenSet(path)
 	if err != nil {
@@ -237,8 +237,9 @@ func floatVectors(t *testing.T, path string) (n int) {
 	}
 	defer set.Close()
 	for _, name := range set.Names() {
-		if shape := set.Shape(name); len(shape) == 1 && (strings.Contains(name, "norm") || strings.HasSuffix(name, "dpt.head.4.bias")) {
-			n += shape[0]
+		last := strings.HasSuffix(name, "dpt.head.4.bias") || strings.HasSuffix(name, "dpt.head.4.weight")
+		if shape := set.Shape(name); last || len(shape) == 1 && strings.Contains(name, "norm") {
+			n += shape.Numel()
 		}
 	}
 	return n

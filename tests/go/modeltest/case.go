@@ -10,7 +10,7 @@ import (
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/ref"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/golden"
 	"github.com/mast3r-runtime/mast3r-runtime/tests/go/optest"
@@ -31,7 +31,7 @@ type Value struct {
 
 // Pass says how to run a network.
 type Pass struct {
-	Model *model.Model
+	Model *mast3r.Model
 	Run   optest.Runner
 	// Taps makes every intermediate an output, which also keeps operations from
 	// being fused; without it the graphs are those the engine runs.
@@ -57,7 +57,7 @@ func (p Pass) Pair(t *testing.T, view1, view2 []Picture) map[string]Value {
 type pairRun struct {
 	t      *testing.T
 	run    optest.Runner
-	m      *model.Model
+	m      *mast3r.Model
 	batch  int
 	values map[string]Value
 }
@@ -166,7 +166,7 @@ func (r *pairRun) decode(p1, p2 Picture, feat1, feat2 []byte) {
 		for i := range 3 {
 			in = append(in, hooks[fmt.Sprintf("view%d.hook%d", v+1, i+1)])
 		}
-		h, err := r.m.Head(v+1, r.batch, p.Height, p.Width, model.AllOutputs)
+		h, err := r.m.Head(v+1, r.batch, p.Height, p.Width, mast3r.AllOutputs)
 		out := r.graph(h, err, "", in)
 		for _, o := range h.Outputs {
 			if !strings.HasPrefix(o.Name, "tap:") {

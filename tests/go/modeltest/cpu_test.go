@@ -4,6 +4,7 @@ package modeltest
 
 import (
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"testing"
 
@@ -44,6 +45,13 @@ func TestCPUTiny(t *testing.T) {
 
 func TestCPUTrained(t *testing.T) {
 	Trained(t, onCPU(t), golden.Path(t, "models", "mast3r_tiny", "unified.safetensors"), golden.FP32)
+}
+
+func TestCPUViews(t *testing.T) {
+	Views(t, onCPU(t), filepath.Join("..", "..", "..", SmallViews), 1e-5)
+	dir := golden.Path(t, "golden", "da3")
+	Views(t, onCPU(t), dir, 1e-5)
+	Posed(t, onCPU(t), dir, 1e-5)
 }
 
 // TestCPUFull runs the published sizes, which takes minutes and 10 GB: only with

@@ -55,6 +55,21 @@ func TestPrecisionByStage(t *testing.T) {
 	}
 }
 
+// TestViewsByPrecision bounds the error of the lower precisions for a network of many
+// views, whose twelve blocks and exponentials make more of it.
+func TestViewsByPrecision(t *testing.T) {
+	for _, p := range []struct {
+		precision backend.Precision
+		limit     float64
+	}{{backend.FP32, 1e-5}, {backend.FP16, 5e-3}, {backend.BF16, 4e-2}} {
+		for _, device := range []string{"cpu", "metal"} {
+			t.Run(fmt.Sprintf("%v/%s", p.precision, device), func(t *testing.T) {
+				t.Log(Views(t, onMetalOrCPU(t, device, p.precision), filepath.Join("..", "..", "..", SmallViews), p.limit))
+			})
+		}
+	}
+}
+
 func onMetalOrCPU(t *testing.T, device string, p backend.Precision) optest.Runner {
 	t.Helper()
 	if device == "metal" {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -20,7 +20,7 @@ import (
 
 // Synthetic makes the model of a variant with the weights of its golden data;
 // half rounds them to float16 first.
-func Synthetic(t testing.TB, variant string, half bool) *model.Model {
+func Synthetic(t testing.TB, variant string, half bool) *mast3r.Model {
 	t.Helper()
 	pool := par.New(0)
 	defer pool.Close()
@@ -31,7 +31,7 @@ func Synthetic(t testing.TB, variant string, half bool) *model.Model {
 	if half {
 		set = rounded(t, set)
 	}
-	m, err := model.Open(set)
+	m, err := mast3r.Open(set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func Symmetric(t *testing.T, run optest.Runner, profile golden.Profile) {
 
 // Full runs one file of golden/fullsize, for example mast3r_mini at 96x64.
 // Weights come in memory unless the model is given.
-func Full(t *testing.T, run optest.Runner, m *model.Model, variant, size string, profile golden.Profile) {
+func Full(t *testing.T, run optest.Runner, m *mast3r.Model, variant, size string, profile golden.Profile) {
 	dir := golden.Path(t, "golden", "fullsize")
 	c := golden.Load(t, filepath.Join(dir, variant+"_"+size+".safetensors"))
 	stats := golden.LoadStats(t, filepath.Join(dir, variant+".json"), size)
@@ -205,7 +205,7 @@ func Trained(t *testing.T, run optest.Runner, modelPath string, profile golden.P
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { set.Close() })
-	m, err := model.Open(set)
+	m, err := mast3r.Open(set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func every(v Value, stride int) Value {
 
 // Errors are the relative L2 errors of a network's outputs against one file of
 // golden/fullsize, by their names.
-func Errors(t *testing.T, run optest.Runner, m *model.Model, variant, size string) map[string]float64 {
+func Errors(t *testing.T, run optest.Runner, m *mast3r.Model, variant, size string) map[string]float64 {
 	dir := golden.Path(t, "golden", "fullsize")
 	c := golden.Load(t, filepath.Join(dir, variant+"_"+size+".safetensors"))
 	var views [2][]Picture

@@ -280,15 +280,18 @@ func convTranspose2d(b *builder) {
 	b.Output("y", b.nchw(b.Add(o, b.nhwc(b.x("x")), b.x("w"), b.x("b"))))
 }
 
+// square is a window of n rows and n columns.
+func square(n int) [2]int { return [2]int{n, n} }
+
 func maxPool(b *builder) {
 	pool(b, false)
-	x := b.nhwc(b.x("x"))
-	b.Output("argmax", b.nchw(b.Add(graph.PoolIndex{Kernel: b.p.Kernel, Stride: b.p.Stride}, x)))
-	b.Output("gx", b.nchw(b.Add(graph.PoolGrad{Kernel: b.p.Kernel, Stride: b.p.Stride}, x, b.nhwc(b.x("gy")))))
+	x, kernel, stride := b.nhwc(b.x("x")), square(b.p.Kernel), square(b.p.Stride)
+	b.Output("argmax", b.nchw(b.Add(graph.PoolIndex{Kernel: kernel, Stride: stride}, x)))
+	b.Output("gx", b.nchw(b.Add(graph.PoolGrad{Kernel: kernel, Stride: stride}, x, b.nhwc(b.x("gy")))))
 }
 
 func pool(b *builder, average bool) {
-	b.Output("y", b.nchw(b.Add(graph.Pool2D{Kernel: b.p.Kernel, Stride: b.p.Stride, Average: average}, b.nhwc(b.x("x")))))
+	b.Output("y", b.nchw(b.Add(graph.Pool2D{Kernel: square(b.p.Kernel), Stride: square(b.p.Stride), Average: average}, b.nhwc(b.x("x")))))
 }
 
 func resize(b *builder, mode graph.ResizeMode) {

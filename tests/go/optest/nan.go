@@ -91,15 +91,15 @@ func MaximaOfNaN(t *testing.T, run Runner) {
 			t.Errorf("the largest of %v are at %v, want %v", c.row, got, c.at)
 		}
 		window := tensor.Shape{1, 2, 2, 1}
-		if got := one(graph.Pool2D{Kernel: 2, Stride: 2}, window, c.row); !same(got[0], c.values[0]) {
+		if got := one(graph.Pool2D{Kernel: square(2), Stride: square(2)}, window, c.row); !same(got[0], c.values[0]) {
 			t.Errorf("the pooled maximum of %v is %v, want %v", c.row, got, c.values[0])
 		}
-		if got := one(graph.PoolIndex{Kernel: 2, Stride: 2}, window, c.row); got[0] != c.at[0] {
+		if got := one(graph.PoolIndex{Kernel: square(2), Stride: square(2)}, window, c.row); got[0] != c.at[0] {
 			t.Errorf("the pooled maximum of %v is at %v, want %v", c.row, got, c.at[0])
 		}
 		want := make([]float64, 4)
 		want[int(c.at[0])] = 7
-		if got := one(graph.PoolGrad{Kernel: 2, Stride: 2}, window, c.row, []float32{7}); !slices.Equal(got, want) {
+		if got := one(graph.PoolGrad{Kernel: square(2), Stride: square(2)}, window, c.row, []float32{7}); !slices.Equal(got, want) {
 			t.Errorf("the gradient of the pooled maximum of %v is %v, want %v", c.row, got, want)
 		}
 	}

@@ -184,8 +184,9 @@ var randomOps = map[string]func(d *draw){
 	},
 	"pool2d": func(d *draw) {
 		x := d.input(1, 3+d.upTo(6), 3+d.upTo(6), d.upTo(20))
-		d.Output("max", d.Add(graph.Pool2D{Kernel: 3, Stride: 2}, x))
-		d.Output("avg", d.Add(graph.Pool2D{Kernel: 2, Stride: 1, Average: true}, x))
+		sides := func() [2]int { return [2]int{d.upTo(3), d.upTo(3)} }
+		d.Output("max", d.Add(graph.Pool2D{Kernel: sides(), Stride: sides()}, x))
+		d.Output("avg", d.Add(graph.Pool2D{Kernel: sides(), Stride: sides(), Average: true}, x))
 	},
 	"pixel_shuffle": func(d *draw) {
 		r := d.upTo(5)
@@ -246,9 +247,9 @@ var randomOps = map[string]func(d *draw){
 		d.Output("y", d.Add(graph.OneHot{Depth: depth}, d.indices(depth+2, d.upTo(3), d.upTo(30))))
 	},
 	"pool_grad": func(d *draw) {
-		k, s := d.upTo(3), d.upTo(3)
+		k, s := [2]int{d.upTo(3), d.upTo(3)}, [2]int{d.upTo(3), d.upTo(3)}
 		// Few values, so that windows have ties.
-		x := d.Binary(graph.Maximum, d.input(d.upTo(2), k+d.r.IntN(7), k+d.r.IntN(7), d.upTo(40)), d.Affine(d.input(1), 0, 0.5))
+		x := d.Binary(graph.Maximum, d.input(d.upTo(2), k[0]+d.r.IntN(7), k[1]+d.r.IntN(7), d.upTo(40)), d.Affine(d.input(1), 0, 0.5))
 		at := d.Add(graph.PoolIndex{Kernel: k, Stride: s}, x)
 		d.Output("at", at)
 		d.Output("gx", d.Add(graph.PoolGrad{Kernel: k, Stride: s}, x, d.input(at.Shape...)))

@@ -46,7 +46,7 @@ func Backend(b backend.Backend, opt backend.Options) Runner {
 			}
 			outs = append(outs, x)
 		}
-		w, err := b.Begin(backend.Decode)
+		w, err := b.Begin(backend.First)
 		if err != nil {
 			return nil, err
 		}

@@ -69,21 +69,37 @@ MS_EXPORT void metalsim_clear_violations(void)
 static struct { char name[48]; int64_t v; } counters[64];
 static int ncounters;
 
-void ms_count(const char *name, int64_t add)
+// The counter of a name, new ones 0; mu is held.
+static int64_t *counter(const char *name)
 {
-	pthread_mutex_lock(&mu);
+	static int64_t none; // more names than room
 	int i = 0;
 	while (i < ncounters && strcmp(counters[i].name, name))
 		i++;
 	if (i == ncounters && ncounters < 64)
 		snprintf(counters[ncounters++].name, sizeof counters[0].name, "%s", name);
-	if (i < 64)
-		counters[i].v += add;
+	return i < 64 ? &counters[i].v : &none;
+}
+
+void ms_count(const char *name, int64_t add)
+{
+	pthread_mutex_lock(&mu);
+	*counter(name) += add;
+	pthread_mutex_unlock(&mu);
+}
+
+// The largest of all values.
+void ms_peak(const char *name, int64_t value)
+{
+	pthread_mutex_lock(&mu);
+	int64_t *v = counter(name);
+	if (value > *v)
+		*v = value;
 	pthread_mutex_unlock(&mu);
 }
 
 // metalsim_counter: command_buffers, dispatches, encodes, commits, messages, bytes_constant,
-// bytes_buffer, bytes_variable, buffer_bytes_live, buffers_live ... ; an unknown name is 0.
+// bytes_buffer, bytes_variable, buffer_bytes_live, buffer_bytes_peak, buffers_live ... ; an unknown name is 0.
 MS_EXPORT int64_t metalsim_counter(const char *name)
 {
 	pthread_mutex_lock(&mu);
@@ -119,6 +135,7 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 	{"fail_alloc", T_I64, &ms_cfg.fail_alloc, "0"},
 	{"fail_command", T_I64, &ms_cfg.fail_command, "0"},
 	{"fail_compile", T_I64, &ms_cfg.fail_compile, "0"},
+	{"fail_contents", T_I64, &ms_cfg.fail_contents, "0"},
 	{"fail_queue", T_I64, &ms_cfg.fail_queue, "0"},
 	{"fail_event", T_I64, &ms_cfg.fail_event, "0"},
 	{"fail_graph", T_I64, &ms_cfg.fail_graph, "0"},
@@ -144,7 +161,7 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 // the evaluating functions ask for.
 static bool known_fault(const char *v)
 {
-	static const char *const faults[] = {"none", "align_corners", "attention", "batched_half", "erf", "gemv_bias", "norm", "sdpa_leak",
+	static const char *const faults[] = {"none", "align_corners", "attention", "batched_half", "erf", "gemv_bias", "grouped", "identity", "norm", "sdpa_leak",
 		"sdpa_unsteady", "ties"};
 	for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
 		if (!strcmp(v, faults[i]))

@@ -82,6 +82,12 @@ static int add_region(void *p, int64_t n)
 static _Atomic int64_t live_bytes;
 int64_t ms_live_bytes(void) { return atomic_load(&live_bytes); }
 
+static void add_live(int64_t n)
+{
+	ms_peak("buffer_bytes_peak", atomic_fetch_add(&live_bytes, n) + n);
+	ms_count("buffer_bytes_live", n);
+}
+
 // Memory that Apple's own code has lost: no object, but it counts as allocated.
 void ms_leak(int64_t n)
 {
@@ -89,8 +95,7 @@ void ms_leak(int64_t n)
 	if (n < 0)
 		n = -atomic_load(&lost);
 	atomic_fetch_add(&lost, n);
-	atomic_fetch_add(&live_bytes, n);
-	ms_count("buffer_bytes_live", n);
+	add_live(n);
 }
 
 // A memfd gives zeroed pages, as newBufferWithLength: promises, and may be mapped twice.
@@ -110,8 +115,7 @@ ms_mem *ms_mem_new(int64_t len)
 		return NULL;
 	ms_mem *m = calloc(1, sizeof *m);
 	*m = (ms_mem){.refs = 1, .cpu = cpu, .gpu = gpu, .len = len, .mapped = n, .slot = add_region(cpu, n)};
-	atomic_fetch_add(&live_bytes, len);
-	ms_count("buffer_bytes_live", len);
+	add_live(len);
 	return m;
 }
 
@@ -121,8 +125,7 @@ ms_mem *ms_mem_foreign(void *p, int64_t len)
 {
 	ms_mem *m = calloc(1, sizeof *m);
 	*m = (ms_mem){.refs = 1, .cpu = p, .gpu = p, .len = len, .foreign = true, .slot = -1};
-	atomic_fetch_add(&live_bytes, len);
-	ms_count("buffer_bytes_live", len);
+	add_live(len);
 	return m;
 }
 
@@ -143,8 +146,7 @@ static void drop_region(int slot)
 
 static void finish(ms_mem *m)
 {
-	atomic_fetch_sub(&live_bytes, m->len);
-	ms_count("buffer_bytes_live", -m->len);
+	add_live(-m->len);
 	if (!m->foreign) {
 		munmap(m->cpu, (size_t)m->mapped);
 		munmap(m->gpu, (size_t)m->mapped);

@@ -173,7 +173,7 @@ IMP(buf_contents)
 	bool private = (b->options >> 4 & 15) == 2;
 	if (private)
 		ms_violation("private-contents", "-[MTLBuffer contents] of a private buffer is NULL");
-	c->ret.p = private ? NULL : b->mem->cpu;
+	c->ret.p = private || ms_fail(&ms_cfg.fail_contents) ? NULL : b->mem->cpu;
 }
 IMP(buf_length) { c->ret.i = ((MTLBufferObj *)c->self)->mem->len; }
 IMP(buf_modified)

@@ -131,6 +131,7 @@ void *ms_block_invoke(void *b); // function pointer, NULL when b is not a block
 // ---- violations, counters, configuration ---------------------------------------------
 void ms_violation(const char *code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void ms_count(const char *name, int64_t add);
+void ms_peak(const char *name, int64_t value);
 
 typedef struct {
 	int os;                 // 150000 = macOS 15.0
@@ -144,6 +145,7 @@ typedef struct {
 	int64_t fail_alloc;     // the nth buffer allocation from now returns nil (0 = never)
 	int64_t fail_command;   // the nth committed command buffer ends with an error
 	int64_t fail_compile;   // the nth newLibraryWithSource fails
+	int64_t fail_contents;  // the nth buffer is asked for its memory and has none
 	int64_t fail_queue;     // the nth newCommandQueue returns nil
 	int64_t fail_event;     // the nth newSharedEvent returns nil
 	int64_t fail_graph;     // the nth compileWithDevice: returns nil

@@ -337,3 +337,41 @@ func TestAttentionErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingBehindTheLastKey: with any number of keys, odd ones too, the row behind the
+// last one of K and V is not read: what stands there, NaN, would be in every result.
+func TestNothingBehindTheLastKey(t *testing.T) {
+	pool := par.New(2)
+	defer pool.Close()
+	eachISA(t, func(t *testing.T) {
+		r := rng(77)
+		for _, nk := range []int{1, 2, 3, 31, 32, 33, 47, 63, 65, 95, 203} {
+			for _, kind := range []tensor.DType{tensor.F32, tensor.BF16} {
+				if kind == tensor.BF16 && !Supports(tensor.BF16) {
+					continue
+				}
+				a := &Attention{Batch: 1, Heads: 2, HeadDim: 64, Nq: 9, Nk: nk, Scale: 0.125}
+				if kind == tensor.BF16 {
+					a.Type = kind
+				}
+				w := a.Heads * a.HeadDim
+				a.LDQ, a.LDK, a.LDV, a.LDO = w, w, w, w
+				behind := func() []float32 {
+					x := normal(r, (nk+1)*w)
+					for i := range w {
+						x[nk*w+i] = float32(math.NaN())
+					}
+					return x
+				}
+				a.Q, a.K, a.V, a.O = normal(r, a.Nq*w), behind(), behind(), make([]float32, a.Nq*w)
+				a.Scratch = Bytes(make([]float32, a.ScratchBytes(2)/4))
+				a.Run(pool)
+				for i, v := range a.O {
+					if v != v {
+						t.Fatalf("%v, %d keys: NaN at %d", kind, nk, i)
+					}
+				}
+			}
+		}
+	})
+}

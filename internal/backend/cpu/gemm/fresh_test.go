@@ -54,7 +54,7 @@ func TestFreshSameBits(t *testing.T) {
 // runFresh runs the product with what is around its memory guarded.
 func runFresh(t *testing.T, pool *par.Pool, m MatMul, n, k, batch int, s Source, want []float32) {
 	t.Helper()
-	w, err := Layout(n, k, batch)
+	w, err := Layout(tensor.F32, n, k, batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestFreshErrors(t *testing.T) {
 	data := make([]float32, 40*8)
 	s := Rows(Bytes(data), tensor.F32, 8)
 	short := Rows(Bytes(data[1:]), tensor.F32, 8)
-	empty, err := Layout(40, 8, 1)
+	empty, err := Layout(tensor.F32, 40, 8, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestFreshErrors(t *testing.T) {
 		}
 	}
 	for _, x := range [][3]int{{0, 1, 1}, {1, 0, 1}, {1, 1, 0}, {1 << 40, 1 << 40, 1}, {1 << 20, 1 << 20, 1 << 30}} {
-		if _, err := Layout(x[0], x[1], x[2]); !errors.Is(err, ErrShape) {
+		if _, err := Layout(tensor.F32, x[0], x[1], x[2]); !errors.Is(err, ErrShape) {
 			t.Errorf("Layout%v: error %v", x, err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestFreshDoesNotAllocate(t *testing.T) {
 	for _, m := range []int{1, 30, ownRows + 1} {
 		const n, k = 140, 1024
 		s := Columns(Bytes(normal(r, n*k)), tensor.F32, n)
-		w, err := Layout(n, k, 1)
+		w, err := Layout(tensor.F32, n, k, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

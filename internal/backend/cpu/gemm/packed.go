@@ -84,16 +84,17 @@ func NewPacked(t tensor.DType, n, k, batch int, buf []byte) (*Packed, error) {
 	return p, nil
 }
 
-// Layout describes float32 matrices without memory, for MatMul.Fresh.
-func Layout(n, k, batch int) (*Packed, error) {
-	size, err := PackedSize(tensor.F32, n, k)
+// Layout describes matrices without memory: for MatMul.Fresh, which are float32, and
+// to plan with.
+func Layout(t tensor.DType, n, k, batch int) (*Packed, error) {
+	size, err := PackedSize(t, n, k)
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := product(size, batch); !ok || batch < 1 {
 		return nil, fmt.Errorf("gemm: %d matrices [%d][%d]: %w", batch, n, k, ErrShape)
 	}
-	return layout(tensor.F32, n, k, batch, size), nil
+	return layout(t, n, k, batch, size), nil
 }
 
 func layout(t tensor.DType, n, k, batch, size int) *Packed {

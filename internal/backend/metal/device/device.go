@@ -154,6 +154,7 @@ func (d *Device) loop() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(d.ended)
+	debug.SetPanicOnFault(true) // package fault: jobs read mapped files
 	for j := range d.jobs {
 		d.serve(j)
 	}

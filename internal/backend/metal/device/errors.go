@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
 )
 
@@ -18,7 +19,7 @@ var (
 	ErrNoDevice = errors.New("metal: no usable GPU")
 	// ErrOutOfMemory is in the chain of a refused allocation and of a command
 	// buffer that the GPU could not make room for.
-	ErrOutOfMemory = errors.New("metal: out of device memory")
+	ErrOutOfMemory = bufpool.ErrOutOfMemory
 	// ErrTimeout is in the chain of work that the system's watchdog stopped.
 	ErrTimeout = errors.New("metal: the GPU timed out")
 	// ErrHiddenCommits means that MPSGraph handed parts of a run to the GPU on its

@@ -164,6 +164,14 @@ func TestBuffers(t *testing.T) {
 	if _, err := d.NewBuffer(64); !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("a refused allocation: %v", err)
 	}
+	before := s.Counter("buffers_live")
+	s.Set("fail_contents", "1")
+	if _, err := d.NewBuffer(64); err == nil || !strings.Contains(err.Error(), "not visible") {
+		t.Errorf("a buffer without memory for the host: %v", err)
+	}
+	if n := s.Counter("buffers_live") - before; n != 0 {
+		t.Errorf("%d buffers without memory for the host were left", n)
+	}
 }
 
 // mapped is a file of n bytes in memory.

@@ -137,18 +137,25 @@ func (g *Graph) ConvTranspose2D(x, w *Tensor, stride, padding, outputPad int) *T
 
 // Pool are the parameters of a pooling without padding, equal on both axes. With
 // padding a maximum and a mean would differ in what the border counts as.
-type Pool struct{ Kernel, Stride int }
+type Pool struct{ Kernel, Stride [2]int }
 
 func (p Pool) descriptor() objc.ID {
-	k, s := uint64(p.Kernel), uint64(p.Stride)
-	return pool2DDescriptor.Send(poolDescClass.ID, k, k, s, s, 1, 1, 0, 0, 0, 0, paddingExplicit, layoutNHWC)
+	kh, kw, sy, sx := uint64(p.Kernel[0]), uint64(p.Kernel[1]), uint64(p.Stride[0]), uint64(p.Stride[1])
+	return pool2DDescriptor.Send(poolDescClass.ID, kw, kh, sx, sy, 1, 1, 0, 0, 0, 0, paddingExplicit, layoutNHWC)
 }
 
 func (p Pool) shape(x tensor.Shape) (tensor.Shape, bool) {
-	if len(x) != 4 || p.Kernel < 1 || p.Stride < 1 || x[1] < p.Kernel || x[2] < p.Kernel {
+	if len(x) != 4 {
 		return nil, false
 	}
-	return tensor.Shape{x[0], (x[1]-p.Kernel)/p.Stride + 1, (x[2]-p.Kernel)/p.Stride + 1, x[3]}, true
+	out := x.Clone()
+	for i, size := range x[1:3] {
+		if p.Kernel[i] < 1 || p.Stride[i] < 1 || size < p.Kernel[i] {
+			return nil, false
+		}
+		out[1+i] = (size-p.Kernel[i])/p.Stride[i] + 1
+	}
+	return out, true
 }
 
 type poolSend = *objc.Method[func(o, x, descriptor, name objc.ID) objc.ID]

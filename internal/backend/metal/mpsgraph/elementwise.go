@@ -7,11 +7,46 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
-// The three kinds of signatures that most ops share.
+// The two kinds of signatures that most ops share.
 type (
 	unarySend  = *objc.Method[func(o, x, name objc.ID) objc.ID]
 	binarySend = *objc.Method[func(o, a, b, name objc.ID) objc.ID]
 )
+
+// Those that were declared, by the first word of the message.
+var (
+	unaries  = map[string]unarySend{}
+	binaries = map[string]binarySend{}
+)
+
+// declare1 declares, once, the message WORDWithTensor:name:.
+func declare1(word string, since objc.Version) unarySend {
+	if unaries[word] == nil {
+		unaries[word] = objc.Instance[func(o, x, name objc.ID) objc.ID]("MPSGraph", word+"WithTensor:name:", since)
+	}
+	return unaries[word]
+}
+
+// declare2 declares, once, the message WORDWithPrimaryTensor:secondaryTensor:name:.
+func declare2(word string, since objc.Version) binarySend {
+	if binaries[word] == nil {
+		binaries[word] = objc.Instance[func(o, a, b, name objc.ID) objc.ID]("MPSGraph", word+"WithPrimaryTensor:secondaryTensor:name:", since)
+	}
+	return binaries[word]
+}
+
+// Function declares a function of one number, called op in messages and errors; word is
+// Apple's. For package variables: every declaration is compared with Apple's tables.
+func Function(op, word string) func(*Graph, *Tensor) *Tensor {
+	m := declare1(word, objc.V(11, 0))
+	return func(g *Graph, x *Tensor) *Tensor { return g.unary(op, m, x) }
+}
+
+// Function2 declares a function of two numbers.
+func Function2(op, word string) func(g *Graph, a, b *Tensor) *Tensor {
+	m := declare2(word, objc.V(11, 0))
+	return func(g *Graph, a, b *Tensor) *Tensor { return g.binary(op, m, a, b, 0) }
+}
 
 // unary is an op on the float elements of one value.
 func (g *Graph) unary(op string, m unarySend, x *Tensor) *Tensor {
@@ -48,15 +83,6 @@ func (g *Graph) Reciprocal(x *Tensor) *Tensor { return g.unary("reciprocal", rec
 
 // Square is x*x.
 func (g *Graph) Square(x *Tensor) *Tensor { return g.unary("square", square, x) }
-
-// Sin is the sine.
-func (g *Graph) Sin(x *Tensor) *Tensor { return g.unary("sin", sine, x) }
-
-// Cos is the cosine.
-func (g *Graph) Cos(x *Tensor) *Tensor { return g.unary("cos", cosine, x) }
-
-// Tan is the tangent.
-func (g *Graph) Tan(x *Tensor) *Tensor { return g.unary("tan", tangent, x) }
 
 // Tanh is the hyperbolic tangent.
 func (g *Graph) Tanh(x *Tensor) *Tensor { return g.unary("tanh", hyperbolicTangent, x) }

@@ -29,6 +29,12 @@ func TestRefusals(t *testing.T) {
 		"product of rank 5": func(m *graph, p func(tensor.DType, ...int) *value) {
 			m.MatMul(p(f, 1, 1, 1, 2, 3), p(f, 1, 1, 1, 3, 2))
 		},
+		"2^31 scores": func(m *graph, p func(tensor.DType, ...int) *value) {
+			m.Attention(p(f, 1, 1, 1<<16, 8), p(f, 1, 1, 1<<15, 8), p(f, 1, 1, 1<<15, 8), nil, 1)
+		},
+		"2^31 scores by hand": func(m *graph, p func(tensor.DType, ...int) *value) {
+			m.AttentionByHand(p(f, 1, 1, 1<<16, 8), p(f, 1, 1, 1<<15, 8), p(f, 1, 1, 1<<15, 8), nil, 1)
+		},
 		"negative placeholder":    func(m *graph, p func(tensor.DType, ...int) *value) { p(f, -1) },
 		"overflowing placeholder": func(m *graph, p func(tensor.DType, ...int) *value) { p(f, 1<<40, 1<<40) },
 		"constant size":           func(m *graph, p func(tensor.DType, ...int) *value) { m.Constant(make([]byte, 7), shape{2}, f) },
@@ -128,10 +134,10 @@ func TestRefusals(t *testing.T) {
 			m.ConvTranspose2D(p(f, 1, 1, 1, 3), p(f, 3, 4, 1, 1), 1, 1, 0)
 		},
 		"pool kernel": func(m *graph, p func(tensor.DType, ...int) *value) {
-			m.MaxPool2D(p(f, 1, 2, 2, 1), mpsgraph.Pool{Kernel: 3, Stride: 1})
+			m.MaxPool2D(p(f, 1, 2, 2, 1), mpsgraph.Pool{Kernel: [2]int{1, 3}, Stride: [2]int{1, 1}})
 		},
 		"pool gradient": func(m *graph, p func(tensor.DType, ...int) *value) {
-			m.AvgPool2DGradient(p(f, 1, 3, 3, 1), p(f, 1, 3, 3, 1), mpsgraph.Pool{Kernel: 2, Stride: 1})
+			m.AvgPool2DGradient(p(f, 1, 3, 3, 1), p(f, 1, 3, 3, 1), mpsgraph.Pool{Kernel: [2]int{2, 2}, Stride: [2]int{1, 1}})
 		},
 		"resize rank":              func(m *graph, p func(tensor.DType, ...int) *value) { m.Bilinear(p(f, 5, 5), 2, 2, true) },
 		"resize to nothing":        func(m *graph, p func(tensor.DType, ...int) *value) { m.Nearest(p(f, 1, 5, 5, 1), 0, 2) },

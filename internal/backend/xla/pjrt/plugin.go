@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/dl"
 )
 
@@ -202,8 +203,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Text, e.Code) }
 
-// IsOutOfMemory reports whether the device had no memory for what was asked.
-func IsOutOfMemory(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == ResourceExhausted
+// Is makes errors.Is find ErrOutOfMemory.
+func (e *Error) Is(target error) bool {
+	return target == bufpool.ErrOutOfMemory && e.Code == ResourceExhausted
 }

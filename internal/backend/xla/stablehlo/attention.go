@@ -3,6 +3,7 @@
 package stablehlo
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -18,6 +19,10 @@ func (l *lowering) heads(x value, h int) value {
 // tables are cosines and signed sines of a rope as weights [N,1,hd]: with the
 // pairs (a, b) of each direction, (a c - b s, b c + a s) = (a, b) c + (b, a) (-s, s).
 func (l *lowering) tables(r graph.Rope, hd int) [2]value {
+	key := fmt.Sprint(r, hd)
+	if t, ok := l.ropes[key]; ok {
+		return t // every block of a network has the same
+	}
 	n, q := r.Rows*r.Cols, hd/4
 	var cos, sin []float32
 	for t := range n {
@@ -31,10 +36,12 @@ func (l *lowering) tables(r graph.Rope, hd int) [2]value {
 		}
 	}
 	shape := tensor.Shape{n, 1, hd}
-	return [2]value{
+	t := [2]value{
 		l.weight(Weight{Table: cos, Shape: shape, DType: tensor.F32}),
 		l.weight(Weight{Table: sin, Shape: shape, DType: tensor.F32}),
 	}
+	l.ropes[key] = t
+	return t
 }
 
 // rotate turns heads x [B,N,H,hd], in float32.
@@ -63,7 +70,7 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) value {
 		if r != nil {
 			x = l.rotate(x, *r)
 		}
-		qkv[i] = l.convert(x, d)
+		qkv[i] = l.rounded(l.convert(x, d))
 	}
 	q, k, v := qkv[0], qkv[1], qkv[2]
 	if l.opt.FusedAttention && !o.Mask && q.shape[3] == v.shape[3] && q.shape[3]%8 == 0 && q.shape[3] <= 128 {
@@ -76,7 +83,7 @@ func (l *lowering) attention(n *graph.Node, o graph.Attention) value {
 	if o.Mask {
 		s = l.binary("add", s, l.fit(l.f32(n, 3), s.shape))
 	}
-	p := l.convert(l.softmax(s, 3), d)
+	p := l.rounded(l.convert(l.softmax(s, 3), d))
 	// [B,H,Nq,Nk] x [B,Nk,H,hv] -> [B,H,Nq,hv]
 	y := l.dot(p, v, contraction{batchA: []int{0, 1}, batchB: []int{0, 2}, sumA: []int{3}, sumB: []int{1}}, l.result(n), l.opt.Exact)
 	return l.reshape(l.transpose(y, 0, 2, 1, 3), n.Shape)

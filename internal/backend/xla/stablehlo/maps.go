@@ -29,17 +29,6 @@ func (l *lowering) maps(n *graph.Node) (value, error) {
 	return value{}, fmt.Errorf("%w: %T", ErrUnsupported, n.Op)
 }
 
-// arranged is operand i of n, a kernel, in type d with its dimensions permuted:
-// a weight is arranged when it is uploaded, anything else in the program.
-func (l *lowering) arranged(n *graph.Node, i int, d tensor.DType, perm ...int) value {
-	if p, ok := n.In[i].Op.(graph.Param); ok {
-		if _, one := single(p); !one {
-			return l.param(p, d, perm)
-		}
-	}
-	return l.transpose(l.as(n, i, d), perm...)
-}
-
 // window are the numbers of a convolution; pads are low and high per axis.
 type window struct {
 	stride, lhsDilate, rhsDilate int
@@ -67,7 +56,7 @@ const channelsLast = "[b, 0, 1, f]x[o, 0, 1, i]->[b, 0, 1, f]"
 
 func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) value {
 	d := l.result(n)
-	x := l.as(n, 0, l.half())
+	x := l.factor(n, 0)
 	if o.PreRelu {
 		x = l.relu(x)
 	}
@@ -75,11 +64,11 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) value {
 	var y value
 	if s[2] == 1 && s[3] == 1 && o.Stride == 1 && o.Pad == 0 && o.Groups == 1 {
 		// A product over the channels.
-		w := l.reshape(l.arranged(n, 1, l.half(), 0, 2, 3, 1), tensor.Shape{s[0], s[1]})
+		w := l.reshape(l.factor(n, 1, 0, 2, 3, 1), tensor.Shape{s[0], s[1]})
 		y = l.dot(x, w, contraction{sumA: []int{3}, sumB: []int{1}}, d, l.opt.Exact)
 	} else {
 		win := window{stride: o.Stride, lhsDilate: 1, rhsDilate: o.Dilation, groups: o.Groups, pads: [2][2]int{{o.Pad, o.Pad}, {o.Pad, o.Pad}}}
-		y = l.convolve(x, l.arranged(n, 1, l.half(), 0, 2, 3, 1), channelsLast, win, n.Shape, d)
+		y = l.convolve(x, l.factor(n, 1, 0, 2, 3, 1), channelsLast, win, n.Shape, d)
 	}
 	at := 2
 	if o.Bias {
@@ -95,12 +84,12 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) value {
 
 func (l *lowering) convTranspose2d(n *graph.Node, o graph.ConvTranspose2D) value {
 	d := l.result(n)
-	x := l.as(n, 0, l.half())
+	x := l.factor(n, 0)
 	s := n.In[1].Shape // [C,O,kh,kw]
 	var y value
 	if s[2] == o.Stride && s[3] == o.Stride && o.Pad == 0 && o.OutputPad == 0 {
 		// The patches do not overlap: a product over the channels gives each of them.
-		w := l.arranged(n, 1, l.half(), 2, 3, 1, 0)
+		w := l.factor(n, 1, 2, 3, 1, 0)
 		w = l.reshape(w, tensor.Shape{s[2] * s[3] * s[1], s[0]})
 		y = l.dot(x, w, contraction{sumA: []int{3}, sumB: []int{1}}, d, l.opt.Exact)
 		in := x.shape
@@ -109,7 +98,7 @@ func (l *lowering) convTranspose2d(n *graph.Node, o graph.ConvTranspose2D) value
 	} else {
 		// An ordinary convolution of the input with zeros between its pixels, by the
 		// kernel turned around.
-		w := l.reversed(l.arranged(n, 1, l.half(), 1, 2, 3, 0), 1, 2)
+		w := l.reversed(l.factor(n, 1, 1, 2, 3, 0), 1, 2)
 		win := window{stride: 1, lhsDilate: o.Stride, rhsDilate: 1, groups: 1}
 		for i, k := range []int{s[2], s[3]} {
 			win.pads[i] = [2]int{k - 1 - o.Pad, k - 1 - o.Pad + o.OutputPad}
@@ -129,11 +118,11 @@ func (l *lowering) reversed(x value, axes ...int) value {
 
 // offsets calls f with x cut to what pixel (i, j) of each window sees: strided
 // slices, one for each position in the kernel.
-func (l *lowering) offsets(x value, kernel, stride int, out tensor.Shape, f func(i, j int, v value)) {
-	for i := range kernel {
-		for j := range kernel {
+func (l *lowering) offsets(x value, kernel, stride [2]int, out tensor.Shape, f func(i, j int, v value)) {
+	for i := range kernel[0] {
+		for j := range kernel[1] {
 			f(i, j, l.slice(x, []int{0, i, j, 0},
-				[]int{x.shape[0], i + (out[1]-1)*stride + 1, j + (out[2]-1)*stride + 1, x.shape[3]}, []int{1, stride, stride, 1}))
+				[]int{x.shape[0], i + (out[1]-1)*stride[0] + 1, j + (out[2]-1)*stride[1] + 1, x.shape[3]}, []int{1, stride[0], stride[1], 1}))
 		}
 	}
 }
@@ -151,15 +140,18 @@ func (l *lowering) pool(n *graph.Node, o graph.Pool2D) value {
 		}
 	})
 	if o.Average {
-		y = l.binary("divide", y, l.like(float64(o.Kernel*o.Kernel), y))
+		y = l.binary("divide", y, l.like(float64(o.Kernel[0]*o.Kernel[1]), y))
 	}
 	return l.convert(y, l.result(n))
 }
 
-// resize is a product with a matrix of taps for each axis.
+// resize is a product with a matrix of taps for each axis. In TF32 it keeps all
+// digits: it is a small part of the work, and a head's five of them, one upon the
+// other, were a third of the error that the head adds to the points.
 func (l *lowering) resize(n *graph.Node, o graph.Resize2D) value {
 	d := l.half()
 	x := l.as(n, 0, d)
+	exact := d == tensor.F32
 	matrix := func(in, out int, scale float64) value {
 		table := make([]float32, out*in)
 		for i, taps := range o.Taps(in, out, scale) {
@@ -171,8 +163,8 @@ func (l *lowering) resize(n *graph.Node, o graph.Resize2D) value {
 	}
 	s := n.In[0].Shape
 	// [H,h] x [B,h,w,C] -> [H,B,w,C]
-	y := l.dot(matrix(s[1], o.H, o.ScaleH), x, contraction{sumA: []int{1}, sumB: []int{1}}, d, l.opt.Exact)
+	y := l.dot(matrix(s[1], o.H, o.ScaleH), x, contraction{sumA: []int{1}, sumB: []int{1}}, d, exact)
 	// [W,w] x [H,B,w,C] -> [W,H,B,C]
-	y = l.dot(matrix(s[2], o.W, o.ScaleW), y, contraction{sumA: []int{1}, sumB: []int{2}}, l.result(n), l.opt.Exact)
+	y = l.dot(matrix(s[2], o.W, o.ScaleW), y, contraction{sumA: []int{1}, sumB: []int{2}}, l.result(n), exact)
 	return l.transpose(y, 2, 1, 0, 3)
 }

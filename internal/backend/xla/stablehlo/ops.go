@@ -39,7 +39,7 @@ func (l *lowering) op(n *graph.Node) (value, error) {
 		return l.attention(n, o), nil
 	case graph.LayerNorm, graph.RMSNorm, graph.Softmax, graph.L2Normalize, graph.ExpPoints:
 		return l.vectors(n)
-	case graph.Reduce, graph.ArgReduce, graph.TopK, graph.CumSum:
+	case graph.Reduce, graph.ArgReduce, graph.TopK:
 		return l.reductions(n)
 	case graph.Conv2D, graph.ConvTranspose2D, graph.Pool2D, graph.Resize2D, graph.PixelShuffle:
 		return l.maps(n)
@@ -69,16 +69,10 @@ func single(p graph.Param) (float64, bool) {
 	return 0, false
 }
 
-var unaryNames = map[graph.UnaryFn]string{
-	graph.Neg: "negate", graph.Abs: "abs", graph.Exp: "exponential", graph.Expm1: "exponential_minus_one",
-	graph.Log: "log", graph.Sqrt: "sqrt", graph.Rsqrt: "rsqrt", graph.Sin: "sine", graph.Cos: "cosine",
-	graph.Tan: "tan", graph.Tanh: "tanh", graph.Sigmoid: "logistic", graph.Erf: "chlo.erf",
-}
-
 func (l *lowering) unaryOp(n *graph.Node, o graph.Unary) (value, error) {
 	x := l.f32(n, 0)
 	y := x
-	if name, ok := unaryNames[o.Fn]; ok {
+	if name := o.Fn.Names().StableHLO; name != "" {
 		y = l.unary(name, x)
 		return l.convert(y, l.result(n)), nil
 	}
@@ -125,14 +119,9 @@ func (l *lowering) activate(a graph.Activation, x value) value {
 	return l.convert(l.gelu(l.convert(x, tensor.F32)), d)
 }
 
-var binaryNames = map[graph.BinaryFn]string{
-	graph.Add: "add", graph.Sub: "subtract", graph.Mul: "multiply", graph.Div: "divide", graph.Pow: "power",
-	graph.Maximum: "maximum", graph.Minimum: "minimum",
-}
-
 func (l *lowering) binaryOp(n *graph.Node, o graph.Binary) (value, error) {
-	name, ok := binaryNames[o.Fn]
-	if !ok {
+	name := o.Fn.Names().StableHLO
+	if name == "" {
 		return value{}, fmt.Errorf("%w: %v", ErrUnsupported, o.Fn)
 	}
 	a, b := l.fit(l.f32(n, 0), n.Shape), l.fit(l.f32(n, 1), n.Shape)
@@ -158,7 +147,7 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) value {
 	r := len(n.Shape)
 	lead := n.Shape[:r-2]
 	operand := func(i int) value {
-		x := l.as(n, i, l.half())
+		x := l.factor(n, i)
 		s := x.shape
 		return l.fit(x, append(lead.Clone(), s[len(s)-2:]...))
 	}
@@ -177,8 +166,8 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) value {
 // type, where XLA's pattern for the library's epilogues looks for them.
 func (l *lowering) linear(n *graph.Node, o graph.Linear) value {
 	d := l.result(n)
-	x := l.as(n, 0, l.half())
-	y := l.dot(x, l.as(n, 1, l.half()), contraction{sumA: []int{len(x.shape) - 1}, sumB: []int{1}}, d, l.opt.Exact)
+	x := l.factor(n, 0)
+	y := l.dot(x, l.factor(n, 1), contraction{sumA: []int{len(x.shape) - 1}, sumB: []int{1}}, d, l.opt.Exact)
 	at := 2
 	next := func(has bool) (value, bool) {
 		if !has {
@@ -203,13 +192,13 @@ func (l *lowering) linear(n *graph.Node, o graph.Linear) value {
 // linears are several with one input as one product.
 func (l *lowering) linears(list []*graph.Node) error {
 	d := l.half()
-	x := l.as(list[0], 0, d)
+	x := l.factor(list[0], 0)
 	var w, b Weight
 	for _, n := range list {
 		w.Params = append(w.Params, n.In[1].Op.(graph.Param))
 		b.Params = append(b.Params, n.In[2].Op.(graph.Param))
 	}
-	w.DType, b.DType = d, d
+	w.DType, b.DType, w.Round = d, d, l.tf32()
 	y := l.dot(x, l.weight(w), contraction{sumA: []int{len(x.shape) - 1}, sumB: []int{1}}, d, l.opt.Exact)
 	y = l.binary("add", y, l.last(l.weight(b), y.shape))
 	at := 0

@@ -106,12 +106,12 @@ func (l *lowering) scatterAdd(n *graph.Node) value {
 }
 
 // poolIndex is where each window has its maximum, the first on ties.
-func (l *lowering) poolIndex(x value, kernel, stride int, out tensor.Shape) value {
+func (l *lowering) poolIndex(x value, kernel, stride [2]int, out tensor.Shape) value {
 	row, col := l.iota(tensor.I32, out, 1), l.iota(tensor.I32, out, 2)
 	position := func(i, j int) value { // (row*stride + i)*W + col*stride + j
-		y := l.binary("add", l.binary("multiply", row, l.like(float64(stride), row)), l.like(float64(i), row))
+		y := l.binary("add", l.binary("multiply", row, l.like(float64(stride[0]), row)), l.like(float64(i), row))
 		y = l.binary("multiply", y, l.like(float64(x.shape[2]), row))
-		return l.binary("add", y, l.binary("add", l.binary("multiply", col, l.like(float64(stride), row)), l.like(float64(j), row)))
+		return l.binary("add", y, l.binary("add", l.binary("multiply", col, l.like(float64(stride[1]), row)), l.like(float64(j), row)))
 	}
 	var best, at value
 	l.offsets(x, kernel, stride, out, func(i, j int, v value) {
@@ -133,17 +133,17 @@ func (l *lowering) poolGrad(n *graph.Node, o graph.PoolGrad) value {
 	row, col := l.iota(tensor.I32, gy.shape, 1), l.iota(tensor.I32, gy.shape, 2)
 	zero := l.like(0, gy)
 	var sum value
-	for i := range o.Kernel {
-		for j := range o.Kernel {
-			y := l.binary("add", l.binary("multiply", row, l.like(float64(o.Stride), row)), l.like(float64(i), row))
+	for i := range o.Kernel[0] {
+		for j := range o.Kernel[1] {
+			y := l.binary("add", l.binary("multiply", row, l.like(float64(o.Stride[0]), row)), l.like(float64(i), row))
 			p := l.binary("add", l.binary("multiply", y, l.like(float64(x.shape[2]), row)),
-				l.binary("add", l.binary("multiply", col, l.like(float64(o.Stride), row)), l.like(float64(j), row)))
+				l.binary("add", l.binary("multiply", col, l.like(float64(o.Stride[1]), row)), l.like(float64(j), row)))
 			v := l.choose(l.compare("EQ", at, p), gy, zero)
-			between := []int{0, o.Stride - 1, o.Stride - 1, 0}
+			between := []int{0, o.Stride[0] - 1, o.Stride[1] - 1, 0}
 			after := make([]int, 4)
 			for k, first := range []int{1: i, 2: j} {
 				if k > 0 {
-					after[k] = x.shape[k] - first - ((gy.shape[k]-1)*o.Stride + 1)
+					after[k] = x.shape[k] - first - ((gy.shape[k]-1)*o.Stride[k-1] + 1)
 				}
 			}
 			v = l.pad(v, 0, []int{0, i, j, 0}, after, between)

@@ -83,6 +83,9 @@ func TestGoldenTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if g, err = passes.Compose(g); err != nil {
+			t.Fatal(err)
+		}
 		if !o.Has("xla") {
 			if _, err := Write(g, Options{Exact: true}); !errors.Is(err, ErrUnsupported) {
 				t.Errorf("%s: %v, want ErrUnsupported", o.Kind, err)

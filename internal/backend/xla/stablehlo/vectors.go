@@ -5,7 +5,6 @@ package stablehlo
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -103,34 +102,8 @@ func (l *lowering) reductions(n *graph.Node) (value, error) {
 			return index, nil
 		}
 		return l.convert(values, l.result(n)), nil
-	case graph.CumSum:
-		return l.convert(l.cumSum(x, o), l.result(n)), nil
 	}
 	return value{}, fmt.Errorf("%w: %T", ErrUnsupported, n.Op)
-}
-
-// cumSum sums windows that end, or with Reverse begin, at each element.
-func (l *lowering) cumSum(x value, o graph.CumSum) value {
-	axis := o.Axis
-	if axis < 0 {
-		axis += len(x.shape)
-	}
-	sizes, pads := make([]string, len(x.shape)), make([]string, len(x.shape))
-	for i, d := range x.shape {
-		sizes[i], pads[i] = "1", "[0, 0]"
-		if i != axis {
-			continue
-		}
-		sizes[i] = fmt.Sprint(d)
-		if pads[i] = fmt.Sprintf("[%d, 0]", d-1); o.Reverse {
-			pads[i] = fmt.Sprintf("[0, %d]", d-1)
-		}
-	}
-	zero := l.splat(0, x.dtype, nil)
-	e := typeOf(x.dtype, nil)
-	return l.emit(x, signature(x, x, zero), "\"stablehlo.reduce_window\"(%s, %s) <{window_dimensions = array<i64: %s>, "+
-		"padding = dense<[%s]> : tensor<%dx2xi64>}> ({\n    ^bb0(%%a: %s, %%b: %s):\n      %%s = stablehlo.add %%a, %%b : %s\n"+
-		"      stablehlo.return %%s : %s\n    })", x.name, zero.name, strings.Join(sizes, ", "), strings.Join(pads, ", "), len(x.shape), e, e, e, e)
 }
 
 // argReduce finds the extreme, then the lowest index that has it. A NaN is the

@@ -3,8 +3,10 @@
 package stablehlo
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -20,8 +22,9 @@ type Options struct {
 	// Half is the type of the factors of products, BF16 or F16; the zero value
 	// leaves everything in float32.
 	Half tensor.DType
-	// Exact asks for products of float32 with all their digits. Without it a
-	// device may round the factors to TF32, which has ten bits.
+	// Exact asks for products of float32 with all their digits. Without it their
+	// factors are rounded to TF32, which has ten bits, to the nearest: a device's
+	// matrix units would cut the rest off, for twice the error and all of it downwards.
 	Exact bool
 	// FusedAttention writes attention without a mask as the custom call that XLA
 	// hands to cuDNN. It needs half precision.
@@ -39,6 +42,8 @@ type Weight struct {
 	// Shape and DType are what the program reads.
 	Shape tensor.Shape
 	DType tensor.DType
+	// Round asks for TF32's ten bits of the elements.
+	Round bool
 }
 
 // Module is a program in text and what it must be given: the graph's inputs in
@@ -82,13 +87,14 @@ type lowering struct {
 	weights []Weight
 	args    map[string]value // weights by what they are
 	casts   map[string]value
+	ropes   map[string][2]value // tables of cosines and sines
 }
 
 func newLowering(g *graph.Graph, o Options) *lowering {
 	l := &lowering{
 		writer: writer{consts: map[string]value{}}, g: g, opt: o,
 		values: make([]value, len(g.Nodes)), final: make([]bool, len(g.Nodes)), done: make([]bool, len(g.Nodes)),
-		merged: map[int][]*graph.Node{}, args: map[string]value{}, casts: map[string]value{},
+		merged: map[int][]*graph.Node{}, args: map[string]value{}, casts: map[string]value{}, ropes: map[string][2]value{},
 	}
 	read := make([]bool, len(g.Nodes)) // by a product
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
@@ -225,6 +231,39 @@ func (l *lowering) f32(n *graph.Node, i int) value {
 	return l.as(n, i, tensor.F32)
 }
 
+// tf32 says whether the factors of products are rounded to TF32.
+func (l *lowering) tf32() bool { return l.opt.Half == tensor.Invalid && !l.opt.Exact }
+
+// factor is operand i of n as a product takes it, its dimensions permuted (nil
+// keeps them): a weight is arranged when it is uploaded, anything else in the
+// program.
+func (l *lowering) factor(n *graph.Node, i int, perm ...int) value {
+	if p, ok := n.In[i].Op.(graph.Param); ok {
+		if _, one := single(p); !one {
+			return l.weight(Weight{Params: []graph.Param{p}, Perm: perm, DType: l.half(), Round: l.tf32()})
+		}
+	}
+	v := l.rounded(l.as(n, i, l.half()))
+	if perm == nil {
+		return v
+	}
+	return l.transpose(v, perm...)
+}
+
+// rounded is a factor with the digits that the precision leaves it.
+func (l *lowering) rounded(v value) value {
+	if !l.tf32() || v.dtype != tensor.F32 {
+		return v
+	}
+	key := v.name + "tf32"
+	r, ok := l.casts[key]
+	if !ok {
+		r = l.emit(v, v.typ(), "stablehlo.reduce_precision %s, format = e8m10", v.name)
+		l.casts[key] = r
+	}
+	return r
+}
+
 // cast is v in type d, one operation for all that ask.
 func (l *lowering) cast(v value, d tensor.DType) value {
 	if v.dtype == d {
@@ -279,10 +318,10 @@ func (w Weight) key() string {
 	for _, p := range w.Params {
 		fmt.Fprintf(&b, "%p:%d:%v ", dataOf(p), len(p.Data), p.Shape)
 	}
-	if w.Params == nil {
-		fmt.Fprint(&b, w.Table)
+	for _, v := range w.Table {
+		b.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
 	}
-	fmt.Fprintf(&b, "%v %v %v", w.Perm, w.Shape, w.DType)
+	fmt.Fprintf(&b, "%v %v %v %v", w.Perm, w.Shape, w.DType, w.Round)
 	return b.String()
 }
 

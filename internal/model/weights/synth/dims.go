@@ -18,6 +18,7 @@ const (
 	MASt3R    Arch = "mast3r"
 	DUNE      Arch = "dune"
 	Retrieval Arch = "retrieval"
+	DA3       Arch = "da3"
 )
 
 // Dims are the sizes that make a model.
@@ -33,6 +34,10 @@ type Dims struct {
 	DPTFeature, DPTLast        int
 	DPTLayers                  [4]int
 	LocalHidden                int // of the descriptor MLP
+
+	// DA3: the first block that knows of other views, 0 for none; SwiGLU blocks.
+	Start int
+	Gated bool
 
 	RetrievalDim int   // Retrieval
 	Projector    []int // widths of the projector's layers, may be empty
@@ -82,6 +87,13 @@ var variants = map[string]Dims{
 	"mast3r_tiny":       full(MASt3R, 16, 128, 2, 2).trunk(128, 12, 2),
 	"dunemast3r_tiny":   full(DUNE, 14, 128, 3, 2).dune(4).trunk(128, 12, 2),
 
+	"da3_small": views(384, 12, 6, 4, 64, [4]int{48, 96, 192, 384}),
+	"da3_base":  views(768, 12, 12, 4, 128, [4]int{96, 192, 384, 768}),
+	"da3_large": views(1024, 24, 16, 8, 256, [4]int{256, 512, 1024, 1024}),
+	"da3_giant": views(1536, 40, 24, 13, 256, [4]int{256, 512, 1024, 1024}).gated(),
+	"da3_mono":  views(1024, 24, 16, 0, 256, [4]int{256, 512, 1024, 1024}),
+	"da3_tiny":  views(32, 8, 2, 2, 16, [4]int{8, 16, 24, 32}).grid(5),
+
 	"retrieval_micro":      {Arch: Retrieval, RetrievalDim: 64},
 	"retrieval_micro_proj": {Arch: Retrieval, RetrievalDim: 64, Projector: []int{40, 48}, Postwhiten: true},
 	"retrieval_large":      {Arch: Retrieval, RetrievalDim: 1024},
@@ -103,6 +115,9 @@ func Variant(name string) (Dims, error) {
 // shapes cannot tell, such as the number of heads, and much that they can. The
 // spelling is Python's, down to "False", for the files' hashes cover it.
 func (d Dims) Metadata(variant string) map[string]string {
+	if d.Arch == DA3 {
+		return d.da3Metadata(variant)
+	}
 	m := map[string]string{
 		"variant": variant, "format": "pt", "weights": "synthetic", "arch": string(d.Arch),
 	}

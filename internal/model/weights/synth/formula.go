@@ -19,6 +19,9 @@ const (
 	// Spec21 is the formula of network.md 21 (the tiny
 	// models).
 	Spec21
+	// Loud is the formula of networks whose golden data bring their own weights: it
+	// lets every error show.
+	Loud
 )
 
 // FNV1a64 is the 64-bit FNV-1a hash, the seed of a tensor.
@@ -56,9 +59,13 @@ func unit(z uint64) float32 {
 // Fill writes elements start, start+1, ... of a tensor (row-major) to dst.
 func (f Formula) Fill(dst []float32, name string, shape tensor.Shape, start int) {
 	switch f {
-	case Golden:
+	case Golden, Loud:
+		rule := goldenRule
+		if f == Loud {
+			rule = loudRule
+		}
 		name = listSpelling(name)
-		base, scale := goldenRule(name, shape)
+		base, scale := rule(name, shape)
 		z := FNV1a64(name) + uint64(start)*weyl
 		for i := range dst {
 			z += weyl
@@ -174,7 +181,8 @@ func isNorm(name, parent string) bool {
 // fanIn is the number of inputs of one output: all dimensions but the first,
 // or, for the transposed convolutions [in, out, k, k] of stride k, the first.
 func fanIn(name string, shape tensor.Shape) int {
-	if strings.Contains(name, ".act_postprocess.0.1.") || strings.Contains(name, ".act_postprocess.1.1.") {
+	if strings.Contains(name, ".act_postprocess.0.1.") || strings.Contains(name, ".act_postprocess.1.1.") ||
+		strings.Contains(name, ".resize_layers.0.") || strings.Contains(name, ".resize_layers.1.") {
 		return shape[0]
 	}
 	return shape[1:].Numel()

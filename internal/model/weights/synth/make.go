@@ -67,6 +67,9 @@ func FormulaOf(variant string) Formula {
 	if variant == "mast3r_tiny" || variant == "dunemast3r_tiny" {
 		return Spec21
 	}
+	if variants[variant].Arch == DA3 {
+		return Loud
+	}
 	return Golden
 }
 

@@ -30,6 +30,10 @@ func (d Dims) Files() []File {
 		dec.norm("norm", d.EncDim)
 		dec.trunk("mast3r.", d, 0)
 		return []File{enc.file("encoder.safetensors"), dec.file("decoder.safetensors")}
+	case DA3:
+		var m manifest
+		m.da3(d)
+		return []File{m.file("model.safetensors")}
 	case Retrieval:
 		var m manifest
 		m.retrieval(d)

@@ -200,6 +200,22 @@ module @g_step {
     return %5 : tensor<15xf32>
   }
 }
+module @g_floor {
+  func.func public @main(%x0: tensor<15xf32>) -> (tensor<15xf32>) {
+    %0 = stablehlo.reshape %x0 : (tensor<15xf32>) -> tensor<3x5xf32>
+    %1 = stablehlo.floor %0 : tensor<3x5xf32>
+    %2 = stablehlo.reshape %1 : (tensor<3x5xf32>) -> tensor<15xf32>
+    return %2 : tensor<15xf32>
+  }
+}
+module @g_ceil {
+  func.func public @main(%x0: tensor<15xf32>) -> (tensor<15xf32>) {
+    %0 = stablehlo.reshape %x0 : (tensor<15xf32>) -> tensor<3x5xf32>
+    %1 = stablehlo.ceil %0 : tensor<3x5xf32>
+    %2 = stablehlo.reshape %1 : (tensor<3x5xf32>) -> tensor<15xf32>
+    return %2 : tensor<15xf32>
+  }
+}
 module @g_add {
   func.func public @main(%x0: tensor<8xf32>, %x1: tensor<12xf32>) -> (tensor<24xf32>) {
     %0 = stablehlo.reshape %x0 : (tensor<8xf32>) -> tensor<2x1x4xf32>
@@ -315,6 +331,23 @@ module @g_minimum {
     %8 = stablehlo.broadcast_in_dim %3, dims = [0, 1, 2] : (tensor<2x1x4xf32>) -> tensor<2x3x4xf32>
     %9 = stablehlo.broadcast_in_dim %7, dims = [1, 2] : (tensor<3x4xf32>) -> tensor<2x3x4xf32>
     %10 = stablehlo.minimum %8, %9 : tensor<2x3x4xf32>
+    %11 = stablehlo.reshape %10 : (tensor<2x3x4xf32>) -> tensor<24xf32>
+    return %11 : tensor<24xf32>
+  }
+}
+module @g_atan2 {
+  func.func public @main(%x0: tensor<8xf32>, %x1: tensor<12xf32>) -> (tensor<24xf32>) {
+    %0 = stablehlo.reshape %x0 : (tensor<8xf32>) -> tensor<2x1x4xf32>
+    %1 = stablehlo.multiply %0, %0 : tensor<2x1x4xf32>
+    %2 = stablehlo.constant dense<5.0e-01> : tensor<2x1x4xf32>
+    %3 = stablehlo.add %1, %2 : tensor<2x1x4xf32>
+    %4 = stablehlo.reshape %x1 : (tensor<12xf32>) -> tensor<3x4xf32>
+    %5 = stablehlo.multiply %4, %4 : tensor<3x4xf32>
+    %6 = stablehlo.constant dense<5.0e-01> : tensor<3x4xf32>
+    %7 = stablehlo.add %5, %6 : tensor<3x4xf32>
+    %8 = stablehlo.broadcast_in_dim %3, dims = [0, 1, 2] : (tensor<2x1x4xf32>) -> tensor<2x3x4xf32>
+    %9 = stablehlo.broadcast_in_dim %7, dims = [1, 2] : (tensor<3x4xf32>) -> tensor<2x3x4xf32>
+    %10 = stablehlo.atan2 %8, %9 : tensor<2x3x4xf32>
     %11 = stablehlo.reshape %10 : (tensor<2x3x4xf32>) -> tensor<24xf32>
     return %11 : tensor<24xf32>
   }
@@ -610,17 +643,21 @@ module @g_conv_transpose2d {
   }
 }
 module @g_pool2d {
-  func.func public @main(%x0: tensor<90xf32>) -> (tensor<18xf32>) {
+  func.func public @main(%x0: tensor<90xf32>) -> (tensor<24xf32>) {
     %0 = stablehlo.reshape %x0 : (tensor<90xf32>) -> tensor<1x5x6x3xf32>
-    %1 = stablehlo.slice %0 [0:1, 0:3:2, 0:5:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %2 = stablehlo.slice %0 [0:1, 0:3:2, 1:6:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %3 = stablehlo.maximum %1, %2 : tensor<1x2x3x3xf32>
-    %4 = stablehlo.slice %0 [0:1, 1:4:2, 0:5:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %5 = stablehlo.maximum %3, %4 : tensor<1x2x3x3xf32>
-    %6 = stablehlo.slice %0 [0:1, 1:4:2, 1:6:2, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x3x3xf32>
-    %7 = stablehlo.maximum %5, %6 : tensor<1x2x3x3xf32>
-    %8 = stablehlo.reshape %7 : (tensor<1x2x3x3xf32>) -> tensor<18xf32>
-    return %8 : tensor<18xf32>
+    %1 = stablehlo.slice %0 [0:1, 0:3:2, 0:4, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %2 = stablehlo.slice %0 [0:1, 0:3:2, 1:5, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %3 = stablehlo.maximum %1, %2 : tensor<1x2x4x3xf32>
+    %4 = stablehlo.slice %0 [0:1, 0:3:2, 2:6, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %5 = stablehlo.maximum %3, %4 : tensor<1x2x4x3xf32>
+    %6 = stablehlo.slice %0 [0:1, 1:4:2, 0:4, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %7 = stablehlo.maximum %5, %6 : tensor<1x2x4x3xf32>
+    %8 = stablehlo.slice %0 [0:1, 1:4:2, 1:5, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %9 = stablehlo.maximum %7, %8 : tensor<1x2x4x3xf32>
+    %10 = stablehlo.slice %0 [0:1, 1:4:2, 2:6, 0:3] : (tensor<1x5x6x3xf32>) -> tensor<1x2x4x3xf32>
+    %11 = stablehlo.maximum %9, %10 : tensor<1x2x4x3xf32>
+    %12 = stablehlo.reshape %11 : (tensor<1x2x4x3xf32>) -> tensor<24xf32>
+    return %12 : tensor<24xf32>
   }
 }
 module @g_resize2d {
@@ -904,19 +941,24 @@ module @g_topk {
 module @g_cumsum {
   func.func public @main(%x0: tensor<42xf32>) -> (tensor<42xf32>) {
     %0 = stablehlo.reshape %x0 : (tensor<42xf32>) -> tensor<2x7x3xf32>
-    %1 = stablehlo.constant dense<0.0e+00> : tensor<f32>
-    %2 = "stablehlo.reduce_window"(%0, %1) <{window_dimensions = array<i64: 1, 7, 1>, padding = dense<[[0, 0], [6, 0], [0, 0]]> : tensor<3x2xi64>}> ({
-    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-      %s = stablehlo.add %a, %b : tensor<f32>
-      stablehlo.return %s : tensor<f32>
-    }) : (tensor<2x7x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
-    %3 = "stablehlo.reduce_window"(%2, %1) <{window_dimensions = array<i64: 1, 1, 3>, padding = dense<[[0, 0], [0, 0], [0, 2]]> : tensor<3x2xi64>}> ({
-    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-      %s = stablehlo.add %a, %b : tensor<f32>
-      stablehlo.return %s : tensor<f32>
-    }) : (tensor<2x7x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
-    %4 = stablehlo.reshape %3 : (tensor<2x7x3xf32>) -> tensor<42xf32>
-    return %4 : tensor<42xf32>
+    %1 = stablehlo.slice %0 [0:2, 0:6, 0:3] : (tensor<2x7x3xf32>) -> tensor<2x6x3xf32>
+    %2 = stablehlo.constant dense<0.0e+00> : tensor<f32>
+    %3 = stablehlo.pad %1, %2, low = [0, 1, 0], high = [0, 0, 0], interior = [0, 0, 0] : (tensor<2x6x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %4 = stablehlo.add %0, %3 : tensor<2x7x3xf32>
+    %5 = stablehlo.slice %4 [0:2, 0:5, 0:3] : (tensor<2x7x3xf32>) -> tensor<2x5x3xf32>
+    %6 = stablehlo.pad %5, %2, low = [0, 2, 0], high = [0, 0, 0], interior = [0, 0, 0] : (tensor<2x5x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %7 = stablehlo.add %4, %6 : tensor<2x7x3xf32>
+    %8 = stablehlo.slice %7 [0:2, 0:3, 0:3] : (tensor<2x7x3xf32>) -> tensor<2x3x3xf32>
+    %9 = stablehlo.pad %8, %2, low = [0, 4, 0], high = [0, 0, 0], interior = [0, 0, 0] : (tensor<2x3x3xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %10 = stablehlo.add %7, %9 : tensor<2x7x3xf32>
+    %11 = stablehlo.slice %10 [0:2, 0:7, 1:3] : (tensor<2x7x3xf32>) -> tensor<2x7x2xf32>
+    %12 = stablehlo.pad %11, %2, low = [0, 0, 0], high = [0, 0, 1], interior = [0, 0, 0] : (tensor<2x7x2xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %13 = stablehlo.add %10, %12 : tensor<2x7x3xf32>
+    %14 = stablehlo.slice %13 [0:2, 0:7, 2:3] : (tensor<2x7x3xf32>) -> tensor<2x7x1xf32>
+    %15 = stablehlo.pad %14, %2, low = [0, 0, 0], high = [0, 0, 2], interior = [0, 0, 0] : (tensor<2x7x1xf32>, tensor<f32>) -> tensor<2x7x3xf32>
+    %16 = stablehlo.add %13, %15 : tensor<2x7x3xf32>
+    %17 = stablehlo.reshape %16 : (tensor<2x7x3xf32>) -> tensor<42xf32>
+    return %17 : tensor<42xf32>
   }
 }
 // block, {Half:invalid Exact:true FusedAttention:false}
@@ -1081,102 +1123,111 @@ module @g_block {
     %17 = stablehlo.multiply %15, %16 : tensor<1x6x16xf32>
     %18 = stablehlo.broadcast_in_dim %w1, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
     %19 = stablehlo.add %17, %18 : tensor<1x6x16xf32>
-    %20 = stablehlo.dot_general %19, %w2, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x16xf32>, tensor<16x16xf32>) -> tensor<1x6x16xf32>
-    %21 = stablehlo.broadcast_in_dim %w3, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
-    %22 = stablehlo.add %20, %21 : tensor<1x6x16xf32>
-    %23 = stablehlo.reduce(%1 init: %2) applies stablehlo.add across dimensions = [2] : (tensor<1x6x16xf32>, tensor<f32>) -> tensor<1x6xf32>
-    %24 = stablehlo.multiply %23, %4 : tensor<1x6xf32>
-    %25 = stablehlo.broadcast_in_dim %24, dims = [0, 1] : (tensor<1x6xf32>) -> tensor<1x6x16xf32>
-    %26 = stablehlo.subtract %1, %25 : tensor<1x6x16xf32>
-    %27 = stablehlo.multiply %26, %26 : tensor<1x6x16xf32>
-    %28 = stablehlo.reduce(%27 init: %2) applies stablehlo.add across dimensions = [2] : (tensor<1x6x16xf32>, tensor<f32>) -> tensor<1x6xf32>
-    %29 = stablehlo.multiply %28, %4 : tensor<1x6xf32>
-    %30 = stablehlo.add %29, %11 : tensor<1x6xf32>
-    %31 = stablehlo.rsqrt %30 : tensor<1x6xf32>
-    %32 = stablehlo.broadcast_in_dim %31, dims = [0, 1] : (tensor<1x6xf32>) -> tensor<1x6x16xf32>
-    %33 = stablehlo.multiply %26, %32 : tensor<1x6x16xf32>
-    %34 = stablehlo.broadcast_in_dim %w4, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
-    %35 = stablehlo.multiply %33, %34 : tensor<1x6x16xf32>
-    %36 = stablehlo.broadcast_in_dim %w5, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
-    %37 = stablehlo.add %35, %36 : tensor<1x6x16xf32>
-    %38 = stablehlo.dot_general %37, %w6, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x16xf32>, tensor<32x16xf32>) -> tensor<1x6x32xf32>
-    %39 = stablehlo.broadcast_in_dim %w7, dims = [2] : (tensor<32xf32>) -> tensor<1x6x32xf32>
-    %40 = stablehlo.add %38, %39 : tensor<1x6x32xf32>
-    %41 = stablehlo.slice %40 [0:1, 0:6, 0:16] : (tensor<1x6x32xf32>) -> tensor<1x6x16xf32>
-    %42 = stablehlo.slice %40 [0:1, 0:6, 16:32] : (tensor<1x6x32xf32>) -> tensor<1x6x16xf32>
-    %43 = stablehlo.reshape %22 : (tensor<1x6x16xf32>) -> tensor<1x6x2x8xf32>
-    %44 = stablehlo.slice %43 [0:1, 0:6, 0:2, 2:4] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
-    %45 = stablehlo.slice %43 [0:1, 0:6, 0:2, 0:2] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
-    %46 = stablehlo.slice %43 [0:1, 0:6, 0:2, 6:8] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
-    %47 = stablehlo.slice %43 [0:1, 0:6, 0:2, 4:6] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
-    %48 = stablehlo.concatenate %44, %45, %46, %47, dim = 3 : (tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>) -> tensor<1x6x2x8xf32>
-    %49 = stablehlo.broadcast_in_dim %w8, dims = [1, 2, 3] : (tensor<6x1x8xf32>) -> tensor<1x6x2x8xf32>
-    %50 = stablehlo.multiply %43, %49 : tensor<1x6x2x8xf32>
-    %51 = stablehlo.broadcast_in_dim %w9, dims = [1, 2, 3] : (tensor<6x1x8xf32>) -> tensor<1x6x2x8xf32>
-    %52 = stablehlo.multiply %48, %51 : tensor<1x6x2x8xf32>
-    %53 = stablehlo.add %50, %52 : tensor<1x6x2x8xf32>
-    %54 = stablehlo.reshape %41 : (tensor<1x6x16xf32>) -> tensor<1x6x2x8xf32>
-    %55 = stablehlo.slice %54 [0:1, 0:6, 0:2, 2:4] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
-    %56 = stablehlo.slice %54 [0:1, 0:6, 0:2, 0:2] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
-    %57 = stablehlo.slice %54 [0:1, 0:6, 0:2, 6:8] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
-    %58 = stablehlo.slice %54 [0:1, 0:6, 0:2, 4:6] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
-    %59 = stablehlo.concatenate %55, %56, %57, %58, dim = 3 : (tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>) -> tensor<1x6x2x8xf32>
-    %60 = stablehlo.broadcast_in_dim %w8, dims = [1, 2, 3] : (tensor<6x1x8xf32>) -> tensor<1x6x2x8xf32>
-    %61 = stablehlo.multiply %54, %60 : tensor<1x6x2x8xf32>
-    %62 = stablehlo.broadcast_in_dim %w9, dims = [1, 2, 3] : (tensor<6x1x8xf32>) -> tensor<1x6x2x8xf32>
-    %63 = stablehlo.multiply %59, %62 : tensor<1x6x2x8xf32>
-    %64 = stablehlo.add %61, %63 : tensor<1x6x2x8xf32>
-    %65 = stablehlo.reshape %42 : (tensor<1x6x16xf32>) -> tensor<1x6x2x8xf32>
-    %66 = stablehlo.dot_general %53, %64, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [DEFAULT, DEFAULT] : (tensor<1x6x2x8xf32>, tensor<1x6x2x8xf32>) -> tensor<1x2x6x6xf32>
-    %67 = stablehlo.constant dense<2.5e-01> : tensor<1x2x6x6xf32>
-    %68 = stablehlo.multiply %66, %67 : tensor<1x2x6x6xf32>
-    %69 = stablehlo.constant dense<0xFF800000> : tensor<f32>
-    %70 = stablehlo.reduce(%68 init: %69) applies stablehlo.maximum across dimensions = [3] : (tensor<1x2x6x6xf32>, tensor<f32>) -> tensor<1x2x6xf32>
-    %71 = stablehlo.broadcast_in_dim %70, dims = [0, 1, 2] : (tensor<1x2x6xf32>) -> tensor<1x2x6x6xf32>
-    %72 = stablehlo.subtract %68, %71 : tensor<1x2x6x6xf32>
-    %73 = stablehlo.exponential %72 : tensor<1x2x6x6xf32>
-    %74 = stablehlo.reduce(%73 init: %2) applies stablehlo.add across dimensions = [3] : (tensor<1x2x6x6xf32>, tensor<f32>) -> tensor<1x2x6xf32>
-    %75 = stablehlo.broadcast_in_dim %74, dims = [0, 1, 2] : (tensor<1x2x6xf32>) -> tensor<1x2x6x6xf32>
-    %76 = stablehlo.divide %73, %75 : tensor<1x2x6x6xf32>
-    %77 = stablehlo.dot_general %76, %65, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x2x6x6xf32>, tensor<1x6x2x8xf32>) -> tensor<1x2x6x8xf32>
-    %78 = stablehlo.transpose %77, dims = [0, 2, 1, 3] : (tensor<1x2x6x8xf32>) -> tensor<1x6x2x8xf32>
-    %79 = stablehlo.reshape %78 : (tensor<1x6x2x8xf32>) -> tensor<1x6x16xf32>
-    %80 = stablehlo.dot_general %79, %w10, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x16xf32>, tensor<16x16xf32>) -> tensor<1x6x16xf32>
-    %81 = stablehlo.broadcast_in_dim %w11, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
-    %82 = stablehlo.add %80, %81 : tensor<1x6x16xf32>
-    %83 = stablehlo.add %82, %0 : tensor<1x6x16xf32>
-    %84 = stablehlo.reduce(%83 init: %2) applies stablehlo.add across dimensions = [2] : (tensor<1x6x16xf32>, tensor<f32>) -> tensor<1x6xf32>
-    %85 = stablehlo.multiply %84, %4 : tensor<1x6xf32>
-    %86 = stablehlo.broadcast_in_dim %85, dims = [0, 1] : (tensor<1x6xf32>) -> tensor<1x6x16xf32>
-    %87 = stablehlo.subtract %83, %86 : tensor<1x6x16xf32>
-    %88 = stablehlo.multiply %87, %87 : tensor<1x6x16xf32>
-    %89 = stablehlo.reduce(%88 init: %2) applies stablehlo.add across dimensions = [2] : (tensor<1x6x16xf32>, tensor<f32>) -> tensor<1x6xf32>
-    %90 = stablehlo.multiply %89, %4 : tensor<1x6xf32>
-    %91 = stablehlo.add %90, %11 : tensor<1x6xf32>
-    %92 = stablehlo.rsqrt %91 : tensor<1x6xf32>
+    %20 = stablehlo.reduce_precision %19, format = e8m10 : tensor<1x6x16xf32>
+    %21 = stablehlo.dot_general %20, %w2, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x16xf32>, tensor<16x16xf32>) -> tensor<1x6x16xf32>
+    %22 = stablehlo.broadcast_in_dim %w3, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
+    %23 = stablehlo.add %21, %22 : tensor<1x6x16xf32>
+    %24 = stablehlo.reduce(%1 init: %2) applies stablehlo.add across dimensions = [2] : (tensor<1x6x16xf32>, tensor<f32>) -> tensor<1x6xf32>
+    %25 = stablehlo.multiply %24, %4 : tensor<1x6xf32>
+    %26 = stablehlo.broadcast_in_dim %25, dims = [0, 1] : (tensor<1x6xf32>) -> tensor<1x6x16xf32>
+    %27 = stablehlo.subtract %1, %26 : tensor<1x6x16xf32>
+    %28 = stablehlo.multiply %27, %27 : tensor<1x6x16xf32>
+    %29 = stablehlo.reduce(%28 init: %2) applies stablehlo.add across dimensions = [2] : (tensor<1x6x16xf32>, tensor<f32>) -> tensor<1x6xf32>
+    %30 = stablehlo.multiply %29, %4 : tensor<1x6xf32>
+    %31 = stablehlo.add %30, %11 : tensor<1x6xf32>
+    %32 = stablehlo.rsqrt %31 : tensor<1x6xf32>
+    %33 = stablehlo.broadcast_in_dim %32, dims = [0, 1] : (tensor<1x6xf32>) -> tensor<1x6x16xf32>
+    %34 = stablehlo.multiply %27, %33 : tensor<1x6x16xf32>
+    %35 = stablehlo.broadcast_in_dim %w4, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
+    %36 = stablehlo.multiply %34, %35 : tensor<1x6x16xf32>
+    %37 = stablehlo.broadcast_in_dim %w5, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
+    %38 = stablehlo.add %36, %37 : tensor<1x6x16xf32>
+    %39 = stablehlo.reduce_precision %38, format = e8m10 : tensor<1x6x16xf32>
+    %40 = stablehlo.dot_general %39, %w6, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x16xf32>, tensor<32x16xf32>) -> tensor<1x6x32xf32>
+    %41 = stablehlo.broadcast_in_dim %w7, dims = [2] : (tensor<32xf32>) -> tensor<1x6x32xf32>
+    %42 = stablehlo.add %40, %41 : tensor<1x6x32xf32>
+    %43 = stablehlo.slice %42 [0:1, 0:6, 0:16] : (tensor<1x6x32xf32>) -> tensor<1x6x16xf32>
+    %44 = stablehlo.slice %42 [0:1, 0:6, 16:32] : (tensor<1x6x32xf32>) -> tensor<1x6x16xf32>
+    %45 = stablehlo.reshape %23 : (tensor<1x6x16xf32>) -> tensor<1x6x2x8xf32>
+    %46 = stablehlo.slice %45 [0:1, 0:6, 0:2, 2:4] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
+    %47 = stablehlo.slice %45 [0:1, 0:6, 0:2, 0:2] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
+    %48 = stablehlo.slice %45 [0:1, 0:6, 0:2, 6:8] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
+    %49 = stablehlo.slice %45 [0:1, 0:6, 0:2, 4:6] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
+    %50 = stablehlo.concatenate %46, %47, %48, %49, dim = 3 : (tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>) -> tensor<1x6x2x8xf32>
+    %51 = stablehlo.broadcast_in_dim %w8, dims = [1, 2, 3] : (tensor<6x1x8xf32>) -> tensor<1x6x2x8xf32>
+    %52 = stablehlo.multiply %45, %51 : tensor<1x6x2x8xf32>
+    %53 = stablehlo.broadcast_in_dim %w9, dims = [1, 2, 3] : (tensor<6x1x8xf32>) -> tensor<1x6x2x8xf32>
+    %54 = stablehlo.multiply %50, %53 : tensor<1x6x2x8xf32>
+    %55 = stablehlo.add %52, %54 : tensor<1x6x2x8xf32>
+    %56 = stablehlo.reduce_precision %55, format = e8m10 : tensor<1x6x2x8xf32>
+    %57 = stablehlo.reshape %43 : (tensor<1x6x16xf32>) -> tensor<1x6x2x8xf32>
+    %58 = stablehlo.slice %57 [0:1, 0:6, 0:2, 2:4] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
+    %59 = stablehlo.slice %57 [0:1, 0:6, 0:2, 0:2] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
+    %60 = stablehlo.slice %57 [0:1, 0:6, 0:2, 6:8] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
+    %61 = stablehlo.slice %57 [0:1, 0:6, 0:2, 4:6] : (tensor<1x6x2x8xf32>) -> tensor<1x6x2x2xf32>
+    %62 = stablehlo.concatenate %58, %59, %60, %61, dim = 3 : (tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>, tensor<1x6x2x2xf32>) -> tensor<1x6x2x8xf32>
+    %63 = stablehlo.broadcast_in_dim %w8, dims = [1, 2, 3] : (tensor<6x1x8xf32>) -> tensor<1x6x2x8xf32>
+    %64 = stablehlo.multiply %57, %63 : tensor<1x6x2x8xf32>
+    %65 = stablehlo.broadcast_in_dim %w9, dims = [1, 2, 3] : (tensor<6x1x8xf32>) -> tensor<1x6x2x8xf32>
+    %66 = stablehlo.multiply %62, %65 : tensor<1x6x2x8xf32>
+    %67 = stablehlo.add %64, %66 : tensor<1x6x2x8xf32>
+    %68 = stablehlo.reduce_precision %67, format = e8m10 : tensor<1x6x2x8xf32>
+    %69 = stablehlo.reshape %44 : (tensor<1x6x16xf32>) -> tensor<1x6x2x8xf32>
+    %70 = stablehlo.reduce_precision %69, format = e8m10 : tensor<1x6x2x8xf32>
+    %71 = stablehlo.dot_general %56, %68, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [DEFAULT, DEFAULT] : (tensor<1x6x2x8xf32>, tensor<1x6x2x8xf32>) -> tensor<1x2x6x6xf32>
+    %72 = stablehlo.constant dense<2.5e-01> : tensor<1x2x6x6xf32>
+    %73 = stablehlo.multiply %71, %72 : tensor<1x2x6x6xf32>
+    %74 = stablehlo.constant dense<0xFF800000> : tensor<f32>
+    %75 = stablehlo.reduce(%73 init: %74) applies stablehlo.maximum across dimensions = [3] : (tensor<1x2x6x6xf32>, tensor<f32>) -> tensor<1x2x6xf32>
+    %76 = stablehlo.broadcast_in_dim %75, dims = [0, 1, 2] : (tensor<1x2x6xf32>) -> tensor<1x2x6x6xf32>
+    %77 = stablehlo.subtract %73, %76 : tensor<1x2x6x6xf32>
+    %78 = stablehlo.exponential %77 : tensor<1x2x6x6xf32>
+    %79 = stablehlo.reduce(%78 init: %2) applies stablehlo.add across dimensions = [3] : (tensor<1x2x6x6xf32>, tensor<f32>) -> tensor<1x2x6xf32>
+    %80 = stablehlo.broadcast_in_dim %79, dims = [0, 1, 2] : (tensor<1x2x6xf32>) -> tensor<1x2x6x6xf32>
+    %81 = stablehlo.divide %78, %80 : tensor<1x2x6x6xf32>
+    %82 = stablehlo.reduce_precision %81, format = e8m10 : tensor<1x2x6x6xf32>
+    %83 = stablehlo.dot_general %82, %70, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x2x6x6xf32>, tensor<1x6x2x8xf32>) -> tensor<1x2x6x8xf32>
+    %84 = stablehlo.transpose %83, dims = [0, 2, 1, 3] : (tensor<1x2x6x8xf32>) -> tensor<1x6x2x8xf32>
+    %85 = stablehlo.reshape %84 : (tensor<1x6x2x8xf32>) -> tensor<1x6x16xf32>
+    %86 = stablehlo.reduce_precision %85, format = e8m10 : tensor<1x6x16xf32>
+    %87 = stablehlo.dot_general %86, %w10, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x16xf32>, tensor<16x16xf32>) -> tensor<1x6x16xf32>
+    %88 = stablehlo.broadcast_in_dim %w11, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
+    %89 = stablehlo.add %87, %88 : tensor<1x6x16xf32>
+    %90 = stablehlo.add %89, %0 : tensor<1x6x16xf32>
+    %91 = stablehlo.reduce(%90 init: %2) applies stablehlo.add across dimensions = [2] : (tensor<1x6x16xf32>, tensor<f32>) -> tensor<1x6xf32>
+    %92 = stablehlo.multiply %91, %4 : tensor<1x6xf32>
     %93 = stablehlo.broadcast_in_dim %92, dims = [0, 1] : (tensor<1x6xf32>) -> tensor<1x6x16xf32>
-    %94 = stablehlo.multiply %87, %93 : tensor<1x6x16xf32>
-    %95 = stablehlo.broadcast_in_dim %w12, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
-    %96 = stablehlo.multiply %94, %95 : tensor<1x6x16xf32>
-    %97 = stablehlo.broadcast_in_dim %w13, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
-    %98 = stablehlo.add %96, %97 : tensor<1x6x16xf32>
-    %99 = stablehlo.dot_general %98, %w14, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x16xf32>, tensor<32x16xf32>) -> tensor<1x6x32xf32>
-    %100 = stablehlo.broadcast_in_dim %w15, dims = [2] : (tensor<32xf32>) -> tensor<1x6x32xf32>
-    %101 = stablehlo.add %99, %100 : tensor<1x6x32xf32>
-    %102 = stablehlo.constant dense<7.0710677e-01> : tensor<1x6x32xf32>
-    %103 = stablehlo.multiply %101, %102 : tensor<1x6x32xf32>
-    %104 = chlo.erf %103 : tensor<1x6x32xf32> -> tensor<1x6x32xf32>
-    %105 = stablehlo.constant dense<5.0e-01> : tensor<1x6x32xf32>
-    %106 = stablehlo.multiply %101, %105 : tensor<1x6x32xf32>
-    %107 = stablehlo.constant dense<1.0e+00> : tensor<1x6x32xf32>
-    %108 = stablehlo.add %104, %107 : tensor<1x6x32xf32>
-    %109 = stablehlo.multiply %106, %108 : tensor<1x6x32xf32>
-    %110 = stablehlo.dot_general %109, %w16, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x32xf32>, tensor<16x32xf32>) -> tensor<1x6x16xf32>
-    %111 = stablehlo.broadcast_in_dim %w17, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
-    %112 = stablehlo.add %110, %111 : tensor<1x6x16xf32>
-    %113 = stablehlo.add %112, %83 : tensor<1x6x16xf32>
-    %114 = stablehlo.reshape %113 : (tensor<1x6x16xf32>) -> tensor<96xf32>
-    return %114 : tensor<96xf32>
+    %94 = stablehlo.subtract %90, %93 : tensor<1x6x16xf32>
+    %95 = stablehlo.multiply %94, %94 : tensor<1x6x16xf32>
+    %96 = stablehlo.reduce(%95 init: %2) applies stablehlo.add across dimensions = [2] : (tensor<1x6x16xf32>, tensor<f32>) -> tensor<1x6xf32>
+    %97 = stablehlo.multiply %96, %4 : tensor<1x6xf32>
+    %98 = stablehlo.add %97, %11 : tensor<1x6xf32>
+    %99 = stablehlo.rsqrt %98 : tensor<1x6xf32>
+    %100 = stablehlo.broadcast_in_dim %99, dims = [0, 1] : (tensor<1x6xf32>) -> tensor<1x6x16xf32>
+    %101 = stablehlo.multiply %94, %100 : tensor<1x6x16xf32>
+    %102 = stablehlo.broadcast_in_dim %w12, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
+    %103 = stablehlo.multiply %101, %102 : tensor<1x6x16xf32>
+    %104 = stablehlo.broadcast_in_dim %w13, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
+    %105 = stablehlo.add %103, %104 : tensor<1x6x16xf32>
+    %106 = stablehlo.reduce_precision %105, format = e8m10 : tensor<1x6x16xf32>
+    %107 = stablehlo.dot_general %106, %w14, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x16xf32>, tensor<32x16xf32>) -> tensor<1x6x32xf32>
+    %108 = stablehlo.broadcast_in_dim %w15, dims = [2] : (tensor<32xf32>) -> tensor<1x6x32xf32>
+    %109 = stablehlo.add %107, %108 : tensor<1x6x32xf32>
+    %110 = stablehlo.constant dense<7.0710677e-01> : tensor<1x6x32xf32>
+    %111 = stablehlo.multiply %109, %110 : tensor<1x6x32xf32>
+    %112 = chlo.erf %111 : tensor<1x6x32xf32> -> tensor<1x6x32xf32>
+    %113 = stablehlo.constant dense<5.0e-01> : tensor<1x6x32xf32>
+    %114 = stablehlo.multiply %109, %113 : tensor<1x6x32xf32>
+    %115 = stablehlo.constant dense<1.0e+00> : tensor<1x6x32xf32>
+    %116 = stablehlo.add %112, %115 : tensor<1x6x32xf32>
+    %117 = stablehlo.multiply %114, %116 : tensor<1x6x32xf32>
+    %118 = stablehlo.reduce_precision %117, format = e8m10 : tensor<1x6x32xf32>
+    %119 = stablehlo.dot_general %118, %w16, contracting_dims = [2] x [1], precision = [DEFAULT, DEFAULT] : (tensor<1x6x32xf32>, tensor<16x32xf32>) -> tensor<1x6x16xf32>
+    %120 = stablehlo.broadcast_in_dim %w17, dims = [2] : (tensor<16xf32>) -> tensor<1x6x16xf32>
+    %121 = stablehlo.add %119, %120 : tensor<1x6x16xf32>
+    %122 = stablehlo.add %121, %90 : tensor<1x6x16xf32>
+    %123 = stablehlo.reshape %122 : (tensor<1x6x16xf32>) -> tensor<96xf32>
+    return %123 : tensor<96xf32>
   }
 }
 // w0: norm1.weight as f32[16], dimensions []

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xla
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/pjrt"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/stablehlo"
+)
+
+var _ backend.Finder = (*Backend)(nil)
+
+// finders are the compiled programs for nearest neighbours, the one used last at
+// the end.
+type finders struct {
+	mu   sync.Mutex
+	list []*finder
+}
+
+type finder struct {
+	n, m, dim int
+	exe       *pjrt.Executable
+}
+
+// maxFinders bounds how many sizes are kept compiled.
+const maxFinders = 8
+
+// get gives the program for a size.
+func (f *finders) get(b *Backend, n, m, dim int) (*finder, error) {
+	if i := slices.IndexFunc(f.list, func(x *finder) bool { return x.n == n && x.m == m && x.dim == dim }); i >= 0 {
+		x := f.list[i]
+		f.list = append(slices.Delete(f.list, i, i+1), x)
+		return x, nil
+	}
+	text, err := stablehlo.Nearest(n, m, dim)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", backend.ErrUnsupported, err)
+	}
+	exe, _, err := b.cache.compile(b.dev, text, b.cfg.Flags)
+	if err != nil {
+		return nil, fmt.Errorf("xla: nearest neighbours: %w", err)
+	}
+	if len(f.list) == maxFinders {
+		f.list[0].exe.Close()
+		f.list = f.list[1:]
+	}
+	x := &finder{n, m, dim, exe}
+	f.list = append(f.list, x)
+	return x, nil
+}
+
+func (f *finders) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, x := range f.list {
+		x.exe.Close()
+	}
+	f.list = nil
+}
+
+// Nearest finds the nearest neighbours of two maps in each other.
+func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (out [2]backend.Neighbours, err error) {
+	if b.dev.Platform() != "cuda" {
+		return out, fmt.Errorf("%w: nearest neighbours on %s", backend.ErrUnsupported, b.dev.Platform())
+	}
+	b.finders.mu.Lock() // Close waits for the end of a run
+	defer b.finders.mu.Unlock()
+	if err := b.open(); err != nil {
+		return out, err
+	}
+	f, err := b.finders.get(b, one.N, two.N, one.Dim)
+	if err != nil {
+		return out, err
+	}
+	var args []*pjrt.Buffer
+	defer func() {
+		for _, x := range args {
+			x.Close()
+		}
+	}()
+	for _, d := range []backend.Descriptors{one, two} {
+		uploaded, err := b.upload(d)
+		args = append(args, uploaded...)
+		if err != nil {
+			return out, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
+	start := time.Now()
+	results, done, err := f.exe.Execute(args)
+	if err != nil {
+		return out, fmt.Errorf("xla: nearest neighbours: %w", err)
+	}
+	defer func() {
+		for _, x := range results {
+			x.Close()
+		}
+	}()
+	if err := done.Await(); err != nil {
+		return out, fmt.Errorf("xla: nearest neighbours: %w", err)
+	}
+	b.count(func() { b.stats.Runs, b.stats.Matching = b.stats.Runs+1, time.Since(start) })
+	return b.neighbours(results, one.N, two.N)
+}
+
+// upload brings a map's descriptors, and which of them to keep, to the device.
+func (b *Backend) upload(d backend.Descriptors) ([]*pjrt.Buffer, error) {
+	keep := d.Keep
+	if keep == nil {
+		keep = make([]uint8, d.N)
+		for i := range keep {
+			keep[i] = 1
+		}
+	}
+	if len(d.Data) != d.N*d.Dim || len(keep) != d.N {
+		return nil, fmt.Errorf("xla: %d numbers and %d marks of %d descriptors of %d", len(d.Data), len(keep), d.N, d.Dim)
+	}
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(d.Data))), 4*len(d.Data))
+	x, err := b.dev.Upload(data, pjrt.F32, []int64{int64(len(d.Data))})
+	if err != nil {
+		return nil, err
+	}
+	k, err := b.dev.Upload(keep, pjrt.U8, []int64{int64(len(keep))})
+	if err != nil {
+		x.Close()
+		return nil, err
+	}
+	return []*pjrt.Buffer{x, k}, nil
+}
+
+// neighbours reads the results of the program: three arrays of each side, of the
+// padded length, and the product of the largest lengths.
+func (b *Backend) neighbours(results []*pjrt.Buffer, n, m int) (out [2]backend.Neighbours, err error) {
+	if len(results) != 7 {
+		return out, fmt.Errorf("xla: nearest neighbours: %d results, want 7", len(results))
+	}
+	norm := make([]byte, 4)
+	if err := results[6].Download(norm); err != nil {
+		return out, err
+	}
+	if v := math.Float32frombits(binary.LittleEndian.Uint32(norm)); !(v <= stablehlo.NearestMaxNorm) {
+		return out, fmt.Errorf("%w: descriptors of length %g", backend.ErrUnsupported, v)
+	}
+	for i, count := range []int{n, m} {
+		full := stablehlo.NearestPadded(count)
+		to, score, used := make([]int32, full), make([]float32, full), make([]uint8, full)
+		parts := [][]byte{
+			unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(to))), 4*full),
+			unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(score))), 4*full), used,
+		}
+		errs := make([]error, len(parts))
+		broken := parallel(len(parts), len(parts), func(k int) { errs[k] = results[3*i+k].Download(parts[k]) })
+		for _, err := range append(errs, broken) {
+			if err != nil {
+				return out, err
+			}
+		}
+		out[i] = backend.Neighbours{To: to[:count], Score: score[:count], Used: used[:count]}
+	}
+	return out, nil
+}

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``batch --store`` and ``store``: pairs kept in a store, by many workers, and care for the store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .common import say
+
+if TYPE_CHECKING:
+    from .._pairs.driver import Progress
+    from .._pairs.run import Report
+
+__all__ = ["add", "batch_options", "batch_store", "drops", "store_of"]
+
+FULL = 5  # exit status: the store cannot be written
+TOO_MANY_FAILED = 6  # exit status: more pairs failed than --max-failed
+INTERRUPTED = 130  # exit status: Ctrl-C
+
+_log = logging.getLogger("mast3r_runtime")
+
+
+def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the verb ``store`` to the command line."""
+    care = verb("store", _store, "Say what a store holds, or keep it in order.")
+    care.add_argument("store", metavar="STORE", help="folder, or URL with the extra cluster")
+    what = care.add_mutually_exclusive_group()
+    what.add_argument("--size", action="store_true", help="files and bytes of each kind (the default)")
+    what.add_argument("--check", action="store_true", help="read everything, remove what is damaged")
+    what.add_argument(
+        "--gc", metavar="RUN", nargs="+", help="remove what these runs do not need, other runs too"
+    )
+    what.add_argument("--list", choices=("failed", "runs"), help="pairs set aside, or what was asked for")
+    care.add_argument("--dry-run", action="store_true", help="with --gc: only say what would go")
+    care.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _shard(text: str) -> tuple[int, int]:
+    k, _, n = text.partition("/")
+    if not (k.isdigit() and n.isdigit() and int(k) < int(n)):
+        raise argparse.ArgumentTypeError(f"{text!r}, want K/N with K from 0 to N-1")
+    return int(k), int(n)
+
+
+def batch_options(batch: argparse.ArgumentParser) -> None:
+    """Add to ``batch`` what it takes for a store."""
+    many = batch.add_argument_group("with a store", "Resumable, by many workers, on many machines.")
+    many.add_argument(
+        "--store", nargs="?", const="", metavar="STORE",
+        help="keep matches of pairs and features of pictures here (without a value: in the folder of -o)",
+    )  # fmt: skip
+    many.add_argument("--only", choices=("matches", "dense", "all"), default="matches", help="what to keep")
+    many.add_argument(
+        "--features", choices=("float16", "float32"), default="float16", help="how to keep features"
+    )
+    many.add_argument("--stride", type=int, default=0, help="network pixels between anchors (default: 8)")
+    many.add_argument("--shard", type=_shard, metavar="K/N", help="do part K of N, from 0: for job arrays")
+    many.add_argument(
+        "--stage", choices=("both", "encode", "pairs"), default="both", help="pictures, pairs (default: both)"
+    )
+    many.add_argument(
+        "--workers", type=int, default=0, help="processes on this machine (default: what is fastest)"
+    )
+    many.add_argument(
+        "--dask", metavar="WHERE", help="tcp://HOST:PORT, local[:N], or slurm:jobs.yaml (pbs:, lsf:, ...)"
+    )
+    many.add_argument("--tile", type=int, default=0, help="pictures on a side of a tile (default: 4, GPU: 8)")
+    many.add_argument("--retries", type=int, default=3, help="of a pair that failed (default: 3)")
+    many.add_argument("--retry-failed", action="store_true", help="try again what was set aside")
+    many.add_argument("--max-failed", type=int, default=0, help="exit with 6 where more pairs failed")
+    many.add_argument("--strict-bits", action="store_true", help="keep apart results of other processors")
+    many.add_argument("--fsync", action="store_true", help="wait for the disk after each file")
+    many.add_argument("--pack", action="store_true", help="one file for the pairs of a tile")
+    many.add_argument("--status", action="store_true", help="say how far this run is; compute nothing")
+    many.add_argument("--json-progress", action="store_true", help="one line of JSON a second")
+
+
+def store_of(arguments: argparse.Namespace) -> str | None:
+    """The store that the options name, None without."""
+    if arguments.store == "" and arguments.out is not None:
+        return str(arguments.out)
+    return None if arguments.store is None else str(arguments.store)
+
+
+def drops(drop: str | None, verdict: str) -> bool:
+    """Whether ``--drop`` leaves out a pair of this verdict."""
+    order = ("NO", "UNSURE", "YES")
+    return drop is not None and order.index(verdict) <= order.index(drop)
+
+
+@contextmanager
+def _client(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Who works: Dask where it is asked for, else processes of this machine."""
+    from .._pairs.dask import connect
+    from .._pairs.local import Workers, workers_for
+
+    count = arguments.workers or workers_for(arguments.model, arguments.variant, arguments.backend)
+    if arguments.dask is not None:
+        with connect(arguments.dask, count) as client:
+            yield client
+        return
+    with Workers(count) as workers:
+        try:
+            yield workers
+        except BaseException:
+            workers.kill()
+            raise
+
+
+def batch_store(
+    arguments: argparse.Namespace, store: str, paths: list[Path], pairs: list[tuple[int, int]]
+) -> int:
+    """``batch --store``."""
+    from .._pairs.driver import Interrupted
+    from .._pairs.run import run_pairs
+    from ..errors import StoreError
+
+    if arguments.status:
+        return _say_status(arguments, store, paths, pairs)
+    said = _Progress(arguments.json_progress)
+    try:
+        with _client(arguments) as client, said:
+            report = run_pairs(
+                paths, pairs, store=store, model=arguments.model, client=client, variant=arguments.variant,
+                backend=arguments.backend, precision=arguments.precision, resolution=arguments.resolution,
+                threads=arguments.threads, stride=arguments.stride, features=arguments.features,
+                only=arguments.only, shard=arguments.shard, stage=arguments.stage, tile=arguments.tile,
+                retries=arguments.retries, retry_failed=arguments.retry_failed,
+                strict_bits=arguments.strict_bits, fsync=arguments.fsync, pack=arguments.pack,
+                progress=said.tell,
+            )  # fmt: skip
+    except StoreError as error:
+        print(f"mast3r: {error}; {said.missing()}", file=sys.stderr)
+        return FULL
+    except KeyboardInterrupt as error:
+        how = "" if isinstance(error, Interrupted) else " at once"
+        print(f"mast3r: interrupted{how}; {said.missing()}; the same command goes on", file=sys.stderr)
+        return INTERRUPTED
+    names = [path.name for path in paths]
+    if arguments.out is not None and str(arguments.out) != store:
+        _write_pairs(arguments.out, names, report, arguments.drop)
+    _say_report(arguments, store, report)
+    return TOO_MANY_FAILED if len(report.failed) > arguments.max_failed else 0
+
+
+class _Progress:
+    """A bar for people, or a line of JSON a second for programs."""
+
+    def __init__(self, lines: bool) -> None:
+        self.lines = lines
+        self.last: Progress | None = None
+        self._bar: Any = None
+        self._stage = ""
+        self._said = 0.0
+
+    def tell(self, progress: Progress) -> None:
+        self.last = progress
+        if self.lines:
+            if progress.seconds - self._said >= 1 or progress.done >= progress.total:
+                self._said = progress.seconds
+                print(json.dumps({"event": "progress", **vars(progress)}), flush=True)
+            if progress.stage != self._stage:
+                self._stage, self._said = progress.stage, 0.0
+            return
+        from tqdm.auto import tqdm
+
+        if progress.stage != self._stage:
+            self.__exit__()
+            self._stage = progress.stage
+            self._bar = tqdm(
+                total=progress.total, unit=progress.stage[:-1], disable=None, leave=False, file=sys.stderr
+            )
+        self._bar.set_postfix(workers=progress.workers, failed=progress.failed, refresh=False)
+        self._bar.update(progress.done - self._bar.n)
+
+    def missing(self) -> str:
+        """How much is not done."""
+        if self.last is None or self.last.stage != "pairs":
+            return "no pair was begun"
+        return f"{self.last.total - self.last.done} of {self.last.total} pairs are missing"
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> None:
+    verdicts = {name: int((report.verdicts == n).sum()) for n, name in enumerate(("NO", "UNSURE", "YES"))}
+    values = {
+        "run": report.run, "store": store, "pairs": len(report.pairs), "done": report.done,
+        "computed": report.computed, "encoded": report.encoded, "verdicts": verdicts,
+        "failed": [vars(f) for f in report.failed], "seconds": round(report.seconds, 3),
+    }  # fmt: skip
+    if arguments.json_progress:
+        print(json.dumps({"event": "done", **values}), flush=True)
+        return
+    text = (
+        f"{report.done} of {len(report.pairs)} pairs in {store}, {report.computed} computed now, "
+        f"{report.encoded} pictures encoded, {report.seconds:.0f} s. Something in common: "
+        f"{verdicts['YES']} yes, {verdicts['UNSURE']} unsure, {verdicts['NO']} no. Run {report.run}"
+    )
+    shown = report.failed[:20]
+    text += "".join(f"\nfailed: {' '.join(f.pair)}: {f.error}: {f.message}" for f in shown)
+    if len(report.failed) > len(shown):
+        text += f"\nand {len(report.failed) - len(shown)} more: mast3r store {store} --list failed"
+    say(arguments, values, text)
+
+
+def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | None) -> None:
+    """``pairs.txt`` of the pairs that are not dropped, with their number of matches."""
+    from .._output.files import replacing
+
+    folder.mkdir(parents=True, exist_ok=True)
+    gap = "\t" if any(" " in name for name in names) else " "
+    rows = [
+        f"{names[i]}{gap}{names[j]}{gap}{matches}\n"
+        for (i, j), matches, verdict in zip(
+            report.pairs.tolist(), report.matches.tolist(), report.verdicts.tolist(), strict=True
+        )
+        if verdict >= 0 and not drops(drop, ("NO", "UNSURE", "YES")[verdict])
+    ]
+    with replacing(folder / "pairs.txt") as temporary:
+        temporary.write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
+
+
+def _say_status(
+    arguments: argparse.Namespace, store: str, paths: list[Path], pairs: list[tuple[int, int]]
+) -> int:
+    from .._pairs import plan, record
+    from .._store.store import Store
+    from ..errors import ArgumentError
+
+    opened = _existing(store)
+    wanted = [os.path.abspath(path) for path in paths]
+    chosen = plan.normal(pairs, len(paths))
+    found = []
+    for key in record.runs(opened):
+        run = record.read_run(opened, key)
+        if [p.path for p in run.pictures] == wanted and run.pairs.tolist() == chosen.tolist():
+            found.append(record.status(opened, run))
+    if not found:
+        raise ArgumentError(f"store {store}: no run of these pictures and pairs was begun")
+    assert isinstance(opened, Store)
+    lines = []
+    for s in found:
+        left = "" if s.seconds_left is None else f", {s.seconds_left / 60:.0f} minutes left"
+        lines.append(
+            f"run {s.run}: {s.done} of {s.pairs} pairs done, {s.left} left, {s.failed} failed; "
+            f"{s.encoded} of {s.pictures} pictures encoded; {s.rate:.2f} pairs a second lately{left}"
+        )
+    say(arguments, [{**vars(s), "left": s.left} for s in found], "\n".join(lines))
+    return 0
+
+
+def _existing(where: str) -> Any:
+    from .._store.store import Store
+    from ..errors import FileError
+
+    if "://" not in where and not (Path(where) / "store.json").is_file():
+        raise FileError(f"store {where!r}: there is none")
+    return Store(where)
+
+
+def _store(arguments: argparse.Namespace) -> int:
+    from .._pairs import record
+    from .._store import care
+
+    store = _existing(arguments.store)
+    if arguments.check:
+        done = care.check(store)
+        text = (
+            f"{done.files} files read, {len(done.damaged)} damaged and removed, {done.leftovers} half-written"
+        )
+        say(arguments, vars(done), "\n".join([text, *done.damaged]))
+        return 0
+    if arguments.gc:
+        wanted: set[str] = set()
+        kept = {record.read_run(store, key).key for key in arguments.gc}
+        for key in kept:
+            wanted |= record.needed(record.read_run(store, key))
+        gone = care.collect(store, wanted, arguments.dry_run)
+        for key in set(record.runs(store)) - kept:
+            if not arguments.dry_run:
+                store.remove("runs", key, ".json")
+        how = "would go" if arguments.dry_run else "removed"
+        _say_sizes(arguments, gone, how)
+        return 0
+    if arguments.list == "failed":
+        rows = list(care.failures(store))
+        lines = [f"{' '.join(r['pair'])}: {r['error']}: {r['message']} ({r['attempts']} tries)" for r in rows]
+        say(arguments, rows, "\n".join(lines) or "nothing was set aside")
+        return 0
+    if arguments.list == "runs":
+        values = [record.status(store, record.read_run(store, key)) for key in record.runs(store)]
+        lines = [
+            f"{s.run}: {s.pictures} pictures, {s.done} of {s.pairs} pairs, {s.failed} failed" for s in values
+        ]
+        say(arguments, [{**vars(s), "left": s.left} for s in values], "\n".join(lines) or "no runs")
+        return 0
+    _say_sizes(arguments, care.sizes(store), "")
+    return 0
+
+
+def _say_sizes(arguments: argparse.Namespace, sizes: dict[str, tuple[int, int]], how: str) -> None:
+    values = {kind: {"files": files, "bytes": total} for kind, (files, total) in sizes.items()}
+    lines = [
+        f"{kind:12} {files:9,} files {total / 2**20:12,.1f} MiB {how}"
+        for kind, (files, total) in sizes.items()
+    ]
+    say(arguments, values, "\n".join(lines) or "nothing")

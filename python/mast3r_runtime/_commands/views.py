@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verb ``views``: pictures to a scene by a network of many views, without a solver."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .common import engine_options, look, open_engine, say
+
+if TYPE_CHECKING:
+    from .._scene.scene import Scene
+
+__all__ = ["add", "show"]
+
+DEFAULT = "da3_base"
+REFERENCES = ("saddle_balanced", "first", "middle", "saddle_sim_range")
+
+
+def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the verb to the command line."""
+    make = verb(
+        "views", _views, "Depth, points and cameras of one to many pictures, by a network of many views."
+    )
+    make.add_argument("pictures", nargs="+", type=Path, help="folders and files")
+    make.add_argument("-o", "--out", type=Path, required=True, help="folder for the scene")
+    make.add_argument("-r", "--recursive", action="store_true", help="folders within folders too")
+    engine_options(make)
+    make.set_defaults(variant=DEFAULT)
+    make.add_argument(
+        "--reference", choices=REFERENCES, default=REFERENCES[0], help="which view others refer to"
+    )
+    make.add_argument("--window", type=int, default=0, help="views at once (default: all, or as many as fit)")
+    make.add_argument("--overlap", type=int, default=0, help="views that windows share (default: a third)")
+    make.add_argument("--html", action=argparse.BooleanOptionalAction, default=True, help="write scene.html")
+    make.add_argument("--open", action="store_true", help="open scene.html in the browser")
+    make.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _views(arguments: argparse.Namespace) -> int:
+    from .._scene import photos
+    from ..errors import ImageNotFoundError
+
+    listed = photos.find(arguments.pictures, arguments.recursive)
+    if not listed:
+        raise ImageNotFoundError(f"no pictures in {', '.join(map(str, arguments.pictures))}")
+    if arguments.model is not None and arguments.variant == DEFAULT:
+        arguments.variant = "auto"
+    with open_engine(arguments) as engine:
+        scene = engine.infer_views(
+            dict(listed), reference=arguments.reference, window=arguments.window, overlap=arguments.overlap
+        )
+    return show(arguments, scene)
+
+
+def show(arguments: argparse.Namespace, scene: Scene) -> int:
+    """Write a scene that needed no solver, and say what it is."""
+    from .._scene.files import FORMATS
+
+    formats = [name for name in FORMATS if name != "html" or arguments.html]
+    files = scene.write(arguments.out, formats)
+    for line in _warnings(scene.report["windows"]):
+        print(f"mast3r: {line}", file=sys.stderr)
+    report = scene.report
+    text = (
+        f"{len(scene.placed)} of {len(scene.pictures)} pictures placed by {report['network']} in "
+        f"{report['timing_ms']['total_ms'] / 1e3:.1f} s. {scene.scale.sentence()}\n"
+        f"{len(files)} files in {arguments.out}; depth and confidence in "
+        f"{arguments.out / 'dense'}, cameras in {arguments.out / 'transforms.json'}"
+    )
+    if arguments.html:
+        text += f", and a page: {arguments.out / 'scene.html'}"
+    say(arguments, dict(report), text)
+    if arguments.open and arguments.html:
+        look(arguments, arguments.out / "scene.html")
+    return 0
+
+
+def _warnings(windows: list[dict[str, float]]) -> list[str]:
+    """Windows whose shared points lie far apart."""
+    loose = 0.1
+    return [
+        f"views {w['first']:.0f} to {w['first'] + w['count'] - 1:.0f} fit badly on those before: shared "
+        f"points are {w['residual']:.0%} of their distance apart"
+        for w in windows
+        if w["residual"] > loose
+    ]

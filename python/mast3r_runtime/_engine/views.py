@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenes of one to many pictures, by networks that can."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._library import calls
+from .._library import structs as S
+from .._library.device import info_of
+from .._library.memory import GPUTensor
+from .._library.options import image_array, views_options, windows_of
+from ..errors import ArgumentError, ShapeError, checked
+from ..images import U8, ImageLike, read_image
+from ..results import Transform, _timing
+
+if TYPE_CHECKING:
+    from .._scene.scene import Scene
+
+__all__ = ["Taken", "View", "ViewMethods", "Window", "assemblers"]
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class View:
+    """One view as the network gives it, at network size.
+
+    ``pose [4, 4]`` is world from camera, ``intrinsics [3, 3]`` in network pixels; zeros where the
+    network does not know them.
+    """
+
+    depth: F32
+    conf: F32
+    pose: F64
+    intrinsics: F64
+    transform: Transform
+
+
+@dataclass(frozen=True)
+class Window:
+    """Views that were looked at together, and how they were laid on those before.
+
+    ``scale`` is the size of their unit in the scene's, ``residual`` the root mean square of how far
+    the shared points are apart, relative to their distance from their camera.
+    """
+
+    first: int
+    count: int
+    reference: int
+    overlap: int
+    points: int
+    scale: float
+    residual: float
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a scene is made of. ``sources`` are the pictures as they were given."""
+
+    variant: str
+    names: tuple[str, ...]
+    sources: tuple[ImageLike, ...]
+    pictures: tuple[U8, ...]
+    views: tuple[View, ...]
+    windows: tuple[Window, ...]
+    timing: Mapping[str, float]
+    known: bool
+
+
+# What makes a scene of it: set by the package, as scenes lie above engines.
+assemblers: list[Callable[[Taken], Scene]] = []
+
+
+@checked
+class ViewMethods:
+    """What an engine does with many pictures at once."""
+
+    if TYPE_CHECKING:
+
+        def _live(self) -> int: ...
+
+    def infer_views(
+        self,
+        pictures: Sequence[ImageLike] | Mapping[str, ImageLike],
+        preprocess: bool = True,
+        resolution: int | None = None,
+        reference: str = "saddle_balanced",
+        poses: npt.ArrayLike | None = None,
+        intrinsics: npt.ArrayLike | None = None,
+        window: int = 0,
+        overlap: int = 0,
+    ) -> Scene:
+        """Depth, points, confidence, pose and intrinsics of one to many pictures of a place.
+
+        Needs a network of many views, such as ``da3_base``. The world is the first picture's
+        camera; lengths are in a unit of the network's own, unless ``poses`` are given.
+
+        Parameters
+        ----------
+        pictures : sequence of pictures, or mapping of names to pictures
+            Accepted pictures are described in :mod:`mast3r_runtime.images`. Pictures of different
+            shapes are cut, in the middle, to the smallest height and width of all.
+        preprocess : bool
+            False takes pictures of the network's size: each side a multiple of the patch.
+        resolution : int, optional
+            Long side for this call instead of the engine's.
+        reference : {"saddle_balanced", "first", "middle", "saddle_sim_range"}
+            How the view is chosen to which the others refer, from three views on.
+        poses, intrinsics : float [N, 4, 4] and [N, 3, 3], optional
+            World from camera, and camera matrices in pixels of the pictures as given, where they
+            are known. Both or neither.
+        window, overlap : int
+            How many pictures are looked at together, and how many of them are those of the window
+            before. 0: all where the memory allows, else as many as fit, and a third of them.
+
+        Returns
+        -------
+        Scene
+            ``scene.pictures[name]`` has pose, intrinsics and depth, ``dense()`` its points;
+            ``scene.correspondences(i, j)`` are matches; ``scene.report["windows"]`` says how
+            windows were laid on each other.
+
+        Raises
+        ------
+        UnsupportedError
+            The loaded network takes pairs.
+        """
+        engine = self._live()
+        names, sources = _named(pictures)
+        read = tuple(read_image(source) for source in sources)
+        options, keep = views_options(
+            len(read), not preprocess, resolution or 0, reference, window, overlap, poses, intrinsics
+        )
+        structs = image_array(read)
+        arguments = (structs, len(read), options)
+        with calls.Job("mast3r_submit_views", engine, *arguments, keep=(read, structs, options, keep)) as job:
+            job.wait()
+            taken = [job.take(S.SceneView, "mast3r_job_take_view", i) for i in range(len(read))]
+            windows, timing = windows_of(job)
+        known = poses is not None
+        variant = str(info_of(engine)["variant"])
+        views = tuple(_view(v) for v in taken)
+        shown = tuple(Window(*w) for w in windows)
+        return assemblers[-1](Taken(variant, names, sources, read, views, shown, _timing(timing), known))
+
+
+def _named(
+    pictures: Sequence[ImageLike] | Mapping[str, ImageLike],
+) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Names and pictures: a file's own name, as far as no two are the same; a number for arrays."""
+    if isinstance(pictures, Mapping):
+        return tuple(map(str, pictures)), tuple(pictures.values())
+    if isinstance(pictures, (str, bytes, os.PathLike)):
+        raise ArgumentError("infer_views: one path, want a sequence or a mapping of pictures")
+    sources = tuple(pictures)
+    if not sources:
+        raise ShapeError("infer_views: no pictures, want at least 1")
+    paths = [
+        os.fspath(s) if isinstance(s, (str, os.PathLike)) else f"picture_{i:04d}"
+        for i, s in enumerate(sources)
+    ]
+    short = [os.path.basename(p) for p in paths]
+    names = [s if short.count(s) == 1 else f"{i:04d}_{s}" for i, s in enumerate(short)]
+    return tuple(names), sources
+
+
+def _view(view: S.SceneView) -> View:
+    t = view.transform
+    size = (t.height, t.width)
+    depth, conf = GPUTensor._arrays([GPUTensor._of(view.depth, size), GPUTensor._of(view.conf, size)])
+    for handle in (view.points, view.rays, view.ray_conf, view.sky):
+        if handle:
+            calls.release("mast3r_tensor_release", handle)
+    if not conf.size:
+        conf = np.ones(size, np.float32)
+    return View(
+        depth,
+        conf,
+        np.array(view.pose[:]).reshape(4, 4),
+        np.array(view.intrinsics[:]).reshape(3, 3),
+        Transform._of(t),
+    )

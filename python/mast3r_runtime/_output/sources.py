@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of pairs and of files of points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArgumentError, Mast3rError
+from ..geometry import network_focal, pair_cameras
+from ..images import U8
+from ..results import InferenceResult, MatchResult, Overlap, Transform
+from . import export
+from .page import Camera, Cloud, Matches, Page
+
+__all__ = ["pair_page", "points_page", "result_page"]
+
+
+def pair_page(
+    result: InferenceResult, image_1: U8, image_2: U8, matches: MatchResult | None = None, title: str = "pair"
+) -> Page:
+    """Both views' points in camera 1's frame, and the cameras.
+
+    The second camera stands where the matches say, its distance as the network guesses it; without
+    matches, or where they give no pose, it is in the list alone, with the reason.
+    """
+    colours = [export.network_pixels(image, result, view) for view, image in ((1, image_1), (2, image_2))]
+    return _pair(result, colours, (image_1, image_2), matches, title)
+
+
+def result_page(path: Path, title: str | None = None) -> Page:
+    """The page of a pair from the ``result.npz`` that ``mast3r infer`` wrote."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            a = {name: archive[name] for name in archive.files}
+        ways = [Transform(*map(int, a[f"transform_{view}"])) for view in (1, 2)]
+        arrays = [a[f"{name}_{view}"] for name in ("pts3d", "conf", "desc", "desc_conf") for view in (1, 2)]
+        result = InferenceResult(*arrays, *ways)
+        shapes = [(way.height, way.width, 3) for way in ways]
+        grey = [np.full(shape, 190, np.uint8) for shape in shapes]
+        colours = [a.get(f"rgb_{view}", none) for view, none in zip((1, 2), grey)]
+        if [c.shape for c in colours] != shapes or [result.pts3d_1.shape, result.pts3d_2.shape] != shapes:
+            raise ValueError(f"points and colours, want {shapes}")
+        fields = [f for f in MatchResult.__slots__ if f"match_{f}" in a]
+        matches = None
+        if fields:
+            matches = MatchResult(
+                transform_1=ways[0], transform_2=ways[1], overlap=_overlap(a),
+                **{f: a[f"match_{f}"] for f in fields},
+            )  # fmt: skip
+        return _pair(result, colours, colours, matches, title or path.name)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # hostile bytes end in any of a dozen errors of zip and numpy
+        raise ArgumentError(f"result {str(path)!r}: {error!r}") from error
+
+
+def _overlap(a: dict[str, npt.NDArray[Any]]) -> Overlap | None:
+    if "overlap_verdict" not in a:
+        return None
+    words = [str(a[f"overlap_{name}"]) for name in ("verdict", "reason")]
+    numbers = [float(a[f"overlap_{name}"]) for name in ("score", "matched", "consistent")]
+    return Overlap(words[0], words[1], numbers[0], numbers[1], numbers[2], a.get("overlap_fundamental"))
+
+
+def _pair(
+    result: InferenceResult,
+    rgb: Sequence[U8],
+    thumbs: Sequence[U8],
+    matches: MatchResult | None,
+    title: str,
+) -> Page:
+    """``rgb`` are the colours of both maps; ``thumbs`` what is shown of the pictures."""
+    points, colours, confidence, number = [], [], [], []
+    for view in (1, 2):
+        xyz = getattr(result, f"pts3d_{view}").reshape(-1, 3)
+        points.append(xyz)
+        colours.append(rgb[view - 1].reshape(-1, 3))
+        confidence.append(getattr(result, f"conf_{view}").reshape(-1))
+        number.append(np.full(len(xyz), view - 1))
+    cloud = Cloud(
+        "dense", np.concatenate(points), np.concatenate(colours), np.concatenate(confidence),
+        np.concatenate(number),
+    )  # fmt: skip
+    sizes = [(way.original_width, way.original_height) for way in (result.transform_1, result.transform_2)]
+    intrinsics: list[npt.NDArray[np.float64] | None] = [None, None]
+    pose, reason, lines = None, "no matches were given", []
+    if matches is not None:
+        try:
+            found = pair_cameras(result, matches)
+            intrinsics = [found.intrinsics_1, found.intrinsics_2]
+            pose, reason = found.metric_pose, found.reason or "the length of the baseline is not known"
+        except Mast3rError as error:
+            reason = str(error)
+        lines.append(Matches(0, 1, np.hstack([matches.original_1, matches.original_2])))
+    else:
+        with suppress(Mast3rError):
+            intrinsics[0] = _middle(network_focal(result), *sizes[0])
+    cameras = [
+        Camera("picture 1", sizes[0], np.eye(4), intrinsics[0], image=thumbs[0]),
+        Camera(
+            "picture 2", sizes[1], pose, intrinsics[1], "placed" if pose is not None else "no pose",
+            "" if pose is not None else reason, image=thumbs[1],
+        ),
+    ]  # fmt: skip
+    return Page(title, [cloud], cameras, lines, "m", "Lengths are the network's guess, not verified.")
+
+
+def _middle(focal: float, width: int, height: int) -> npt.NDArray[np.float64]:
+    """The camera matrix of a picture whose principal point is its middle."""
+    return np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
+
+
+def points_page(path: Path, title: str | None = None) -> Page:
+    """A file of points (PLY or GLB) as a page without pictures."""
+    import trimesh
+
+    try:
+        loaded: Any = trimesh.load(str(path))
+        cloud: Any = loaded.to_geometry() if isinstance(loaded, trimesh.Scene) else loaded
+        points = np.asarray(cloud.vertices, np.float32)
+        colours = np.asarray(cloud.visual.vertex_colors if hasattr(cloud, "faces") else cloud.colors)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # hostile bytes end in any of a dozen errors of its parsers
+        raise ArgumentError(f"points {str(path)!r}: {error!r}") from error
+    if colours.shape[0] != len(points):
+        colours = np.full((len(points), 4), 190, np.uint8)
+    colours = colours[:, :3].astype(np.uint8)
+    if path.suffix.lower() == ".glb":
+        points, colours = points * np.array([1, -1, -1], np.float32), export.from_linear(colours)
+    n = len(points)
+    whole = Cloud("points", points, colours, np.zeros(n), np.zeros(n, np.int64))
+    return Page(title or path.name, [whole], [], scale="Units as in the file.")

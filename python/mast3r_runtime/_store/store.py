@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results by the hash of what they were made from, shared by any number of processes.
+
+A key is a hash of everything that determines the bytes: the bytes of the pictures and of the model,
+and the options. So nothing is ever out of date, and two workers that compute the same thing write
+the same file. A file is written under another name in the same folder and then renamed. There is no
+lock, nothing is appended to, and readers see a whole file or none, also on NFS.
+
+    STORE/store.json
+    STORE/KIND/HH/KEY.SUFFIX        HH: the first two letters of the key
+    STORE/packs/HH/KEY.zip          many of these as one
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._library.version import __version__
+from ..errors import ArgumentError, FileError
+from .packs import FOLDER as PACKS
+from .packs import Packs, packed
+from .places import Folder, place_of
+
+__all__ = ["SCHEMA", "Arrays", "Store", "file_hash", "key_of", "name_of"]
+
+SCHEMA = 1
+Arrays = dict[str, npt.NDArray[Any]]
+
+_hashes: dict[tuple[str, int, int], str] = {}
+_hashes_lock = threading.Lock()
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file's bytes, remembered for files whose size and time have not changed."""
+    path = Path(path)
+    stat = path.stat()
+    known = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+    with _hashes_lock:
+        if known in _hashes:
+            return _hashes[known]
+    with open(path, "rb") as file:
+        digest = _sha(file)
+    with _hashes_lock:
+        _hashes[known] = digest
+    return digest
+
+
+def _sha(file: Any) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def key_of(*parts: object) -> str:
+    """32 hexadecimal digits of the SHA-256 of ``parts``, which must be JSON values."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def name_of(kind: str, key: str, suffix: str = ".npz") -> str:
+    """The name of a key's file below the store."""
+    return f"{kind}/{key[:2]}/{key}{suffix}"
+
+
+class Store:
+    """Results by key, in a folder or at a URL of fsspec. It is created if it does not exist.
+
+    Parameters
+    ----------
+    root : path or URL
+        A folder; ``s3://bucket/store`` and the like need the extra ``cluster``.
+    fsync : bool
+        Wait for the disk after each file, so that a power cut loses none that was reported.
+
+    Raises
+    ------
+    ArgumentError
+        It is a store of another schema.
+    FileError
+        It cannot be made or read. StoreError, a kind of it, where it cannot be written.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, fsync: bool = False) -> None:
+        self.place = place_of(root, fsync)
+        self._packs = Packs(self.place)
+        self._held: dict[str, bytes] | None = None
+        try:
+            if not self.place.exists("store.json"):
+                description = json.dumps({"schema": SCHEMA, "made_by": __version__})
+                self.place.write("store.json", description.encode())
+            with self.place.open("store.json") as file:
+                schema = json.loads(file.read()).get("schema")
+        except FileError:
+            raise
+        except (OSError, ValueError, AttributeError) as error:
+            raise FileError(f"store {self.where!r}: {error}") from error
+        if schema != SCHEMA:
+            raise ArgumentError(f"store {self.where!r}: schema {schema!r}, want {SCHEMA}")
+        self._packs.refresh()
+
+    @property
+    def where(self) -> str:
+        """The folder or URL."""
+        return self.place.where
+
+    def path(self, kind: str, key: str, suffix: str = ".npz") -> Path:
+        """Where the file of a key lies, or would; ArgumentError where the store is no folder."""
+        if not isinstance(self.place, Folder):
+            raise ArgumentError(f"store {self.where!r}: no folder, so a key has no path")
+        return self.place.root / name_of(kind, key, suffix)
+
+    def refresh(self) -> None:
+        """See the packs that others have written since."""
+        self._packs.refresh()
+
+    def exists(self, kind: str, key: str, suffix: str = ".npz") -> bool:
+        name = name_of(kind, key, suffix)
+        return self._packs.has(name) or name in (self._held or ()) or self.place.exists(name)
+
+    def read(self, kind: str, key: str, suffix: str = ".npz") -> bytes | None:
+        """The bytes of a key, or None."""
+        name = name_of(kind, key, suffix)
+        if self._held is not None and name in self._held:
+            return self._held[name]
+        data = self._packs.read(name)
+        if data is not None:
+            return data
+        try:
+            with self.place.open(name) as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def write(self, kind: str, key: str, data: bytes, suffix: str = ".npz") -> None:
+        """Store bytes under a key. If there are several writers, the last one wins, with the same bytes."""
+        name = name_of(kind, key, suffix)
+        if self._held is None:
+            self.place.write(name, data)
+        else:
+            self._held[name] = data
+
+    def remove(self, kind: str, key: str, suffix: str = ".npz") -> None:
+        """Forget a key that lies in a file of its own."""
+        self.place.remove(name_of(kind, key, suffix))
+
+    @contextmanager
+    def packing(self) -> Iterator[None]:
+        """What is written inside lands in one file, at the end; the exception of a block too."""
+        self._held = {}
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            if held:
+                key = key_of(sorted(held))
+                self.place.write(name_of(PACKS, key, ".zip"), packed(held))
+                self._packs.refresh()
+
+    def read_arrays(self, kind: str, key: str, only: tuple[str, ...] | None = None) -> Arrays | None:
+        """The arrays of a key, or those named; None where there are none, or a damaged file."""
+        name = name_of(kind, key)
+        try:
+            if only is not None and isinstance(self.place, Folder) and not self._packs.has(name):
+                with open(self.place.root / name, "rb") as file:  # reads no more than these
+                    return _arrays(file, only)
+            data = self.read(kind, key)
+            return None if data is None else _arrays(io.BytesIO(data), only)
+        except Exception:  # a torn or foreign file is no result: it is computed again
+            return None
+
+    def write_arrays(self, kind: str, key: str, arrays: Mapping[str, npt.ArrayLike]) -> None:
+        """Store arrays as npz."""
+        out = io.BytesIO()
+        named: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+        np.savez(out, **named)
+        self.write(kind, key, out.getvalue())
+
+    def read_json(self, kind: str, key: str) -> Any:
+        """The value of a key, None where there is none, or a damaged file."""
+        data = self.read(kind, key, ".json")
+        try:
+            return None if data is None else json.loads(data)
+        except ValueError:
+            return None
+
+    def write_json(self, kind: str, key: str, value: object) -> None:
+        """Store a value as JSON."""
+        self.write(kind, key, json.dumps(value, indent=1, allow_nan=False).encode(), ".json")
+
+    def keys(self, kind: str, suffix: str = ".npz") -> Iterator[str]:
+        """The keys that are there, in order."""
+        names = {entry.name for entry in self.place.list(kind)} | set(self._packs.names(kind))
+        for name in sorted(names):
+            if name.endswith(suffix):
+                yield name.rpartition("/")[2][: -len(suffix)]
+
+
+def _arrays(file: Any, only: tuple[str, ...] | None) -> Arrays:
+    with np.load(file, allow_pickle=False) as archive:
+        return {name: archive[name] for name in only or archive.files}
