@@ -26,7 +26,7 @@ from mast3r_torch.evaluation import Backend
 from mast3r_torch.model import View
 from mast3r_torch.scenes import load_photos
 
-# What a model is asked to reach; the shipped one misses some, see the card: (section, figure, at least or at most, value).
+# What a model is asked to reach; the shipped one misses some: (section, figure, at least or at most, value).
 THRESHOLDS = (
     ("synthetic near 256x192", "mutual", ">=", 0.90),
     ("synthetic near 256x192", "mutual_share", ">=", 0.60),
