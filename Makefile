@@ -54,6 +54,14 @@ py-test: $(VENV)/.test
 	$(PY) -m mypy
 	$(PY) -m pytest
 
+test-distributed: $(VENV)/.test ## many workers, killed workers and drivers, Dask, an S3 server, the commands of the pages
+	$(PY) -m pytest -m distributed -rs -s tests/py/test_distributed.py --kills $(or $(KILLS),20)
+
+many-bench: $(VENV)/.test ## 300 pictures, 10,000 pairs, two workers of which one is killed every two minutes; and retrieval's growth
+	$(VENV)/bin/pip install --quiet matplotlib
+	rm -rf build/many-bench && $(PY) benchmarks/many_pairs.py
+	$(PY) benchmarks/retrieval_growth.py
+
 xla-test: .venv-xla/.ready $(VENV)/.test ## graphs through XLA on the CPU, by the same plugin interface as on an NVIDIA GPU
 	.venv-xla/bin/python internal/backend/xla/pjrt/testdata/make.py | diff internal/backend/xla/pjrt/testdata/layout.txt -
 	MAST3R_PJRT_CPU=$$(.venv-xla/bin/python -c 'import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)') sh -c '$(GO) test -count=1 -timeout 20m ./internal/backend/xla/... && $(GO) test -count=1 ./gomps ./gomps/tensor -run CUDA && $(PY) -m pytest tests/py/test_cuda.py'
@@ -153,6 +161,9 @@ bench-ops: $(VENV)/.bench-ops ## eager tensors beside NumPy, in one run; table, 
 
 scene-bench: $(VENV)/.bench-scene ## scenes beside pycolmap fed by OpenCV's SIFT, with their bounds; table in build/scene-bench/
 	$(PY) benchmarks/scene.py
+
+views-bench: .venv-bench/.ready ## Depth Anything 3 beside PyTorch, and the memory of eight views; table in build/views-bench/
+	.venv-bench/bin/python benchmarks/views.py
 
 bench-go: ## Go benchmarks of the kernels
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x

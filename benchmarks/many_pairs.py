@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many pairs of cropped pictures by a few workers, of which one is killed now and then.
 
-Table, JSON and plot go to build/distributed-bench/: time, bytes, memory of the driver and of the
+Table, JSON and plot go to build/many-bench/: time, bytes, memory of the driver and of the
 workers, pairs lost and pairs done twice. The pictures are crops of those in the wheel, the model
 is the wheel's at a small size: it is the driver, the store and the losses that are shown.
 """
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--resolution", type=int, default=96)
     parser.add_argument("--model", type=Path, help="default: the wheel's")
     parser.add_argument("--engine", choices=("dask", "local"), default="dask")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "distributed-bench")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "many-bench")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     paths = crops(arguments.out / "pictures", arguments.pictures)

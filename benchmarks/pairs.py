@@ -141,7 +141,8 @@ def measure(engine: CPUEngine, pair: Pair, classic: bool) -> Row:
     infer = time.perf_counter() - begin
     matches = engine.match(result, top_k=None)
     row["seconds"] = {"infer": infer, "match": time.perf_counter() - begin - infer}
-    row["verdict"] = [matches.overlap.verdict, matches.overlap.score]
+    overlap = matches.overlap
+    row["verdict"] = [overlap.verdict, overlap.score, overlap.matched, overlap.consistent]
     if not pair.overlap:
         return row
     cells = common_cells(pair)
@@ -213,6 +214,7 @@ def tables(rows: list[Row]) -> str:
         out.append(
             f"| {label}: {len(got)} | {got.count('YES')} | {got.count('UNSURE')} | {got.count('NO')} |"
         )
+    out += ["", *held_out(rows)]
     out += [
         "",
         "| set | pairs | turn, direction: K known | K not known | focal off | truth in intervals |",
@@ -236,6 +238,40 @@ def tables(rows: list[Row]) -> str:
             f"{inside[0]:.2f}, {inside[1]:.2f} |"
         )
     return "\n".join(out) + "\n"
+
+
+def edges(rows: list[Row]) -> tuple[float, float]:
+    """The narrowest band of UNSURE scores outside of which at most 1 % are YES and 2 % NO by mistake."""
+    good = np.sort([r["verdict"][1] for r in rows if r["overlap"]])
+    bad = np.sort([r["verdict"][1] for r in rows if not r["overlap"]])[::-1]
+    above = float(bad[int(0.01 * len(bad))]) * 1.001  # that many lie above it
+    below = float(good[int(0.02 * len(good))])
+    return min(below, above), max(below, above)
+
+
+def held_out(rows: list[Row]) -> list[str]:
+    """Edges chosen on every second pair of each set, and what they do to the others; and the other way."""
+    halves: tuple[list[Row], list[Row]] = ([], [])
+    count: dict[str, int] = defaultdict(int)
+    for row in rows:
+        halves[count[row["set"]] % 2].append(row)
+        count[row["set"]] += 1
+    out = ["| edges of UNSURE from | tried on | false yes | false no | UNSURE |", "|---|---|---|---|---|"]
+    for name, chosen, tried in (
+        ("one half", halves[0], halves[1]), ("the other", halves[1], halves[0]), ("as built in", [], rows),
+    ):  # fmt: skip
+        low, high = edges(chosen) if chosen else (0.7, 1.2)
+        good = [r["verdict"][1] for r in tried if r["overlap"]]
+        bad = [r["verdict"][1] for r in tried if not r["overlap"]]
+        if not (good and bad):
+            continue
+        yes, no = sum(s >= high for s in bad), sum(s < low for s in good)
+        unsure = sum(low <= s < high for s in good + bad)
+        out.append(
+            f"| {name}: {low:.2f} to {high:.2f} | {len(good)} + {len(bad)} pairs | {yes / len(bad):.1%} | "
+            f"{no / len(good):.1%} | {unsure / len(tried):.1%} |"
+        )
+    return out
 
 
 def plot(rows: list[Row], path: Path) -> None:
@@ -276,6 +312,7 @@ def main() -> int:
     parser.add_argument("--doc", type=Path, default=DOC, help="folder of opencv-doc's example pictures")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "match-bench")
     parser.add_argument("--quick", action="store_true", help="a pair of each set, to see that it works")
+    parser.add_argument("--intervals", type=int, default=20, help="draws of noise for them; 0: none")
     parser.add_argument("--tables", action="store_true", help="the tables of a run that is there")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -297,6 +334,13 @@ def main() -> int:
                     print(f"{pair.set}: {pair.name}", file=sys.stderr)
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     text = tables(rows)
+    if arguments.intervals:
+        import pairs_intervals
+
+        with CPUEngine("auto", resolution=512, num_threads=0) as engine:
+            engine.load()
+            drawn = pairs_intervals.rows(engine, arguments.out / "views", arguments.intervals)
+        text += "\n" + pairs_intervals.table(drawn) + "\n"
     (arguments.out / "tables.txt").write_text(text)
     plot(rows, arguments.out / "match-bench.png")
     print(text)

@@ -305,7 +305,7 @@ def unrelated(s: Sources) -> Iterator[Pair]:
     found = list(s.photographs(*names))
     order = [(i, j) for i in range(len(found)) for j in range(i)]
     np.random.default_rng(11).shuffle(order)
-    for i, j in order[:40]:
+    for i, j in order[:70]:
         yield Pair("unrelated", f"{found[i][0]} / {found[j][0]}", found[i][1], found[j][1], overlap=False)
     for name, source in found:
         w = source.shape[1]

@@ -4,7 +4,8 @@
 #
 # The one place that knows the link flags; setup.py, the Makefile and the C tests
 # call it. Only mast3r_* stays visible, so that the library can live beside another
-# one with a Go runtime. GOOS, GOARCH and CC are obeyed for a cross build. SONAME is
+# one with a Go runtime. GOOS, GOARCH and CC are obeyed for a cross build, and TAGS: metalsim makes the
+# library that tests run on the simulator of Metal. SONAME is
 # what programs that link with an installed library look for (make install).
 #
 # The build id is empty and C code has no debugging information: both would hold the path
@@ -21,6 +22,6 @@ windows) link="-Wl,--out-implib,${out%.dll}.lib" ;;
 *) link="-Wl,--version-script=$here/mast3r.map -Wl,--build-id=none -Wl,-s${2:+ -Wl,-soname,$2}" ;;
 esac
 cd "$here"
-CGO_ENABLED=1 CGO_CFLAGS="${CGO_CFLAGS:--O2 -g0}" "$go" build -trimpath -buildvcs=false -buildmode=c-shared \
+CGO_ENABLED=1 CGO_CFLAGS="${CGO_CFLAGS:--O2 -g0}" "$go" build -trimpath -buildvcs=false -buildmode=c-shared ${TAGS:+-tags "$TAGS"} \
 	-ldflags="-s -w -buildid= '-extldflags=$link'" -o "$out" ./cmd/libmast3r
 rm -f "${out%.*}.h" # cgo's header for package main holds no declaration; mast3r.h is the interface

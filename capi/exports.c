@@ -46,6 +46,10 @@ CALL(submit_sequence,
      (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
       mast3r_job *out),
      (engine, (mast3r_image *)images, count, (mast3r_infer_options *)options, out))
+CALL(submit_batch,
+     (mast3r_engine engine, const mast3r_image *images, size_t count, const mast3r_infer_options *options,
+      mast3r_job *out),
+     (engine, (mast3r_image *)images, count, (mast3r_infer_options *)options, out))
 CALL(submit_symmetric,
      (mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
       const mast3r_infer_options *options, mast3r_job *out),

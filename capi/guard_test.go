@@ -92,7 +92,7 @@ func TestPanickedJobsNeverEndWell(t *testing.T) {
 			ended := make(chan struct{})
 			j := begin(t.Context(), here, func() { close(ended) }, func(context.Context, *job) error { panic("boom") })
 			<-j.finished
-			if err := j.err; statusOf(err) != 14 {
+			if err := j.err; err == nil || statusOf(err) != 14 {
 				t.Fatalf("a job that panicked ended with %v", err)
 			}
 			<-ended

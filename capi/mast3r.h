@@ -20,8 +20,8 @@
  *    child every call fails with MAST3R_E_FORKED; start processes with exec (spawn).
  *  - Signal handlers of the process need SA_ONSTACK (sigaction, not signal): the
  *    threads of a Go runtime have small stacks. pthread_exit from main does not end
- *    the process, because those threads stay. Under ulimit -v of less than about 1 GB
- *    the runtime cannot start and ends the process; limit memory with a cgroup.
+ *    the process, because those threads stay. Where ulimit -v leaves less than about
+ *    1.5 GB the runtime cannot start and ends the process; limit memory with a cgroup.
  *  - The library prints nothing. Its log is read with mast3r_log_next().
  *
  * A pair, without the error checks:
@@ -513,6 +513,10 @@ mast3r_status mast3r_submit_infer(mast3r_engine engine, const mast3r_image *imag
 /* Pairs (i, i+1) of count >= 2 pictures; each is encoded once. images: an array of structs. */
 mast3r_status mast3r_submit_sequence(mast3r_engine engine, const mast3r_image *images, size_t count,
                                      const mast3r_infer_options *options, mast3r_job *out);
+/* The pairs (0, 1), (2, 3), ... of an even number of pictures, which have nothing to do with each other: the
+ * results of as many mast3r_submit_infer. CUDA computes eight pairs of equal sizes at once. */
+mast3r_status mast3r_submit_batch(mast3r_engine engine, const mast3r_image *images, size_t count,
+                                  const mast3r_infer_options *options, mast3r_job *out);
 /* Both directions; four views: 1 in 1, 2 in 1, 2 in 2, 1 in 2. */
 mast3r_status mast3r_submit_symmetric(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
                                       const mast3r_infer_options *options, mast3r_job *out);
@@ -593,7 +597,7 @@ mast3r_status mast3r_job_free(mast3r_job job);
 
 /* ---- results ---------------------------------------------------------- */
 
-/* The number of results of a finished job: 1 for a pair, count - 1 for a sequence, count
+/* The number of results of a finished job: 1 for a pair, count - 1 for a sequence, count / 2 for a batch, count
  * for encode and retrieval. */
 mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
 /* Takes a result. Its tensors belong to the caller and must each be released. */

@@ -592,6 +592,15 @@ class MPSGraphEngine {
     for (size_t i = 0, n = job->results(); i < n; i++) out.push_back(pair(job->get(), i));
     return out;
   }
+  /* The pairs (0, 1), (2, 3), ... of an even number of pictures, each as infer gives it. */
+  std::vector<InferenceResult> infer_pairs(const std::vector<ImageView> &images, const InferOptions &options = {}) {
+    const auto list = array(images);
+    const auto o = options.c();
+    auto job = detail::run(mast3r_submit_batch, c(), list.data(), list.size(), &o);
+    std::vector<InferenceResult> out;
+    for (size_t i = 0, n = job->results(); i < n; i++) out.push_back(pair(job->get(), i));
+    return out;
+  }
   SymmetricResult infer_symmetric(const ImageView &image1, const ImageView &image2, const InferOptions &options = {}) {
     const auto a = image1.c(), b = image2.c();
     const auto o = options.c();

@@ -178,6 +178,35 @@ func m3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size
 	})
 }
 
+//export m3r_submit_batch
+func m3r_submit_batch(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
+	return done(func() error {
+		const call = "mast3r_submit_batch"
+		list, err := imagesOf(call, images, count, 2)
+		if err != nil {
+			return err
+		}
+		if len(list)%2 != 0 {
+			return fail(C.MAST3R_E_SHAPE, "%s: %d images, want an even number", call, len(list))
+		}
+		opt, err := inferOptions(call, options)
+		if err != nil {
+			return err
+		}
+		pairs := make([][2]gomps.Image, len(list)/2)
+		for i := range pairs {
+			pairs[i] = [2]gomps.Image(list[2*i:])
+		}
+		return submit(call, h, out, func(ctx context.Context, e *engine, j *job) error {
+			results, err := e.InferBatch(ctx, pairs, opt)
+			for _, r := range results {
+				j.results = append(j.results, pairResult{r.View[:], r.Timing})
+			}
+			return err
+		})
+	})
+}
+
 // mapOf checks a C map and returns it as the engine's over the same memory.
 func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, error) {
 	if in == nil {

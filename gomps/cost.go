@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/vit"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
@@ -167,6 +168,7 @@ func published(variant string) (synth.Dims, error) {
 	}{
 		"mast3r_vit_large":   {"mast3r_vit_large", 0},
 		"dune_vit_small_336": {"dune_vit_small_14", 24}, "dune_vit_small_448": {"dune_vit_small_14", 32},
+		"da3_small": {"da3_small", 37}, "da3_base": {"da3_base", 37}, "da3_large": {"da3_large", 37}, "da3_giant": {"da3_giant", 37},
 		"dune_vit_base_336": {"dune_vit_base_14", 24}, "dune_vit_base_448": {"dune_vit_base_14", 32},
 	}
 	k, ok := known[plainVariant(variant)]
@@ -199,7 +201,7 @@ func (c *Cost) sizes(m vit.Facts) error {
 func (c *Cost) count(m model.Pairwise) (err error) {
 	defer fault.Guard(&err)()
 	ops := map[string]*CostPart{}
-	graphs, err := pairGraphs(m, c.Height1, c.Width1, c.Height2, c.Width2)
+	graphs, err := pairGraphs(m, c.Height1, c.Width1, c.Height2, c.Width2, mast3r.AllOutputs)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,8 @@ type loaded struct {
 	programs  programs
 	// apart says that results are in memory which the host must fetch.
 	apart    bool
-	admitted map[call]bool // calls whose memory there was
+	admitted map[call]bool    // calls whose memory there was
+	windows  map[manyCall]int // likewise, and how many views were looked at together
 	counts   struct{ encodes, decodes, heads atomic.Uint64 }
 }
 

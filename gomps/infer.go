@@ -46,13 +46,22 @@ func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptio
 	if err != nil {
 		return err
 	}
-	if l.pair == nil {
+	if err := j.pair(pics, views, t); err != nil {
+		return err
+	}
+	j.keep(t)
+	return nil
+}
+
+// pair computes two views of a pair, and two more of the pair the other way round
+// where there is room for four.
+func (j *job) pair(pics []*picture, views []View, t *Timing) error {
+	if j.l.pair == nil {
 		for i := 0; i < len(views); i += 2 {
 			if err := j.pairByViews(pics[i/2], pics[1-i/2], &views[i], &views[i+1], t); err != nil {
 				return err
 			}
 		}
-		j.keep(t)
 		return nil
 	}
 	w, err := j.begin(decoderQueue)
@@ -67,11 +76,7 @@ func (e *Engine) inferPair(ctx context.Context, img1, img2 Image, opt InferOptio
 			return err
 		}
 	}
-	if err := w.finish(t); err != nil {
-		return err
-	}
-	j.keep(t)
-	return nil
+	return w.finish(t)
 }
 
 // InferSequence reconstructs the pairs (0,1), (1,2), ... Every picture is

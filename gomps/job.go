@@ -33,15 +33,23 @@ type job struct {
 	kept       bool
 	// wait submits each program alone and waits for it, for Profile.
 	wait bool
+	// fitViews looks at the memory of pictures of one size, before they are prepared for
+	// a network of many views; nil for pairs of them.
+	fitViews func(n, height, width int) error
 	// want are the outputs of the heads.
 	want mast3r.Outputs
 }
 
 func (e *Engine) newJob(ctx context.Context, l *loaded, want Outputs) *job {
-	if want&AllOutputs == 0 {
-		want = AllOutputs
+	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: wanted(want)}
+}
+
+// wanted are the outputs that Only names; none are all.
+func wanted(only Outputs) mast3r.Outputs {
+	if only&AllOutputs == 0 {
+		return mast3r.AllOutputs
 	}
-	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: mast3r.Outputs(want & AllOutputs)}
+	return mast3r.Outputs(only & AllOutputs)
 }
 
 // keep lets the results outlive the job and completes a timing.
@@ -273,27 +281,13 @@ func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) err
 	if err != nil {
 		return err
 	}
-	var out []backend.Buffer
-	for i, t := range []**Tensor{&v.Points, &v.Conf, &v.Desc, &v.DescConf} {
-		if want&(1<<i) == 0 {
-			continue
-		}
-		var buf backend.Buffer
-		if *t, buf, err = w.j.result(p.Graph().Outputs[len(out)].Node); err != nil {
-			return err
-		}
-		w.outs = append(w.outs, *t)
-		// The graph has a leading batch of one that a user does not want to see.
-		(*t).shape = (*t).shape[1:]
-		out = append(out, buf)
+	out, err := w.maps(p, 0, v)
+	if err != nil {
+		return err
 	}
 	v.Transform = pic.transform
-	if w.j.l.apart {
-		total, err := w.j.temp(4)
-		if err != nil {
-			return err
-		}
-		w.totals, out = append(w.totals, total), append(out, total)
+	if out, err = w.total(out); err != nil {
+		return err
 	}
 	if err := w.run(p, append([]backend.Buffer{pic.feat}, hooks...), out); err != nil {
 		return err
@@ -302,29 +296,57 @@ func (w *work) head(view int, pic *picture, hooks []backend.Buffer, v *View) err
 	return nil
 }
 
+// maps makes the results of a view, whose program gives them from output number
+// first on.
+func (w *work) maps(p *program, first int, v *View) (out []backend.Buffer, err error) {
+	for i, t := range []**Tensor{&v.Points, &v.Conf, &v.Desc, &v.DescConf} {
+		if w.j.want&(1<<i) == 0 {
+			continue
+		}
+		var buf backend.Buffer
+		if *t, buf, err = w.j.result(p.Graph().Outputs[first+len(out)].Node); err != nil {
+			return nil, err
+		}
+		w.outs = append(w.outs, *t)
+		// The graph has a leading batch of one that a user does not want to see.
+		(*t).shape = (*t).shape[1:]
+		out = append(out, buf)
+	}
+	return out, nil
+}
+
+// total adds to a head's results the place for what withTotal computes.
+func (w *work) total(out []backend.Buffer) ([]backend.Buffer, error) {
+	if !w.j.l.apart {
+		return out, nil
+	}
+	b, err := w.j.temp(4)
+	if err != nil {
+		return nil, err
+	}
+	w.totals = append(w.totals, b)
+	return append(out, b), nil
+}
+
 // withTotal is g with one more output: a number that is 0 where all results are
 // finite, and none otherwise. So the device looks at them where they are.
 func withTotal(g *graph.Graph) (*graph.Graph, error) {
-	out := graph.New(g.Name)
-	in := make([]*graph.Node, len(g.Inputs))
-	for i, n := range g.Inputs {
-		in[i] = out.Input(n.Op.(graph.Input).Name, n.DType, n.Shape...)
-	}
-	var total *graph.Node
-	for i, x := range out.Inline(g, in...) {
-		out.Output(g.Outputs[i].Name, x)
-		axes := make([]int, len(x.Shape))
-		for k := range axes {
-			axes[k] = k
+	return rearranged(g, func(out *graph.Graph, results []*graph.Node) {
+		var total *graph.Node
+		for i, x := range results {
+			out.Output(g.Outputs[i].Name, x)
+			axes := make([]int, len(x.Shape))
+			for k := range axes {
+				axes[k] = k
+			}
+			sum := out.Add(graph.Reduce{Fn: graph.ReduceSum, Axes: axes}, out.Binary(graph.Sub, x, x))
+			if total != nil {
+				sum = out.Binary(graph.Add, total, sum)
+			}
+			total = sum
 		}
-		sum := out.Add(graph.Reduce{Fn: graph.ReduceSum, Axes: axes}, out.Binary(graph.Sub, x, x))
-		if total != nil {
-			sum = out.Binary(graph.Add, total, sum)
-		}
-		total = sum
-	}
-	out.Output("total", total)
-	return out.Build()
+		out.Output("total", total)
+	})
 }
 
 func (w *work) submit() (backend.Pending, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph/passes"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/memory"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/da3"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/mast3r"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
@@ -28,10 +29,13 @@ type MemoryOptions struct {
 	// at 4:3 for the first, the first's size for the second.
 	Height1, Width1, Height2, Width2 int
 	// Pictures is how many pictures one call gets: 2 (or 0) for Infer, more for
-	// InferSequence, whose results are all kept until it returns.
+	// InferSequence, whose results are all kept until it returns; with a network of many
+	// views those of one window of InferViews.
 	Pictures int
 	// Symmetric is the estimate for InferSymmetric.
 	Symmetric bool
+	// Only names the outputs to compute; 0 means all.
+	Only Outputs
 	// Backend is "cpu" (or ""), "metal" or "cuda".
 	Backend string
 	// Precision and Threads are as in Config.
@@ -101,11 +105,12 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
-	m, err := pairwise(set, cmp.Or(opt.Model, opt.Variant))
+	name := cmp.Or(opt.Model, opt.Variant)
+	net, err := model.Open(set)
 	if err != nil {
-		return nil, err
+		return nil, &WeightsError{name, err}
 	}
-	if err := size.sizes(m.Facts()); err != nil {
+	if err := size.sizes(net.Facts()); err != nil {
 		return nil, err
 	}
 	count := byShapes
@@ -119,12 +124,21 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 			count = p.Footprint
 		}
 	}
-	c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric}
-	out, err := c.memory(ctx, count, m, backend.Options{Precision: precision})
-	if err != nil {
-		return nil, loadError(cmp.Or(opt.Model, opt.Variant), err)
+	var out *Memory
+	if m, ok := net.(model.Multiview); ok {
+		c := manyCall{h: size.Height1, w: size.Width1, pictures: opt.Pictures, window: opt.Pictures}
+		if m.Outputs()&da3.Sky != 0 {
+			c.window = 1
+		}
+		out, err = c.memory(ctx, count, m, backend.Options{Precision: precision})
+	} else {
+		c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric, want: wanted(opt.Only)}
+		out, err = c.memory(ctx, count, net, backend.Options{Precision: precision})
 	}
-	out.Variant, out.Backend = cmp.Or(opt.Variant, m.Facts().Variant), cfg.Backend
+	if err != nil {
+		return nil, loadError(name, err)
+	}
+	out.Variant, out.Backend = cmp.Or(opt.Variant, net.Facts().Variant), cfg.Backend
 	room := memory.Now()
 	out.Free, out.Limit = int64(room.Free), room.By
 	return out, nil
@@ -136,6 +150,7 @@ type call struct {
 	h1, w1, h2, w2 int
 	pictures       int
 	symmetric      bool
+	want           mast3r.Outputs
 }
 
 func (c call) String() string {
@@ -153,7 +168,7 @@ func (c call) memory(ctx context.Context, count counter, net model.Network, opt 
 	defer fault.Guard(&err)()
 	var graphs []*graph.Graph
 	if m, ok := net.(model.Pairwise); ok && c.pictures > 1 {
-		graphs, err = pairGraphs(m, c.h1, c.w1, c.h2, c.w2)
+		graphs, err = pairGraphs(m, c.h1, c.w1, c.h2, c.w2, c.want)
 	} else {
 		g, e := net.Encoder(1, c.h1, c.w1)
 		graphs, err = []*graph.Graph{g}, e
@@ -228,11 +243,17 @@ func byShapes(_ context.Context, graphs []*graph.Graph, opt backend.Options) (f 
 // anything is allocated for it. Only the CPU can plan its memory, and only that of pairs
 // is counted.
 func (j *job) admit(pictures []preprocess.Transform, symmetric bool) error {
+	if j.l.views != nil {
+		if j.fitViews == nil {
+			return nil
+		}
+		return j.fitViews(len(pictures), pictures[0].Height, pictures[0].Width)
+	}
 	planner, ok := j.e.dev.(backend.Planner)
-	if !ok || j.l.views != nil {
+	if !ok {
 		return nil
 	}
-	c := call{pictures: len(pictures), symmetric: symmetric}
+	c := call{pictures: len(pictures), symmetric: symmetric, want: j.want}
 	for _, t := range pictures {
 		switch n := t.Height * t.Width; {
 		case n > c.h1*c.w1:
@@ -280,7 +301,7 @@ func (j *job) fits(planner backend.Planner, c call) error {
 }
 
 // pairGraphs are the programs of a pair in the order they run, named after their part.
-func pairGraphs(m model.Pairwise, h1, w1, h2, w2 int) ([]*graph.Graph, error) {
+func pairGraphs(m model.Pairwise, h1, w1, h2, w2 int, want mast3r.Outputs) ([]*graph.Graph, error) {
 	g1, g2 := m.Facts().GridOf(h1, w1), m.Facts().GridOf(h2, w2)
 	var all []*graph.Graph
 	var errs []error
@@ -303,9 +324,9 @@ func pairGraphs(m model.Pairwise, h1, w1, h2, w2 int) ([]*graph.Graph, error) {
 	}
 	g, err := m.Decoder(1, g1, g2)
 	add("decoder", g, err)
-	g, err = m.Head(1, 1, h1, w1, mast3r.AllOutputs)
+	g, err = m.Head(1, 1, h1, w1, want)
 	add("head1", g, err)
-	g, err = m.Head(2, 1, h2, w2, mast3r.AllOutputs)
+	g, err = m.Head(2, 1, h2, w2, want)
 	add("head2", g, err)
 	return all, errors.Join(errs...)
 }

@@ -160,6 +160,25 @@ func TestEstimateMemoryOfPublishedModels(t *testing.T) {
 	}
 }
 
+// TestEstimateMemoryOfSomeOutputs: results that nobody asks for take no memory, and a
+// branch that is not run needs no weights.
+func TestEstimateMemoryOfSomeOutputs(t *testing.T) {
+	of := func(only gomps.Outputs) *gomps.Memory {
+		m, err := gomps.EstimateMemory(t.Context(), gomps.MemoryOptions{Variant: "mast3r_vit_large", Pictures: 1000, Only: only})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	all, conf, points := of(0), of(gomps.OutputConf), of(gomps.OutputPoints)
+	if all.Results != 29*conf.Results || points.Results != 3*conf.Results { // 3 + 1 + 24 + 1 numbers a pixel
+		t.Errorf("results of %d, %d and %d bytes", all.Results, points.Results, conf.Results)
+	}
+	if conf.Weights >= all.Weights || conf.Total >= all.Total {
+		t.Errorf("%d bytes of weights for the confidences, %d for everything", conf.Weights, all.Weights)
+	}
+}
+
 // TestTooLargeForMemory: a pair that does not fit into memory is refused before anything
 // is allocated for it, with what it needs and what there is, and the engine goes on.
 func TestTooLargeForMemory(t *testing.T) {

@@ -28,6 +28,7 @@ type part struct {
 	want           mast3r.Outputs // heads of pairs
 	// Of networks of many views: known cameras, rays.
 	given, rays bool
+	pairs       int // at once; 0 is one on its own
 }
 
 type program struct {

@@ -188,12 +188,12 @@ func (e *Engine) InferViews(ctx context.Context, images []Image, opt ViewsOption
 	}
 	j := e.newJob(ctx, l, 0)
 	defer j.close()
-	pics, err := j.prepare(images, InferOptions{Raw: opt.Raw, Resolution: opt.Resolution})
-	if err != nil {
+	s := &Scene{View: make([]SceneView, len(images))}
+	v := &viewsCall{job: j, opt: opt, out: s}
+	j.fitViews = v.fit
+	if v.pics, err = j.prepare(images, InferOptions{Raw: opt.Raw, Resolution: opt.Resolution}); err != nil {
 		return nil, err
 	}
-	s := &Scene{View: make([]SceneView, len(images))}
-	v := &viewsCall{job: j, opt: opt, pics: pics, out: s}
 	if err := v.run(); err != nil {
 		return nil, err
 	}

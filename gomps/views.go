@@ -22,6 +22,8 @@ type viewsCall struct {
 	out  *Scene
 	// done is how many views of out are there.
 	done int
+	// fits says that the memory of the call was looked at.
+	fits bool
 }
 
 // together is how many pictures are encoded at once.
@@ -29,6 +31,9 @@ const together = 4
 
 // run encodes the pictures, then looks at one window after another.
 func (c *viewsCall) run() error {
+	if err := c.fit(len(c.pics), c.pics[0].height, c.pics[0].width); err != nil {
+		return err
+	}
 	if err := c.encode(); err != nil {
 		return err
 	}

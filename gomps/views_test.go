@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights/synth"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
 func inferViews(t *testing.T, e *gomps.Engine, images []gomps.Image, opt gomps.ViewsOptions) *gomps.Scene {
@@ -274,4 +276,57 @@ func TestWindows(t *testing.T) {
 	for _, v := range s.View {
 		checkPoints(t, v)
 	}
+}
+
+// TestOneView: a network of one view takes pictures one by one, fills the sky in, and
+// knows no cameras but those it is given.
+func TestOneView(t *testing.T) {
+	d, err := synth.Variant("da3_tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Start = 0
+	pool := par.New(1)
+	defer pool.Close()
+	dir := t.TempDir()
+	meta := map[string]string{"variant": "da3_metric_large", "dpt_hooks": "3,4,5,7", "enc_heads": "2"}
+	if err := synth.Write(pool, dir, d, synth.Loud, meta); err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, gomps.Config{Resolution: 84}, "da3_tiny")
+	if err := e.Load(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	pics := pictures(2, 56, 84)
+	s := inferViews(t, e, pics, gomps.ViewsOptions{})
+	alone := inferViews(t, e, pics[1:], gomps.ViewsOptions{})
+	if !equalTensors(s.View[1].Depth, alone.View[0].Depth) {
+		t.Error("a view depends on another")
+	}
+	v := s.View[0]
+	if v.Conf != nil || v.Points != nil || v.Sky == nil {
+		t.Errorf("a view without a camera: %+v", v)
+	}
+	// The sky, where there is one beside other things, has one depth.
+	sky, depth := v.Sky.Float32s(), v.Depth.Float32s()
+	in := map[float32]int{}
+	rest := 0
+	for i, x := range sky {
+		if x >= 0.3 {
+			in[depth[i]]++
+		} else {
+			rest++
+		}
+	}
+	if rest > 10 && len(sky)-rest > 10 && len(in) != 1 {
+		t.Errorf("%d depths in the sky, want one", len(in))
+	}
+	cam := gomps.KnownCamera{Pose: [3][4]float64{{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}}, Intrinsics: [3][3]float64{{600, 0, 42}, {0, 600, 28}, {0, 0, 1}}}
+	metric := inferViews(t, e, pics[:1], gomps.ViewsOptions{Cameras: []gomps.KnownCamera{cam}})
+	for i, x := range metric.View[0].Depth.Float32s() {
+		if sky[i] < 0.3 && math.Abs(float64(x/depth[i])-2) > 1e-5 { // 600 / 300
+			t.Fatalf("metric depth %v of %v, want twice", x, depth[i])
+		}
+	}
+	checkPoints(t, metric.View[0])
 }

@@ -88,13 +88,16 @@ func (c *Codebook) aggregate(features []float32, words []int32, k int) []code {
 type Index struct {
 	book     *Codebook
 	quantize Quantizer
-	lists    map[int32][]posting
-	words    []int // distinct words of each picture
+	lists    map[int32]*list
+	words    []int32 // distinct words of each picture
 }
 
-type posting struct {
-	image int
-	bits  []uint64
+// list holds the pictures that have a word, and side by side the bits of each.
+// Nothing points anywhere: a hundred thousand pictures are some ten million
+// entries, which a collector of garbage need not visit one by one.
+type list struct {
+	images []int32
+	bits   []uint64
 }
 
 // NewIndex starts an empty index.
@@ -102,7 +105,7 @@ func NewIndex(c *Codebook, q Quantizer) (*Index, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return &Index{book: c, quantize: q, lists: map[int32][]posting{}}, nil
+	return &Index{book: c, quantize: q, lists: map[int32]*list{}}, nil
 }
 
 // Len is the number of pictures.
@@ -116,9 +119,15 @@ func (x *Index) Add(f *Features) (int, error) {
 	}
 	n := len(x.words)
 	for _, c := range codes {
-		x.lists[c.word] = append(x.lists[c.word], posting{n, c.bits})
+		l := x.lists[c.word]
+		if l == nil {
+			l = &list{}
+			x.lists[c.word] = l
+		}
+		l.images = append(l.images, int32(n))
+		l.bits = append(l.bits, c.bits...)
 	}
-	x.words = append(x.words, len(codes))
+	x.words = append(x.words, int32(len(codes)))
 	return n, nil
 }
 
@@ -152,13 +161,18 @@ func (x *Index) Score(f *Features) ([]float64, error) {
 	dim := float64((x.book.Dim + 31) / 32 * 32)
 	scores := make([]float64, len(x.words))
 	for _, c := range codes {
-		for _, p := range x.lists[c.word] {
+		l := x.lists[c.word]
+		if l == nil {
+			continue
+		}
+		n := len(c.bits)
+		for i, image := range l.images {
 			h := 0
-			for j, b := range c.bits {
-				h += bits.OnesCount64(b ^ p.bits[j])
+			for j, b := range l.bits[i*n:][:n] {
+				h += bits.OnesCount64(b ^ c.bits[j])
 			}
 			if s := 1 - 2*float64(h)/dim; s >= 0 {
-				scores[p.image] += s * s * s
+				scores[image] += s * s * s
 			}
 		}
 	}

@@ -9,7 +9,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,13 @@ from ._checkpoints import places
 from ._checkpoints.specs import MODEL_SPECS
 from ._output import drawing, export
 from ._output.files import replacing
+from ._pairs import graph as graphs
+from ._pairs.looks import Looks
+from ._pairs.plan import share
+from ._store.store import Store
 from .errors import ArgumentError, FileError, ImageError, ImageNotFoundError, ModelNotFoundError, checked
 from .images import ImageLike, read_image, suffixes
-from .retrieval import Pair, RetrievalResult, scene_pairs, similarity
+from .retrieval import Pair, RetrievalResult, scene_pairs
 
 if TYPE_CHECKING:
     from ._engine.engine import Engine
@@ -42,6 +47,7 @@ __all__ = [
     "similarity_picture",
 ]
 
+MATRIX_UP_TO = 2000  # pictures, above which with a store no matrix of scores is made
 F32 = npt.NDArray[np.float32]
 
 _log = logging.getLogger("mast3r_runtime")
@@ -186,29 +192,36 @@ class Retrieved:
     """What :func:`retrieve` found. ``scores[i, j]`` is the similarity of pictures i and j.
 
     ``kept`` are the numbers of the pictures that could be read; scores and pairs count these.
+    ``pair_scores`` are those of ``pairs``. Of a large collection ``scores`` is None and ``features``
+    is empty. ``encoded`` counts the pictures that were not found in a store.
     """
 
-    scores: F32
+    scores: F32 | None
     pairs: list[Pair]
     method: str
     features: list[RetrievalResult]
     kept: list[int]
+    encoded: int = 0
+    pair_scores: F32 = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def write(self, folder: Path, names: Sequence[str]) -> list[Path]:
         """Write ``pairs.txt``, ``pairs.json`` and ``similarity.png``; ``names`` are those of all pictures."""
         names = [names[i] for i in self.kept]
         folder.mkdir(parents=True, exist_ok=True)
-        rows = [(names[p.first], names[p.second], round(float(self.scores[p]), 6)) for p in self.pairs]
+        scored = zip(self.pairs, self.pair_scores.tolist(), strict=True)
+        rows = [(names[p.first], names[p.second], round(score, 6)) for p, score in scored]
         gap = "\t" if any(" " in name for name in names) else " "
         text = "".join(f"{a}{gap}{b}{gap}{score:.6f}\n" for a, b, score in rows)
         listed = [{"first": a, "second": b, "score": finite(score)} for a, b, score in rows]
-        files = [folder / "pairs.txt", folder / "pairs.json", folder / "similarity.png"]
+        files = [folder / "pairs.txt", folder / "pairs.json"]
         with replacing(files[0]) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
         with replacing(files[1]) as temporary:
             content = {"method": self.method, "images": list(names), "pairs": listed}
             temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        export.write_png(files[2], similarity_picture(self.scores, names))
+        if self.scores is not None:
+            files.append(folder / "similarity.png")
+            export.write_png(files[2], similarity_picture(self.scores, names))
         return files
 
 
@@ -222,6 +235,8 @@ def retrieve(
     nfeat: float = 300,
     tick: Callable[[], None] = lambda: None,
     on_error: OnError | None = None,
+    store: str | os.PathLike[str] | Store | None = None,
+    shard: tuple[int, int] | None = None,
 ) -> Retrieved:
     """Score pictures against each other and choose the pairs to reconstruct.
 
@@ -242,28 +257,80 @@ def retrieve(
     on_error : callable, optional
         Called with the number and the ImageError of a picture that cannot be used, which is
         then left out. Without it, the error is raised.
+    store : folder, URL or Store, optional
+        Where features of picture files are kept. Above 2000 pictures with a store there is no
+        matrix of scores and no list of features: memory is the index and a few rows.
+    shard : (k, n), optional
+        Put the features of the k-th of n parts into the store, and find no pairs: for job arrays.
+        A call without it then builds the index of all parts.
     """
+    if shard is not None and store is None:
+        raise ArgumentError("retrieve: a shard needs a store")
     size, patch = _size(engine)
     # The reference cuts squares to 4:3 here; at sizes where that cannot be, they stay square.
     square_ok = (size * 3 // 4) % patch != 0
-    features, kept = [], []
-    for i, image in enumerate(images):
-        try:
-            features.append(engine.encode_retrieval(read_image(image), square_ok=square_ok))
-            kept.append(i)
-        except ImageError as error:
-            if on_error is None:
-                raise
-            on_error(i, error)
-        tick()
-    if codebook is None:
-        scores, method = similarity(features), "cosine of global vectors"
-    else:
-        with engine.open_index(codebook, nfeat) as index:
-            index.add(features)
-            scores, method = index.score(features), "ASMK"
-    pairs = scene_pairs(len(features), graph or default_graph(len(features)), scores)
-    return Retrieved(scores, pairs, method, features, kept)
+    looks = None if store is None else Looks(engine, _opened(store), nfeat, square_ok)
+    features: list[RetrievalResult] = []
+    kept: list[int] = []
+
+    def look(i: int) -> RetrievalResult:
+        if looks is not None and isinstance(images[i], (str, os.PathLike)):
+            return looks.of(images[i])  # type: ignore[arg-type]
+        return engine.encode_retrieval(read_image(images[i]), square_ok=square_ok)
+
+    def readable(numbers: Sequence[int]) -> Iterator[RetrievalResult]:
+        for i in numbers:
+            try:
+                found = look(i)
+            except ImageError as error:
+                if on_error is None:
+                    raise
+                on_error(i, error)
+            else:
+                kept.append(i)
+                yield found
+            tick()
+
+    numbers = range(len(images)) if shard is None else share(len(images), shard)
+    large = looks is not None and len(images) > MATRIX_UP_TO
+    method = "cosine of global vectors" if codebook is None else "ASMK"
+    if shard is not None:  # its features are in the store now; who has all of them finds the pairs
+        for _ in readable(numbers):
+            pass
+        return Retrieved(np.zeros((0, 0), np.float32), [], method, [], kept, looks.encoded if looks else 0)
+    with ExitStack() as stack:
+        if codebook is None:
+            vectors = []
+            for result in readable(numbers):
+                vectors.append(result.global_feature.numpy())
+                features += [] if large else [result]
+            table = np.stack(vectors) if vectors else np.zeros((0, 1), np.float32)
+
+            def rows(wanted: Sequence[int]) -> F32:
+                return np.asarray(table[list(wanted)] @ table.T, np.float32)
+        else:
+            index = stack.enter_context(engine.open_index(codebook, nfeat))
+            for result in readable(numbers):
+                index.add(result)
+                features += [] if large else [result]
+
+            def rows(wanted: Sequence[int]) -> F32:
+                return index.score([look(kept[n]) if large else features[n] for n in wanted])
+
+        count = len(kept)
+        chosen = graph or default_graph(count)
+        if large and graphs.wanted(chosen):
+            listed, scored = graphs.retrieval_pairs(count, chosen, rows)
+            pairs = [Pair(*pair) for pair in listed]
+            return Retrieved(None, pairs, method, [], kept, looks.encoded if looks else 0, scored)
+        scores = rows(range(count)) if count else np.zeros((0, 0), np.float32)
+    pairs = scene_pairs(count, chosen, scores)
+    by_pair = np.array([scores[p] for p in pairs], np.float32)
+    return Retrieved(scores, pairs, method, features, kept, looks.encoded if looks else count, by_pair)
+
+
+def _opened(store: str | os.PathLike[str] | Store) -> Store:
+    return store if isinstance(store, Store) else Store(store)
 
 
 def _size(engine: Engine) -> tuple[int, int]:

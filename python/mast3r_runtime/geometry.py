@@ -27,7 +27,7 @@ from .errors import ArgumentError, DependencyError, ShapeError
 if TYPE_CHECKING:
     from .results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 
-__all__ = ["PairPose", "exif_focal", "network_focal", "pair_cameras", "relative_pose"]
+__all__ = ["PairPose", "dependence", "exif_focal", "network_focal", "pair_cameras", "relative_pose"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -40,10 +40,10 @@ ESTIMATORS = ("poselib", "pycolmap", "geometry")
 FOCAL_SIGMA = 0.22
 OTHER_FOCAL_SIGMA = 0.35
 
-# The errors of the matches of one pair are not independent: their patches overlap, and so do the
-# maps they are warped by. On rendered pairs, 95 % intervals held the truth in half of the cases
-# when every match counted as independent, and in 93 to 100 % when a fourth of them did.
-DEPENDENCE = 4.0
+# A refined match is placed by a patch under a Gaussian of this many pixels of picture 1, where it
+# is as fine as the patch: see internal/match/refine.
+PATCH_SIGMA = 5.0
+SAMPLE = 128  # matches whose surroundings are counted
 
 # Four neighbours whose depths differ by more than this share lie on both sides of an edge.
 EDGE = 0.05
@@ -222,6 +222,30 @@ def relative_pose(
     )
 
 
+def dependence(xy_1: npt.ArrayLike, sigma: float = PATCH_SIGMA) -> float:
+    """How many refined matches tell as much as one with errors of its own.
+
+    Two matches at a distance d are placed by the same pixels, and so by the same noise, to the share
+    that their patches have in common: the correlation of their errors is that of two Gaussians,
+    exp(-d^2 / (4 sigma^2)). Summed over all matches around one, this is what one counts for: 1 where
+    they are far apart, as on large photographs, and 3 to 4 where they lie 8 pixels apart.
+
+    Parameters
+    ----------
+    xy_1 : [N, 2]
+        The places in picture 1.
+    sigma : float
+        Of the patches, in pixels of picture 1.
+    """
+    xy = np.asarray(xy_1, np.float64).reshape(-1, 2)
+    if not len(xy):
+        return 1.0
+    some = xy[:: max(1, len(xy) // SAMPLE)]
+    square = ((some[:, None] - xy[None]) ** 2).sum(2)
+    near = square[square < (6 * sigma) ** 2]
+    return max(1.0, float(np.exp(-near / (4 * sigma * sigma)).sum() / len(some)))
+
+
 def _search(
     estimator: str, known: bool, xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float
 ) -> tuple[str, F64 | None]:
@@ -328,6 +352,9 @@ def pair_cameras(
     where = np.flatnonzero(use)
     pixel = max(two.scale)
     depth = matches.pts3d_1[where, 2] if np.isfinite(matches.pts3d_1).any() else None
+    # Descriptors that were not refined on the pictures see about a patch of the network each.
+    patch = PATCH_SIGMA if matches.refined.any() else 2.5 * max(one.scale)
+    share = dependence(matches.original_1[where], patch)
     found = relative_pose(
         matches.original_1[where],
         matches.original_2[where],
@@ -338,7 +365,7 @@ def pair_cameras(
         focal_sigma=sigma,
         shared_focal=same and not given,
         depth=depth,
-        dependence=DEPENDENCE,
+        dependence=share,
         estimator=estimator,
     )
     warnings = list(found.warnings)

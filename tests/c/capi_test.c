@@ -341,6 +341,10 @@ static void test_sequence_and_symmetric(void) {
   CHECK(finish(mast3r_submit_sequence(engine, images, 3, &raw, &job), &job) == MAST3R_OK);
   CHECK(mast3r_job_results(job, &count) == MAST3R_OK && count == 2);
   CHECK(mast3r_job_free(job) == MAST3R_OK); /* frees the results that nobody took */
+  WANT(mast3r_submit_batch(engine, images, 3, &raw, &job), MAST3R_E_SHAPE, "even");
+  CHECK(finish(mast3r_submit_batch(engine, images, 2, &raw, &job), &job) == MAST3R_OK);
+  CHECK(mast3r_job_results(job, &count) == MAST3R_OK && count == 1);
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
   CHECK(finish(mast3r_submit_symmetric(engine, &images[0], &images[1], &raw, &job), &job) == MAST3R_OK);
   mast3r_result result = {.size = sizeof result};
   CHECK(mast3r_job_take_result(job, 0, &result) == MAST3R_OK && result.views == 4);

@@ -20,6 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FIELDS = [f"{name}_{view}" for view in (1, 2) for name in ("pts3d", "conf", "desc", "desc_conf")]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=20, help="how often test_distributed.py kills a worker")
+
+
 @pytest.fixture(scope="session")
 def micro(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A MASt3R-shaped model of 1.5 M synthetic weights."""
@@ -78,6 +82,10 @@ def assert_same(a: object, b: object, fields: list[str] = FIELDS) -> None:
     """Every map of two results is equal bit for bit."""
     for field in fields:
         np.testing.assert_array_equal(np.asarray(getattr(a, field)), np.asarray(getattr(b, field)), field)
+
+
+# What Windows has not, or has differently: fork, FIFOs, SIGINT to one process, file modes, limits.
+unix_only = pytest.mark.skipif(os.name != "posix", reason="this system is not Unix")
 
 
 def child_environment() -> dict[str, str]:

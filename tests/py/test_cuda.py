@@ -128,3 +128,13 @@ def test_out_of_memory_is_its_own_error() -> None:
             mt.sum(column + row).numpy()  # of 64 TB
         assert isinstance(e.value, MemoryError)
         assert (row + 1).numpy().max() == 2  # the context goes on
+
+
+def test_a_batch_gives_what_pairs_give(gpu: m3r.Engine) -> None:
+    pictures = [m3r.read_image(p)[:96, :96] for p in PAIR]
+    pairs = [(pictures[i % 2], pictures[1 - i % 2]) for i in range(9)]  # eight at once, and one
+    results = gpu.infer_batch(pairs, preprocess=False, only=["pts3d"])
+    alone = [gpu.infer_gpu(*p, preprocess=False, only=["pts3d"]).pts3d_2.numpy() for p in pairs[:2]]
+    for i, result in enumerate(results):
+        error = float(np.linalg.norm(result.pts3d_2.numpy() - alone[i % 2]) / np.linalg.norm(alone[i % 2]))
+        assert error <= 4e-2, i

@@ -122,3 +122,9 @@ def test_no_points(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no points"):
         export.write_points(tmp_path / "a.glb", *nothing)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("size", [(0, 5), (5, 0), (-5, -5), (1 << 20, 1 << 20)])
+def test_clouds_without_pixels(size: tuple[int, int]) -> None:
+    with pytest.raises(errors.ArgumentError, match="point_cloud: .* pixels, want 1 to"):
+        drawing.point_cloud(np.eye(3), np.zeros((3, 3), np.uint8), size=size)

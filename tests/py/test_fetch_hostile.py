@@ -198,3 +198,9 @@ def test_https_never_becomes_http() -> None:
         with pytest.raises(errors.DownloadError, match="not followed"):
             module._Redirects().redirect_request(request, None, 302, "", {}, to)
     assert module._Redirects().redirect_request(request, None, 302, "", {}, "https://example.com/f")
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/f", "file:///f", "data:,f", "HTTPS//x", ""])
+def test_only_addresses_of_the_web(tmp_path: Path, url: str) -> None:
+    with pytest.raises(errors.DownloadError, match="starts with https"):
+        fetch([url], tmp_path / "f", attempts=1, pause=0)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import child_environment, noise
+from conftest import child_environment, noise, unix_only
 from PIL import Image
 
 from mast3r_runtime import cli, collection, errors, export
@@ -299,6 +299,7 @@ def test_retrieve_with_odd_names(
 # ---- targets -------------------------------------------------------------
 
 
+@unix_only
 def test_targets(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("old")
     (tmp_path / "link").symlink_to("plain")

@@ -361,3 +361,25 @@ def test_damaged_bytes_are_an_error_or_a_picture(
 
 def test_as_rgb_is_what_read_image_does_with_arrays(photo: np.ndarray) -> None:
     np.testing.assert_array_equal(as_rgb(photo), read_image(photo))
+
+
+def test_32_bit_grey_below_zero() -> None:
+    with pytest.raises(errors.ImageError, match="from -1 to 5"):
+        read_image(Image.fromarray(np.array([[-1, 5]], np.int32)))
+
+
+@pytest.mark.parametrize(("photometric", "white"), [(0, 0), (1, 65535)])
+def test_white_of_sixteen_bits(tmp_path: Path, photometric: int, white: int) -> None:
+    """A TIFF says whether 0 is white or black; both are read white on black."""
+    path = tmp_path / "grey.tif"
+    grey = np.array([[white, 65535 - white, 40000]], np.uint16)
+    Image.fromarray(grey).save(path, tiffinfo={262: photometric})
+    got = read_image(path)[0, :, 0].tolist()
+    assert got[:2] == [255, 0]
+    assert got[2] == (round(40000 / 257) if photometric else round(25535 / 257))
+
+
+@pytest.mark.parametrize("shape", [(6, 6, 5), (4, 4, 5), (6, 6, 0), (2, 2, 2, 3), (4,), ()])
+def test_shapes_that_are_none(shape: tuple[int, ...]) -> None:
+    with pytest.raises(errors.ImageError, match="expected|empty"):
+        read_image(np.zeros(shape, np.uint8))

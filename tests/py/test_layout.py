@@ -40,11 +40,11 @@ ARROWS = {
     "distributed": {"_pairs"},
     "_pairs": {
         "_checkpoints", "_engine", "_library", "_output", "_store", "errors", "geometry", "images",
-        "results",
+        "results", "retrieval",
     },
     "store": {"_store"},
     "_store": {"_library", "_output", "errors"},
-    "collection": {"_checkpoints", "_output", "errors", "images", "retrieval"},
+    "collection": {"_checkpoints", "_output", "_pairs", "_store", "errors", "images", "retrieval"},
     "_engine": {
         "_checkpoints", "_library", "_output", "config", "errors", "geometry", "images", "results",
         "retrieval",

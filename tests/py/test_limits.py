@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import child_environment, noise
+from conftest import child_environment, noise, unix_only
 from file_server import Served, serving
 
 import mast3r_runtime as m3r
@@ -138,6 +138,7 @@ engine.close()
 """
 
 
+@unix_only
 @pytest.mark.parametrize("what", ["infer", "picture"])
 def test_ctrl_c(what: str, micro: Path, tmp_path: Path) -> None:
     import os

@@ -8,6 +8,7 @@ process of its own. At its exit the simulator reports misuse and objects left be
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -36,14 +37,39 @@ def simulator() -> Path:
     with open(build / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(["make", "-s", "-C", str(METALSIM)], check=True)
+        # The library that is shipped knows no simulator.
+        command = ["sh", "capi/build.sh", str(library())]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, "TAGS": "metalsim"}, check=True)
     return build / "libmetalsim.so"
+
+
+def library() -> Path:
+    """The library with the tag metalsim."""
+    return METALSIM / "build" / "libmast3r_runtime.so"
+
+
+def on(simulator: Path) -> dict[str, str]:
+    """The variables that put the simulator in place of Apple's libraries."""
+    return {"MAST3R_OBJC_SIM": str(simulator), "MAST3R_LIBRARY": str(library())}
+
+
+def test_the_shipped_library_knows_no_simulator(simulator: Path) -> None:
+    """What stands for Apple's libraries in tests is not in the library of the wheel."""
+    from mast3r_runtime._library.calls import library_path
+
+    assert b"MAST3R_OBJC_SIM" in library().read_bytes()
+    assert b"MAST3R_OBJC_SIM" not in library_path().read_bytes()
+    environment = {**child_environment(), "MAST3R_OBJC_SIM": str(simulator), "MAST3R_BACKEND": "metal"}
+    code = "from mast3r_runtime.backends import _mps; print(_mps.is_available())"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stdout + done.stderr
 
 
 def run(simulator: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run Python on the simulated GPU; without misuse and leaks, or the test fails."""
     environment = {
         **child_environment(),
-        "MAST3R_OBJC_SIM": str(simulator),
+        **on(simulator),
         "MAST3R_BACKEND": "metal",
         "METALSIM_REPORT": "1",
         **settings,
@@ -182,7 +208,7 @@ def test_selfcheck(simulator: Path) -> None:
 
 def test_selfcheck_outlives_the_gpu(simulator: Path) -> None:
     """Apple's code ends the process that uses the GPU: that is told, and the rest is checked."""
-    environment = {**child_environment(), "MAST3R_OBJC_SIM": str(simulator), "METALSIM_CRASH": "encode"}
+    environment = {**child_environment(), **on(simulator), "METALSIM_CRASH": "encode"}
     command = [sys.executable, "-m", "mast3r_runtime", "selfcheck"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
@@ -195,7 +221,7 @@ def test_doctor(simulator: Path, micro: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.zip"
     command = ["-m", "mast3r_runtime", "doctor", "-o", str(out), "--processes", "2", "--pairs", "10"]
     options = ["--model", str(micro), "--resolution", "96"]
-    environment = {**child_environment(), "MAST3R_OBJC_SIM": str(simulator), "HOME": str(tmp_path)}
+    environment = {**child_environment(), **on(simulator), "HOME": str(tmp_path)}
     environment |= dict.fromkeys(("LOGNAME", "USER", "USERNAME"), "somebody")
     done = subprocess.run(
         [sys.executable, *command, *options], env=environment, capture_output=True, text=True, timeout=600

@@ -467,3 +467,17 @@ def test_info(engine: CPUEngine) -> None:
     )
     assert info["metadata"]["weights"] == "synthetic" and info["threads"] == 2
     assert engine.name() == info["name"]
+
+
+def test_batch_of_pairs_equals_pairs(engine: CPUEngine) -> None:
+    images = [np.random.default_rng(i).integers(0, 256, (64, 96, 3), np.uint8) for i in range(4)]
+    pairs = [(images[i % 4], images[(i + 1) % 4]) for i in range(9)]  # eight at once, and one
+    results = engine.infer_batch(pairs, preprocess=False, only=["pts3d", "conf"])
+    assert len(results) == 9
+    for pair, result in zip(pairs, results, strict=True):
+        alone = engine.infer_gpu(*pair, preprocess=False, only=["pts3d", "conf"])
+        np.testing.assert_array_equal(result.pts3d_2.numpy(), alone.pts3d_2.numpy())
+        np.testing.assert_array_equal(result.conf_1.numpy(), alone.conf_1.numpy())
+    assert engine.infer_batch([]) == []
+    with pytest.raises(errors.ShapeError, match="pair 1"):
+        engine.infer_batch([pairs[0], (images[0],)])  # type: ignore[list-item]

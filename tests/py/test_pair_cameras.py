@@ -71,6 +71,24 @@ def test_estimators_agree(views: dict[str, np.ndarray], rng: np.random.Generator
         np.testing.assert_allclose(other.pose, own.pose, atol=2e-3)
 
 
+def test_dense_matches_tell_less(rng: np.random.Generator) -> None:
+    """What a match counts for is what patches of the same noise say when they are laid over it."""
+    assert geometry.dependence(np.zeros((0, 2))) == 1.0
+    x, y = np.meshgrid(np.arange(20.0), np.arange(20.0))
+    grid = np.stack([x, y], -1).reshape(-1, 2)
+    assert abs(geometry.dependence(100 * grid) - 1) < 1e-9
+    assert abs(geometry.dependence(np.zeros((50, 2))) - 50) < 1e-6
+    # the variance of a mean of Gaussian means of white noise, against that of as many independent ones
+    noise = rng.normal(size=(4000, 96 + 60))
+    at = np.arange(-30, 31)
+    weights = np.exp(-(at**2) / 50.0)
+    smooth = np.stack([np.convolve(row, weights, "valid") for row in noise])
+    line = np.arange(0, 96, 8)
+    means = smooth[:, line]
+    seen = means.mean(1).var() / (means.var(0).mean() / len(line))
+    assert abs(geometry.dependence(np.stack([line, 0 * line], 1)) / seen - 1) < 0.1
+
+
 def test_unknown_focal_length(views: dict[str, np.ndarray], rng: np.random.Generator) -> None:
     wrong = K.copy()
     wrong[:2, :2] *= 1.15

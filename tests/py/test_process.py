@@ -6,7 +6,6 @@ from __future__ import annotations
 import copy
 import logging
 import multiprocessing
-import os
 import pickle
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import assert_same, child_environment, noise
+from conftest import assert_same, child_environment, noise, unix_only
 
 import mast3r_runtime
 from mast3r_runtime import errors
@@ -75,7 +74,7 @@ def infer_in_child(micro: str) -> float:
         return float(engine.infer_gpu(a, a).pts3d_1.numpy().sum())
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=unix_only)])
 def test_spawned_processes_work(engine: CPUEngine, micro: Path, method: str) -> None:
     a = np.random.default_rng(7).integers(0, 256, (64, 96, 3), np.uint8)
     want = float(engine.infer_gpu(a, a).pts3d_1.numpy().sum())
@@ -117,12 +116,12 @@ FORK = """
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@unix_only
 def test_fork_after_use_is_an_error(micro: Path) -> None:
     assert run_python(FORK, micro).split("\n")[:2] == ["child 0", "parent fine"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@unix_only
 def test_fork_before_use_is_fine(micro: Path) -> None:
     code = """
         import os, sys
@@ -177,6 +176,7 @@ CTRL_C = """
 """
 
 
+@unix_only
 def test_ctrl_c(micro: Path) -> None:
     """SIGINT reaches Python during a long call, and the engine is usable after it."""
     command = [sys.executable, "-c", textwrap.dedent(CTRL_C), str(micro)]
@@ -214,6 +214,7 @@ BRIEF = """
 """
 
 
+@unix_only
 def test_ctrl_c_among_brief_calls(micro: Path) -> None:
     """Calls so short that the calling thread makes them itself let signals through between them."""
     command = [sys.executable, "-c", textwrap.dedent(BRIEF), str(micro)]
@@ -282,6 +283,7 @@ def test_choice_of_the_native_library(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_python(code).split() in (["_mast3r"], ["LibraryError", "True", "False"])
 
 
+@unix_only
 def test_little_address_space_is_an_error() -> None:
     """Go ends a process in which it can reserve nothing: that is asked before."""
     code = """

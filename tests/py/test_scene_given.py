@@ -234,6 +234,18 @@ def test_a_wrong_focal_length_contradicts_nothing() -> None:
     assert loops.contradictions(large, worth) == {(0, 3)}
 
 
+def test_a_long_walk_is_begun_with_a_pair_of_ours() -> None:
+    """Of 64 pictures that see hardly any parallax between neighbours, each is placed."""
+    scene = made.make(made.arc(64, 2.0), 300, noise=0.3, window=3, seed=2)
+    problem = scene.problem()
+    verified = solver.verify(problem)
+    passed = verified.passed(30)
+    pair = solver._first_pair(verified, passed, 16.0, 64)
+    assert pair in passed and solver._first_pair(verified, passed, 16.0, 65) is None
+    solved = solver.solve(problem, verified, "incremental")
+    assert len(solved.models[0].pictures) == 64 and errors(solved, scene.poses).max() < 0.02
+
+
 # ---- with the model in the wheel --------------------------------------------------------------
 
 

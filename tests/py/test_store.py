@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
+import socket
+import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mast3r_runtime.errors import ArgumentError, FileError
-from mast3r_runtime.store import Store, file_hash, key_of
+from mast3r_runtime._output import safetensors
+from mast3r_runtime._store import places
+from mast3r_runtime.errors import ArgumentError, DependencyError, FileError, StoreError
+from mast3r_runtime.store import Store, check, file_hash, key_of, sizes
 
 
 def test_bytes_and_arrays_come_back(tmp_path: Path) -> None:
@@ -121,3 +127,94 @@ def test_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert Store(tmp_path).read_arrays("pairs", "ef" * 16) is not None
+
+
+def test_a_store_at_a_url() -> None:
+    pytest.importorskip("fsspec", reason="no fsspec here (extra cluster)")
+    url = f"memory://{key_of('a store at a url')}/store"
+    store = Store(url)
+    assert store.where == url and not store.exists("pairs", "ab" * 16)
+    store.write_arrays("pairs", "ab" * 16, {"x": np.arange(4)})
+    store.write_json("failed", "cd" * 16, {"error": "none"})
+    back = Store(url).read_arrays("pairs", "ab" * 16, ("x",))
+    assert back is not None and back["x"].tolist() == [0, 1, 2, 3]
+    assert list(store.keys("pairs")) == ["ab" * 16]
+    assert store.read_json("failed", "cd" * 16) == {"error": "none"}
+    with store.packing():
+        store.write("pairs", "ef" * 16, b"held")
+        assert store.read("pairs", "ef" * 16) == b"held" and not Store(url).exists("pairs", "ef" * 16)
+    assert Store(url).read("pairs", "ef" * 16) == b"held"
+    assert {kind: files for kind, (files, _) in sizes(store).items()} == {
+        "failed": 1, "packs": 1, "pairs": 1, "store.json": 1,
+    }  # fmt: skip
+    store.remove("failed", "cd" * 16, ".json")
+    assert not store.exists("failed", "cd" * 16, ".json") and store.read_json("failed", "cd" * 16) is None
+    with pytest.raises(ArgumentError, match="no folder"):
+        store.path("pairs", "ab" * 16)
+    with pytest.raises((ArgumentError, DependencyError), match="nosuch"):
+        Store("nosuch://bucket/store")
+
+
+def test_a_url_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(DependencyError, match=r"mast3r-runtime\[cluster\]"):
+        Store("memory://bucket/store")
+
+
+def test_check_removes_what_is_damaged_and_left_over(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    arrays = {"tokens": np.ones((3, 4), np.float16), "transform": np.arange(8, dtype=np.int32)}
+    whole = safetensors.pack(arrays)
+    for key, data in (("aa" * 16, whole), ("bb" * 16, whole[:-1]), ("cc" * 16, whole[:-3] + b"\1\2\3")):
+        store.write("features", key, data, ".safetensors")
+    store.write_arrays("pairs", "dd" * 16, {"x": np.arange(9)})
+    store.write("pairs", "ee" * 16, b"PK")
+    store.write("runs", "ff" * 16, b"{", ".json")
+    gone = multiprocessing.get_context("spawn").Process(target=print)
+    gone.start()
+    gone.join()
+    host = socket.gethostname()
+    parts = {
+        f".part-{host}-{gone.pid}-00000000": True,  # its process is gone
+        f".part-{host}-{os.getpid()}-00000000": False,  # somebody writes it now
+        ".part-other-host-17-00000000": False,  # another machine's, from just now
+        ".part-other-host-18-00000000": True,  # and from long ago
+    }
+    for name in parts:
+        (tmp_path / "pairs" / name).write_bytes(b"half")
+    os.utime(tmp_path / "pairs" / ".part-other-host-18-00000000", (1, 1))
+    done = check(store)
+    assert done.files == 7 and done.leftovers == 2
+    assert {name.split("/")[1] for name in done.damaged} == {"bb", "cc", "ee", "ff"}
+    assert {n for n, left in parts.items() if (tmp_path / "pairs" / n).exists()} == {
+        n for n, over in parts.items() if not over
+    }
+    assert check(store).damaged == () and store.read_arrays("pairs", "dd" * 16) is not None
+
+
+def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Full and read-only end a run; what another try may mend is another error."""
+    store = Store(tmp_path)
+    for number, kind in ((errno.ENOSPC, StoreError), (errno.EROFS, StoreError), (errno.EIO, FileError)):
+
+        def fails(part: Path, target: Path, number: int = number) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(places.Folder, "_rename", staticmethod(fails))
+        with pytest.raises(kind) as caught:
+            store.write("pairs", "ab" * 16, b"x")
+        assert type(caught.value) is kind
+    assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_fsync_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fsync each entry is on the disk before it has its name; without, nobody waits."""
+    synced: list[bool] = []
+    for fsync in (True, False):
+        store = Store(tmp_path / str(fsync), fsync=fsync)
+        target = key_of({"a": 1})
+        place = tmp_path / str(fsync) / "pairs" / target[:2] / f"{target}.npz"
+        monkeypatch.setattr(os, "fsync", lambda _, place=place: synced.append(not place.exists()))
+        synced.clear()
+        store.write_arrays("pairs", target, {"a": np.zeros(3)})
+        assert synced == ([True] if fsync else [])

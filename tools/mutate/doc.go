@@ -7,7 +7,7 @@
 //	--- to
 //	the new lines
 //
-// TEST is a shell command that fails when it notices. A mutant that a change of the
+// TEST is a shell command that fails when it notices, or "py" and files of tests/py. A mutant that a change of the
 // code has moved is an error: the list grows with the code.
 //
 // What a mistake does, it does with the rights of who runs it: a test in the list must

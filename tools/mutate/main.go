@@ -119,6 +119,20 @@ func parse(text string) ([]mutant, error) {
 	return all, nil
 }
 
+// command is a test as a shell command: "py FILES" runs Python tests of the copy with the
+// virtual environment and the library of the checkout.
+func command(test string) string {
+	files, python := strings.CutPrefix(test, "py ")
+	if !python {
+		return test
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		root = "."
+	}
+	return fmt.Sprintf("PYTHONPATH=python MAST3R_LIBRARY=%[1]q/python/mast3r_runtime/libmast3r_runtime.so %[1]q/.venv/bin/python -m pytest -q -x -p no:cacheprovider %[2]s", root, files)
+}
+
 var failing = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^FAILED (\S+)|^FAIL\s+(\S+)`)
 
 // try applies the mutant, runs its tests, and says which failed; "" when none did.
@@ -138,8 +152,11 @@ func (m *mutant) try(tree string, limit time.Duration) (by string, err error) {
 	defer func() { err = errors.Join(err, os.WriteFile(path, before, 0o644)) }()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", m.test)
+	cmd := exec.CommandContext(ctx, "sh", "-c", command(m.test))
 	cmd.Dir = tree
+	if shared, err := filepath.Abs(filepath.Join("..", "shared")); err == nil && os.Getenv("MAST3R_SHARED") == "" {
+		cmd.Env = append(os.Environ(), "MAST3R_SHARED="+shared) // the copy is elsewhere
+	}
 	cmd.WaitDelay = 10 * time.Second
 	out, failed := cmd.CombinedOutput()
 	switch {

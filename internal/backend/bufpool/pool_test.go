@@ -4,6 +4,7 @@ package bufpool
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -370,4 +371,19 @@ func BenchmarkGetRelease(b *testing.B) {
 		}
 		x.Release()
 	}
+}
+
+// TestNegativeSizes: no buffer has fewer than 0 bytes, and one of 0 is a buffer.
+func TestNegativeSizes(t *testing.T) {
+	p, _, _ := newPool(t, 0)
+	for _, n := range []int{-1, -2, math.MinInt} {
+		if b, err := p.Get(n); err == nil {
+			t.Errorf("a buffer of %d bytes: %v", n, b)
+		}
+	}
+	b, err := p.Get(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Release()
 }

@@ -31,3 +31,22 @@ func TestLive(t *testing.T) {
 		t.Errorf("in half precision: got %d bytes, want %d", got, want)
 	}
 }
+
+// TestLiveWithoutOutputs: an output is the caller's memory, also when its value is read
+// again.
+func TestLiveWithoutOutputs(t *testing.T) {
+	g := graph.New("outputs")
+	x := g.Input("x", tensor.F32, 4)
+	a := g.Unary(graph.Exp, x)
+	g.Output("a", a)
+	for i, name := range []string{"b", "c", "d"} {
+		g.Output(name, g.Affine(a, 1, float32(i)))
+	}
+	built, err := g.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := passes.Live(built, 4); got != 0 {
+		t.Errorf("%d bytes of a graph that has only outputs", got)
+	}
+}

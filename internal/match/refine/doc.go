@@ -15,9 +15,11 @@
 //
 // A match is refined when the patches correlate, the patch has structure in both
 // directions, the match moved no further than it may, and the way back, from
-// picture 2's patch to picture 1, ends where it began. All others keep their
-// place. The covariance of a refined match is that of the least-squares fit; it
-// is that of the descriptors for one that was not.
+// picture 2's patch to picture 1, ends where it began, and it is not much less
+// sure than the others of these pictures. All others keep their place, but for
+// those that only lack the last: they have moved, and their covariance says how
+// unsure they are. The covariance of a refined match is that of the least-squares
+// fit; it is that of the descriptors for one that was not moved.
 //
 // # Conventions
 //

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
@@ -37,6 +38,15 @@ const (
 	maxStretch     = 8     // of the map between the pictures, either way
 )
 
+// Wrong matches that correlate by chance, or lie on the edge of a nearer thing,
+// fit less well than right ones of the same pictures: of a real stereo pair those
+// whose standard deviation is above a fifth of a step, and above twice the
+// median, hold one fifth of the right matches and two thirds of the wrong ones.
+const (
+	sureSigma  = 0.2
+	sureFactor = 2
+)
+
 // The residuals of neighbouring samples are alike, as the pictures are smoothed
 // and interpolated, and the patch's map is not exact: the variance of the plain
 // fit is too small by this factor, and never falls below that of a share of a
@@ -65,7 +75,7 @@ func Refine(ctx context.Context, pool *par.Pool, one, two Picture, xy1, xy2 []fl
 	for coarse < 6 && 0.3*o.Reach > float64(int(1)<<coarse) {
 		coarse++
 	}
-	j := &job{pool: pool, xy1: xy1, xy2: xy2, reach: o.Reach, r: r, trackers: make([]tracker, pool.Threads())}
+	j := &job{pool: pool, xy1: xy1, xy2: xy2, reach: o.Reach, r: r, trackers: make([]tracker, pool.Threads()), sigma: make([]float64, n)}
 	// Where one picture shows things larger, it is read from a coarser level, up
 	// to the greatest stretch.
 	j.one, j.two = build(pool, one, coarse+3), build(pool, two, coarse+3)
@@ -83,6 +93,7 @@ func Refine(ctx context.Context, pool *par.Pool, one, two Picture, xy1, xy2 []fl
 		j.run(n, func(i int) { maps[i] = localMap(xy1, r.XY2, i, list[i*near:(i+1)*near]) })
 		j.runWith(n, func(t *tracker, i int) { j.improve(t, i, level, pass < 0, maps[i]) })
 	}
+	j.unsure()
 	return r, nil
 }
 
@@ -118,6 +129,28 @@ type job struct {
 	reach    float64
 	r        *Result
 	trackers []tracker
+	sigma    []float64 // of the refined ones, in steps of the template
+}
+
+// unsure does not call those matches refined that are much less sure than the
+// others. They stay where they are: that is still better than where they began.
+func (j *job) unsure() {
+	var all []float64
+	for i, ok := range j.r.Refined {
+		if ok {
+			all = append(all, j.sigma[i])
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	slices.Sort(all)
+	limit := max(sureSigma, sureFactor*all[len(all)/2])
+	for i, ok := range j.r.Refined {
+		if ok && j.sigma[i] > limit {
+			j.r.Refined[i] = false
+		}
+	}
 }
 
 func (j *job) run(n int, work func(i int)) {
@@ -178,7 +211,7 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 		j.r.XY2[2*i], j.r.XY2[2*i+1] = x2, y2
 		return
 	}
-	covariance := t.template.covariance(correlation, there.step)
+	covariance, sigma := t.template.covariance(correlation, there.step)
 	back := place{j.two, level2, x2, y2, there.step}
 	if correlation < minCorrelation || !t.returns(back, here) {
 		j.reset(i)
@@ -186,7 +219,7 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 	}
 	j.r.XY2[2*i], j.r.XY2[2*i+1] = x2, y2
 	copy(j.r.Covariance[4*i:], covariance[:])
-	j.r.Refined[i] = true
+	j.r.Refined[i], j.sigma[i] = true, sigma
 }
 
 // returns reports whether picture 2's patch, looked for in picture 1, is found
@@ -199,8 +232,9 @@ func (t *tracker) returns(from, to place) bool {
 	return ok && math.Hypot(moved[0], moved[1]) <= maxReturn
 }
 
-// covariance is that of the fit, carried by the map to picture 2.
-func (m *template) covariance(correlation float64, step linear) [4]float32 {
+// covariance is that of the fit, carried by the map to picture 2; sigma is the
+// standard deviation in the least sure direction, in steps.
+func (m *template) covariance(correlation float64, step linear) (c [4]float32, sigma float64) {
 	v := inflation * 2 * max(1-correlation, 1e-4) // variance of a residual, both patches having 1
 	xx, xy, yy := v*m.cxx+floor*floor, v*m.cxy, v*m.cyy+floor*floor
 	ax, ay := step.a*xx+step.b*xy, step.a*xy+step.b*yy
@@ -208,7 +242,7 @@ func (m *template) covariance(correlation float64, step linear) [4]float32 {
 	return [4]float32{
 		float32(ax*step.a + ay*step.b), float32(ax*step.c + ay*step.d),
 		float32(ax*step.c + ay*step.d), float32(bx*step.c + by*step.d),
-	}
+	}, math.Sqrt((xx+yy)/2 + math.Hypot((xx-yy)/2, xy))
 }
 
 // reset gives a match its own place back: what a coarse level did to it is not

@@ -279,6 +279,58 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestUnsureMatchesKeepTheirPlace has a picture whose right half is full of
+// noise: the patches there still correlate, but tell the place much less exactly.
+// Such matches do not count as refined, and have moved nearer to the truth.
+func TestUnsureMatchesAreNotRefined(t *testing.T) {
+	p := newPair(320, 1, 0, 1, 1, 4)
+	r := rand.New(rand.NewPCG(1, 9))
+	for y := range 320 {
+		for x := 160; x < 320; x++ {
+			n := 30 * r.NormFloat64()
+			for c := range 3 {
+				at := &p.two.Pix[3*(y*320+x)+c]
+				*at = byte(max(0, min(255, float64(*at)+n)))
+			}
+		}
+	}
+	xy1, xy2, truth := p.matches(8, 1.5, 2)
+	got := refined(t, 2, p, xy1, xy2, 6)
+	var sigmas []float64
+	left, right := 0, 0
+	moved, before, after := 0, 0.0, 0.0
+	off := func(xy []float64, i int) float64 { return math.Hypot(xy[2*i]-truth[2*i], xy[2*i+1]-truth[2*i+1]) }
+	for i, ok := range got.Refined {
+		if !ok {
+			if got.Covariance[4*i] != 1.5*1.5 {
+				moved, before, after = moved+1, before+off(xy2, i), after+off(got.XY2, i)
+			} else if got.XY2[2*i] != xy2[2*i] {
+				t.Fatalf("match %d moved and kept its covariance", i)
+			}
+			continue
+		}
+		xx, xy, yy := float64(got.Covariance[4*i]), float64(got.Covariance[4*i+1]), float64(got.Covariance[4*i+3])
+		sigmas = append(sigmas, math.Sqrt((xx+yy)/2+math.Hypot((xx-yy)/2, xy)))
+		if truth[2*i] < 150 {
+			left++
+		} else {
+			right++
+		}
+	}
+	slices.Sort(sigmas)
+	middle, last := sigmas[len(sigmas)/2], sigmas[len(sigmas)-1]
+	t.Logf("%d refined on the left, %d on the right; deviation %.3f in the median, at most %.3f", left, right, middle, last)
+	if left < 400 || last > max(0.2, 2.1*middle) {
+		t.Errorf("%d refined on the left, deviations up to %.3f, the median is %.3f", left, last, middle)
+	}
+	if moved < 300 || after > before/2 {
+		t.Errorf("%d unsure matches moved; they are off by %.0f pixels in all, before %.0f", moved, after, before)
+	}
+	if e := errorsOf(got, truth); e[len(e)*99/100] > 0.5 {
+		t.Errorf("one refined match of a hundred is off by %.2f pixels or more", e[len(e)*99/100])
+	}
+}
+
 // BenchmarkRefine has the size of a 12-megapixel pair with 1,500 matches.
 func BenchmarkRefine(b *testing.B) {
 	small := newPair(240, 1.02, 0.02, 1, 3, 5)

@@ -3,6 +3,7 @@
 package da3
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,10 +100,7 @@ func derive(s *weights.Set) (Dims, error) {
 		return d, err
 	}
 	d.Resolution = meta.Integer("resolution", native)
-	d.Variant = meta.Values["variant"]
-	if d.Variant == "" {
-		d.Variant = d.guessVariant()
-	}
+	d.Variant = cmp.Or(meta.Values["variant"], d.Variant, d.guessVariant())
 	if err := errors.Join(meta.Errs...); err != nil {
 		return d, err
 	}
@@ -119,9 +117,17 @@ func start(s *weights.Set, depth int) int {
 	return 0
 }
 
+// published are the publisher's names of the networks, as config.json has them, and
+// ours. METRIC and MONO have the same tensors: only their name tells.
+var published = map[string]string{
+	"da3-small": "da3_small", "da3-base": "da3_base", "da3-large": "da3_large", "da3-giant": "da3_giant",
+	"da3mono-large": "da3_mono_large", "da3metric-large": "da3_metric_large",
+}
+
 // config is what is read of the publisher's config.json.
 type config struct {
-	Config struct {
+	ModelName string `json:"model_name"`
+	Config    struct {
 		Net struct {
 			OutLayers []int `json:"out_layers"`
 			AltStart  *int  `json:"alt_start"`
@@ -147,6 +153,7 @@ func (d *Dims) hooks(s *weights.Set, meta *vit.Metadata) error {
 		if err := json.Unmarshal(text, &c); err != nil {
 			return fmt.Errorf("model: config.json beside the weights: %w", err)
 		}
+		d.Variant = published[c.ModelName]
 		net := c.Config.Net
 		if n := len(net.OutLayers); n > 0 {
 			if n != len(d.Hooks) {

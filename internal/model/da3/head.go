@@ -151,14 +151,20 @@ func (b *head) uv(x *graph.Node) *graph.Node {
 	h, w, c := x.Shape[1], x.Shape[2], x.Shape[3]
 	aspect := float64(b.width) / float64(b.height)
 	diagonal := math.Hypot(aspect, 1)
-	cols, rows := waves(w, aspect/diagonal, c/4), waves(h, 1/diagonal, c/4)
-	data := make([]float32, 0, h*w*c)
-	for r := range h {
-		for k := range w {
-			data = append(append(data, cols[k]...), rows[r]...)
-		}
+	// The first half of the channels depends on the column alone, the other on the row:
+	// two small tables in place of one of the map's size.
+	x = b.AddTo(x, b.Constant(beside(waves(w, aspect/diagonal, c/4), 0), 1, 1, w, c))
+	return b.AddTo(x, b.Constant(beside(waves(h, 1/diagonal, c/4), 1), 1, h, 1, c))
+}
+
+// beside are rows with as many zeros after them (half 0) or before them (half 1).
+func beside(rows [][]float32, half int) []float32 {
+	n := len(rows[0])
+	out := make([]float32, 2*n*len(rows))
+	for i, row := range rows {
+		copy(out[2*n*i+n*half:], row)
 	}
-	return b.AddTo(x, b.Constant(data, 1, h, w, c))
+	return out
 }
 
 // waves are 0.1 sin(p w_j) and 0.1 cos(p w_j), w_j = 100^(-j/freqs), for n places p

@@ -129,6 +129,9 @@ func TestConfigBesideTheWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if m.Variant != "da3_32_8" {
+		t.Errorf("variant %s, but no network is called da3-tiny", m.Variant)
+	}
 	if m.Hooks != [4]int{2, 4, 6, 7} {
 		t.Errorf("hooks %v, want those of config.json", m.Hooks)
 	}

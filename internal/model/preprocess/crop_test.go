@@ -53,3 +53,37 @@ func TestPlanNearest(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanAtItsLimits: the smallest and the largest picture and size, and those beyond.
+func TestPlanAtItsLimits(t *testing.T) {
+	for _, c := range []struct {
+		w, h, size, patch int
+		good              bool
+	}{
+		{1, 1, 16, 16, true}, {0, 1, 16, 16, false}, {1, 0, 16, 16, false}, {-1, 1, 16, 16, false}, {1, -1, 16, 16, false},
+		{MaxSide, MaxSide, 16, 16, true}, {MaxSide + 1, MaxSide, 16, 16, false}, {MaxSide, MaxSide + 1, 16, 16, false},
+		{9, 9, MaxSize, 16, true}, {9, 9, MaxSize + 1, 16, false}, {9, 9, 15, 16, false}, {9, 9, 16, 0, false},
+	} {
+		_, err := Plan(c.w, c.h, c.size, c.patch, false)
+		if (err == nil) != c.good || err != nil && !errors.Is(err, ErrSize) {
+			t.Errorf("%dx%d at size %d, patch %d: %v", c.w, c.h, c.size, c.patch, err)
+		}
+	}
+}
+
+// TestApplyWantsThePlannedPicture: a picture of another size than the plan's is refused,
+// in each direction.
+func TestApplyWantsThePlannedPicture(t *testing.T) {
+	plan, err := Plan(40, 30, 32, 16, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := make([]byte, 3*plan.Width*plan.Height)
+	for _, size := range [][2]int{{40, 30}, {40, 31}, {41, 30}, {40, 29}, {39, 30}} {
+		w, h := size[0], size[1]
+		src := Image{Pix: make([]byte, 3*w*h), W: w, H: h, Stride: 3 * w}
+		if err := NewResizer(nil).Apply(dst, src, plan); (err == nil) != (w == 40 && h == 30) {
+			t.Errorf("%dx%d for a plan of 40x30: %v", w, h, err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim/hook"
 )
 
 // calls are the simulator's own entry points.
@@ -70,12 +71,13 @@ func Open(t testing.TB) *Sim {
 }
 
 func load() {
-	path := os.Getenv(objc.SimulatorEnv)
+	path := os.Getenv(hook.Env)
 	if path == "" {
 		if path, sim.err = build(); sim.err != nil {
 			return
 		}
-		os.Setenv(objc.SimulatorEnv, path)
+		os.Setenv(hook.Env, path) // for the processes that a test starts
+		objc.UseSimulator(path)
 	}
 	if sim.err = objc.Load(); sim.err != nil {
 		return

@@ -33,6 +33,10 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     find.add_argument(
         "--nfeat", type=float, default=300, help="features of a picture that count (default: 300)"
     )
+    find.add_argument("--store", metavar="STORE", help="keep features here; no matrix above 2000 pictures")
+    find.add_argument(
+        "--shard", type=many.shard, metavar="K/N", help="put features of part K of N into the store, no pairs"
+    )
     find.add_argument("-o", "--out", type=Path, help="folder for pairs.txt, pairs.json, similarity.png")
     find.add_argument("--json", action="store_true", help="print JSON")
 
@@ -92,10 +96,18 @@ def _retrieve(arguments: argparse.Namespace) -> int:
                 nfeat=arguments.nfeat,
                 tick=bar.update,
                 on_error=left_out,
+                store=arguments.store,
+                shard=arguments.shard,
             )
+    if arguments.shard is not None:
+        k, n = arguments.shard
+        text = f"shard {k}/{n}: {len(found.kept)} pictures in {arguments.store}, {found.encoded} encoded now"
+        say(arguments, {"pictures": len(found.kept), "encoded": found.encoded}, text)
+        return 1 if bad else 0
     files = found.write(arguments.out, names) if arguments.out else []
     kept = [names[i] for i in found.kept]
-    rows = [(kept[p.first], kept[p.second], float(found.scores[p])) for p in found.pairs]
+    scored = zip(found.pairs, found.pair_scores.tolist(), strict=True)
+    rows = [(kept[p.first], kept[p.second], score) for p, score in scored]
     lines = [f"{a} {b} {score:.4f}" for a, b, score in rows]
     where = f"; wrote {', '.join(f.name for f in files)} in {arguments.out}" if files else ""
     lines.append(f"{len(rows)} pairs of {len(kept)} pictures by {found.method}{where}{_left_out_text(bad)}")
@@ -104,6 +116,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         "retrieval": str(head),
         "codebook": str(codebook) if found.method == "ASMK" else None,
         "images": kept,
+        "encoded": found.encoded,
         "left_out": bad,
         "pairs": [{"first": a, "second": b, "score": round(score, 6)} for a, b, score in rows],
         "files": [str(f) for f in files],
@@ -123,6 +136,22 @@ def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[
     if not pairs:
         raise ArgumentError(f"--graph {arguments.graph}: no pairs of {len(names)} pictures")
     return pairs
+
+
+def _store_pairs(arguments: argparse.Namespace, store: str, paths: list[Path]) -> list[tuple[int, int]]:
+    """The pairs of ``batch --store``: also those that retrieval finds, from features in the store."""
+    from .. import collection
+
+    if arguments.pairs is not None or not arguments.graph.startswith("retrieval"):
+        return _batch_pairs(arguments, [path.name for path in paths])
+    with open_engine(arguments) as engine:
+        engine.load_retrieval(collection.need_retrieval(engine.path, None))
+        codebook = collection.find_beside(engine.path, "codebook")
+        images = [str(path) for path in paths]
+        found = collection.retrieve(
+            engine, images, codebook, arguments.graph, store=store, on_error=lambda i, error: None
+        )
+    return [(found.kept[i], found.kept[j]) for i, j in found.pairs]
 
 
 class _Manifest:
@@ -207,10 +236,10 @@ def _batch(arguments: argparse.Namespace) -> int:
 
     paths = collection.list_images(arguments.folder)
     names = [path.name for path in paths]
-    pairs = _batch_pairs(arguments, names)
     store = many.store_of(arguments)
     if store is not None:
-        return many.batch_store(arguments, store, paths, pairs)
+        return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, paths))
+    pairs = _batch_pairs(arguments, names)
     if arguments.out is None:
         raise ArgumentError("batch: want -o FOLDER, --store STORE, or both")
     files = _file_names(names, pairs)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .._pairs.driver import Progress
     from .._pairs.run import Report
 
-__all__ = ["add", "batch_options", "batch_store", "drops", "store_of"]
+__all__ = ["add", "batch_options", "batch_store", "drops", "shard", "store_of"]
 
 FULL = 5  # exit status: the store cannot be written
 TOO_MANY_FAILED = 6  # exit status: more pairs failed than --max-failed
@@ -43,7 +43,8 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     care.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _shard(text: str) -> tuple[int, int]:
+def shard(text: str) -> tuple[int, int]:
+    """K/N as numbers, for argparse."""
     k, _, n = text.partition("/")
     if not (k.isdigit() and n.isdigit() and int(k) < int(n)):
         raise argparse.ArgumentTypeError(f"{text!r}, want K/N with K from 0 to N-1")
@@ -62,7 +63,7 @@ def batch_options(batch: argparse.ArgumentParser) -> None:
         "--features", choices=("float16", "float32"), default="float16", help="how to keep features"
     )
     many.add_argument("--stride", type=int, default=0, help="network pixels between anchors (default: 8)")
-    many.add_argument("--shard", type=_shard, metavar="K/N", help="do part K of N, from 0: for job arrays")
+    many.add_argument("--shard", type=shard, metavar="K/N", help="do part K of N, from 0: for job arrays")
     many.add_argument(
         "--stage", choices=("both", "encode", "pairs"), default="both", help="pictures, pairs (default: both)"
     )

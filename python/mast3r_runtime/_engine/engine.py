@@ -225,6 +225,37 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
         pairs = zip(pictures, pictures[1:], strict=False)
         return [GPUInferenceResult._take(result, pair) for result, pair in zip(taken, pairs, strict=True)]
 
+    def infer_batch(
+        self,
+        pairs: Sequence[tuple[ImageLike, ImageLike]],
+        preprocess: bool = True,
+        square_ok: bool = True,
+        resolution: int | None = None,
+        only: Only = None,
+    ) -> list[GPUInferenceResult]:
+        """Run pairs that have nothing to do with each other, each as :meth:`infer_gpu` would.
+
+        An NVIDIA GPU computes eight pairs of equal sizes at once.
+        """
+        options = infer_options(preprocess, square_ok, resolution, only)
+        engine = self._live()
+        pictures: list[U8] = []
+        for number, pair in enumerate(pairs):
+            if isinstance(pair, (str, bytes)) or len(pair) != 2:
+                raise ShapeError(f"infer_batch: pair {number} is {pair!r}, want two pictures")
+            pictures += [read_image(image) for image in pair]
+        if not pictures:
+            return []
+        structs = image_array(pictures)
+        keep = (pictures, structs, options)
+        with calls.Job("mast3r_submit_batch", engine, structs, len(pictures), options, keep=keep) as job:
+            job.wait()
+            taken = [job.take(S.Result, "mast3r_job_take_result", i) for i in range(len(pictures) // 2)]
+        return [
+            GPUInferenceResult._take(result, (pictures[2 * i], pictures[2 * i + 1]))
+            for i, result in enumerate(taken)
+        ]
+
     def _pair(
         self, submit: str, img1: ImageLike, img2: ImageLike, options: S.InferOptions
     ) -> tuple[S.Result, tuple[U8, U8]]:

@@ -38,7 +38,8 @@ class Refined:
 
     ``xy_2 [N, 2]`` are places in picture 2, ``covariance [N, 2, 2]`` theirs in squared pixels
     (the places in picture 1 taken as exact), ``correlation [N]`` that of the patches around
-    both ends (0: not compared). A match that is not ``refined [N]`` keeps its place.
+    both ends (0: not compared). A match that is not ``refined [N]`` keeps its place, but for one
+    that is only much less sure than the others: it has moved, and its covariance says how unsure it is.
     """
 
     xy_2: F64

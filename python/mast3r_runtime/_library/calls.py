@@ -141,7 +141,7 @@ def library() -> C.CDLL:
 
 
 # Go's runtime reserves address space at its start, and ends the process where it gets none.
-_LEAST_ADDRESS_SPACE = 1000 << 20
+_LEAST_ADDRESS_SPACE = 1500 << 20  # beyond what is in use; measured with two threads
 
 
 def _check_address_space() -> None:
@@ -151,10 +151,17 @@ def _check_address_space() -> None:
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     except (ImportError, AttributeError, ValueError, OSError):  # no such limit here
         return
-    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
+    if limit == resource.RLIM_INFINITY:
+        return
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):  # no Linux
+        used = 0
+    if limit - used < _LEAST_ADDRESS_SPACE:
         raise errors.LibraryError(
-            f"the address space is limited to {limit >> 20} MB (ulimit -v), want "
-            f"{_LEAST_ADDRESS_SPACE >> 20} MB or more; limit the memory with a cgroup instead"
+            f"the address space is limited to {limit >> 20} MB (ulimit -v), of which {used >> 20} MB are in "
+            f"use, want {_LEAST_ADDRESS_SPACE >> 20} MB more; limit the memory with a cgroup instead"
         )
 
 

@@ -70,6 +70,13 @@ SIGNATURES: dict[str, list[Any]] = {
         C.POINTER(S.InferOptions),
         C.POINTER(S.Handle),
     ],
+    "mast3r_submit_batch": [
+        S.Handle,
+        C.POINTER(S.Image),
+        C.c_size_t,
+        C.POINTER(S.InferOptions),
+        C.POINTER(S.Handle),
+    ],
     "mast3r_submit_symmetric": [
         S.Handle,
         C.POINTER(S.Image),

@@ -249,7 +249,7 @@ def point_cloud(
     """Coloured points seen from beside the first camera: turned about their middle."""
     xyz, rgb = np.asarray(points, float).reshape(-1, 3), np.asarray(colours).reshape(-1, 3)
     width, height = size
-    if not 0 < width * height <= _MOST_PIXELS:
+    if min(width, height) < 1 or width * height > _MOST_PIXELS:
         raise ArgumentError(f"point_cloud: {width} x {height} pixels, want 1 to {_MOST_PIXELS}")
     canvas = np.full((height, width, 3), _PAPER, np.uint8)
     known = np.isfinite(xyz).all(1) & (xyz[:, 2] > 0)

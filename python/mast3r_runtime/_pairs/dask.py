@@ -74,19 +74,16 @@ def connect(where: str, workers: int) -> Iterator[Any]:
 
 
 def _local(distributed: Any, count: int) -> Any:
-    """Worker processes of this machine that come back, however busy it is.
+    """Worker processes of this machine.
 
-    A nanny gives a process up for good where it does not start within the timeout; ``adapt``
-    then makes another.
+    A nanny that starts a process again gives it up for good after a timeout; on a machine that is
+    busy the usual 30 s are too few.
     """
     dask: Any = importlib.import_module("dask")
-    patient = {f"distributed.comm.timeouts.{name}": "300s" for name in ("connect", "tcp")}
-    with dask.config.set(patient):
-        cluster = distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
-        )
-    cluster.adapt(minimum=count, maximum=count, interval="5s")
-    return cluster
+    dask.config.set({f"distributed.comm.timeouts.{name}": "600s" for name in ("connect", "tcp")})
+    return distributed.LocalCluster(
+        n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+    )
 
 
 def _queue(kind: str, path: Path) -> Any:

@@ -249,7 +249,7 @@ class _Run:
         self.engine.load_retrieval(collection.need_retrieval(self.engine.path, None))
         codebook = collection.find_beside(self.engine.path, "codebook")
         paths: list[Any] = [str(photo.path) for photo in used]
-        found = collection.retrieve(self.engine, paths, codebook, graph)
+        found = collection.retrieve(self.engine, paths, codebook, graph, store=self.store)
         return [(p.first, p.second) for p in found.pairs]
 
     def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:

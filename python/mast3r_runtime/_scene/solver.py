@@ -34,6 +34,7 @@ INCREMENTAL_UP_TO = 200  # pictures; above it the global mapper comes first
 JOIN_PICTURES = 3  # that two parts share, for them to be joined
 JOIN_ERROR = 0.05  # of the size of what both see: so near their points must lie
 JOIN_SHARE = 0.5  # of the common points
+MANY = 60  # pictures, above which the mapper adjusts everything less often; the check does so at the end
 FIRST_ANGLES = (16.0, 8.0, 4.0)  # degrees that the first pair must have, tried in turn
 
 
@@ -170,7 +171,7 @@ def solve(
             return _checked(colmap, problem, [_posed(colmap, problem, poses, database)], "poses as given")
         if len(linked) == 2:
             return _checked(colmap, problem, [_pair(colmap, problem, verified, passed[0], database)], "pair")
-        for name, run in _mappers(colmap, problem, database, passed, mapper, len(linked)):
+        for name, run in _mappers(colmap, problem, verified, database, passed, mapper, len(linked)):
             colmap.set_random_seed(problem.seed)
             parts = _joined(colmap, problem, list(run(Path(folder)).values()), database)
             found = _checked(colmap, problem, parts, name)
@@ -182,7 +183,13 @@ def solve(
 
 
 def _mappers(
-    colmap: Any, problem: Problem, database: Path, passed: Sequence[tuple[int, int]], mapper: str, count: int
+    colmap: Any,
+    problem: Problem,
+    verified: Verified,
+    database: Path,
+    passed: Sequence[tuple[int, int]],
+    mapper: str,
+    count: int,
 ) -> list[tuple[str, Callable[[Path], Mapping[int, Any]]]]:
     """The mappers to try, in order, until all linked pictures are placed."""
 
@@ -197,6 +204,15 @@ def _mappers(
             options.extract_colors = False
             options.ba_refine_principal_point = False
             options.constant_cameras = {c + 1 for c in _held(problem, passed)}
+            if count > MANY:  # all cameras are adjusted together again whenever there are so many more
+                options.ba_global_frames_ratio = options.ba_global_points_ratio = 1.4
+                options.ba_global_max_refinements = 2
+                first = _first_pair(verified, passed, angle, count)
+                if first is not None:
+                    options.init_image_id1, options.init_image_id2 = first[0] + 1, first[1] + 1
+                    options.multiple_models = False
+                    widest = float(np.degrees(verified.geometry[first].tri_angle))
+                    options.mapper.init_min_tri_angle = min(angle, 0.9 * widest)
             out = folder / f"incremental-{angle:g}"
             out.mkdir(exist_ok=True)
             return dict(colmap.incremental_mapping(database, folder, out, options))
@@ -220,6 +236,29 @@ def _mappers(
     if mapper != "auto":
         return whole if mapper == "global" else steps
     return whole + steps if count > INCREMENTAL_UP_TO else steps + whole
+
+
+def _first_pair(
+    verified: Verified, passed: Sequence[tuple[int, int]], angle: float, count: int
+) -> tuple[int, int] | None:
+    """The pair of most inliers whose rays meet at ``angle`` degrees, or nearly at the widest there is.
+
+    None where the mapper must look for it.
+
+    The mapper's own search estimates every pair anew, and of a video, where hardly any has the angle,
+    it does so for all of them. Pictures that are not all connected make several models: it looks.
+    """
+    group = {i: {i} for pair in passed for i in pair}
+    for i, j in passed:
+        if group[i] is not group[j]:
+            group[i] |= group[j]
+            for k in group[j]:
+                group[k] = group[i]
+    if any(len(own) < count for own in group.values()):
+        return None
+    angles = {p: float(np.degrees(verified.geometry[p].tri_angle)) for p in passed}
+    wide = [p for p in passed if angles[p] >= min(angle, 0.7 * max(angles.values()))]
+    return max(wide, key=lambda p: (verified.inliers[p], p), default=None)
 
 
 def _held(problem: Problem, passed: Sequence[tuple[int, int]]) -> set[int]:

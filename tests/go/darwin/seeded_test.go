@@ -109,8 +109,15 @@ func otherLibrary(f *macho.File) func(image []byte) {
 	}
 	at := int(f.ByteOrder.Uint32(command(f, cmdDyldInfoOnly)[16:]))
 	return func(image []byte) {
-		if image[at]&0xf0 == 0x40 { // the symbol comes first
-			at += bytes.IndexByte(image[at:], 0) + 1
+		for image[at]&0xf0 != 0x10 { // to where the library is set
+			switch image[at] & 0xf0 {
+			case 0x40: // a symbol's name
+				at += bytes.IndexByte(image[at:], 0)
+			case 0x70, 0x60, 0x80, 0x20: // a number of several bytes
+				for at++; image[at] >= 0x80; at++ {
+				}
+			}
+			at++
 		}
 		image[at]-- // the library's number; 0x10 is added to it
 	}

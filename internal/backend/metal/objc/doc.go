@@ -22,7 +22,7 @@
 //
 // Nothing is loaded in init: importing the package is free on every system.
 // [Load] opens Apple's frameworks on macOS; on Linux it opens the simulator
-// named by the environment variable MAST3R_OBJC_SIM, which exists for tests;
+// named by UseSimulator, which exists for tests;
 // elsewhere it reports [ErrUnavailable].
 //
 // # Memory

@@ -222,7 +222,7 @@ func TestLintCatches(t *testing.T) {
 }
 
 func TestLoadWithoutMetal(t *testing.T) {
-	if os.Getenv(objc.SimulatorEnv) != "" {
+	if os.Getenv("MAST3R_OBJC_SIM") != "" {
 		t.Skip("a simulator is set")
 	}
 	if err := objc.Load(); err != nil && !errors.Is(err, objc.ErrUnavailable) {

@@ -14,9 +14,16 @@ var ErrOldSystem = errors.New("objc: this macOS is too old for Metal here")
 // ErrUnavailable means that this machine has no Objective-C runtime to load.
 var ErrUnavailable = errors.New("objc: Metal is only available on macOS")
 
-// SimulatorEnv names the environment variable that holds the path of the
-// simulator library; it is read on Linux only.
-const SimulatorEnv = "MAST3R_OBJC_SIM"
+// simulator is a library that stands in for Apple's on Linux.
+var simulator string
+
+// UseSimulator makes Load open the library at path in place of Apple's, on Linux. It is
+// for tests: package internal/testing/metalsim/hook alone calls it.
+func UseSimulator(path string) {
+	loading.Lock()
+	defer loading.Unlock()
+	simulator = path
+}
 
 // runtimeCalls are the C entry points of the Objective-C runtime, typed.
 type runtimeCalls struct {

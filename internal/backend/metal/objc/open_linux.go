@@ -6,7 +6,6 @@ package objc
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/ebitengine/purego"
 )
@@ -17,13 +16,12 @@ const createDetached = 1
 // openRuntime opens the simulator: the same Go code then runs against a strict
 // model of the Objective-C runtime, Metal and MPSGraph.
 func openRuntime() (runtimeCalls, error) {
-	path := os.Getenv(SimulatorEnv)
-	if path == "" {
+	if simulator == "" {
 		return runtimeCalls{}, ErrUnavailable
 	}
-	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	h, err := purego.Dlopen(simulator, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
-		return runtimeCalls{}, fmt.Errorf("objc: %s: %w", SimulatorEnv, err)
+		return runtimeCalls{}, fmt.Errorf("objc: simulator: %w", err)
 	}
 	return resolve(h)
 }

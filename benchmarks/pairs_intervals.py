@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often the truth is in the 95 % intervals: rendered pairs, the pictures' noise drawn again and again.
+
+The network runs once a pair; each draw adds noise to both pictures, refines the same matches on them and
+solves the pose. Truth is exact, so what rendering and interpolation add to the noise counts too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scene_views as views
+from PIL import Image
+
+from mast3r_runtime import geometry
+
+NOISE = 4.0  # grey levels, of 255
+PAIRS = {"narrow": (1, (2, 6, 10)), "wide": (4, (1, 5, 9))}  # gap, first pictures
+
+
+def rows(engine: Any, folder: Path, repeats: int) -> list[dict[str, Any]]:
+    """A row for every draw: errors in degrees, whether they are in the intervals, how many matches."""
+    out = []
+    for place, cameras in (("room", views.room_views()), ("second room", views.cameras(14, 5))):
+        names = views.render(place.split()[0], cameras, folder / place.replace(" ", "-"))
+        for kind, (gap, firsts) in PAIRS.items():
+            for first in firsts:
+                pair = (first, first + gap)
+                clean = [
+                    np.asarray(Image.open(folder / place.replace(" ", "-") / names[i])) for i in pair
+                ]
+                for row in draws(engine, clean, [cameras[i] for i in pair], repeats):
+                    out.append({"scene": place, "kind": kind, "pair": list(pair), **row})
+    return out
+
+
+def draws(engine: Any, clean: list[Any], cameras: list[Any], repeats: int) -> list[dict[str, Any]]:
+    k = views.room.intrinsics()
+    (r1, c1), (r2, c2) = cameras
+    turn, shift = r1.T @ r2, r1.T @ (c2 - c1)  # X1 = turn X2 + shift
+    result = engine.infer_gpu(*clean)
+    found = engine.match(result, top_k=None, refine=False)
+    pixel = max(found.transform_2.scale)
+    out = []
+    for seed in range(repeats):
+        made = np.random.default_rng(seed)
+        noisy = [
+            np.clip(np.rint(p + made.normal(0, NOISE, p.shape)), 0, 255).astype(np.uint8) for p in clean
+        ]
+        moved = engine.refine(*noisy, found.original_1, found.original_2, reach=2 * pixel)
+        use = moved.refined
+        one, two = found.original_1[use], moved.xy_2[use]
+        share = geometry.dependence(one)
+        pose = geometry.relative_pose(
+            one, two, k, k, covariance=moved.covariance[use], dependence=share, estimator="geometry"
+        )
+        if pose.pose is None:
+            continue
+        c = (np.trace(pose.pose[:3, :3].T @ turn) - 1) / 2
+        d = pose.pose[:3, 3] @ shift / np.linalg.norm(shift)
+        ratios = z(pose, turn, shift)
+        out.append(
+            {
+                "turn": float(np.degrees(np.arccos(np.clip(c, -1, 1)))),
+                "direction": float(np.degrees(np.arccos(np.clip(d, -1, 1)))),
+                "inside_turn": float((np.abs(ratios[:3]) < 1.96).mean()),
+                "inside_direction": float((np.abs(ratios[3:]) < 1.96).mean()),
+                "matches": int(use.sum()),
+                "dependence": share,
+                "z": ratios,
+            }
+        )
+    return out
+
+
+def z(pose: Any, turn: Any, shift: Any) -> list[float]:
+    """Errors of the turn about three axes and of the direction along its two, over their deviations."""
+    w = log(turn @ pose.pose[:3, :3].T)
+    d = shift / np.linalg.norm(shift) - pose.pose[:3, 3]
+    deviations = np.sqrt(np.diag(pose.covariance))
+    values, vectors = np.linalg.eigh(pose.covariance[3:, 3:])
+    return [*(w / deviations[:3]).tolist(), *((vectors.T @ d)[1:] / np.sqrt(values[1:])).tolist()]
+
+
+def log(rotation: Any) -> Any:
+    """The vector of a small rotation."""
+    off = rotation - rotation.T
+    return np.array([off[2, 1], off[0, 2], off[1, 0]]) / 2
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """One row a scene and kind, one of all."""
+    lines = [
+        "| scene | pairs x draws | matches | independent | truth in interval: turn | direction |",
+        "|---|---|---|---|---|---|",
+    ]
+    kinds = list(dict.fromkeys((r["scene"], r["kind"]) for r in found))
+    for scene, kind in [*kinds, ("all", "")]:
+        own = [r for r in found if (r["scene"], r["kind"]) == (scene, kind) or scene == "all"]
+        pairs = len({(r["scene"], *r["pair"]) for r in own})
+        count = np.median([r["matches"] for r in own])
+        lines.append(
+            f"| {scene} {kind} | {pairs} x {len(own) // pairs} | {count:.0f} | "
+            f"{np.median([r['matches'] / r['dependence'] for r in own]):.0f} | "
+            f"{np.mean([r['inside_turn'] for r in own]):.3f} | "
+            f"{np.mean([r['inside_direction'] for r in own]):.3f} |"
+        )
+    return "\n".join(lines)
