@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
 __all__ = ["BASE_URL", "DA3_LICENSE", "LICENSE", "MODEL_SPECS", "CheckpointFile", "HubFile", "ModelSpec"]
@@ -105,6 +105,18 @@ class ModelSpec:
     files: tuple[CheckpointFile, ...] = field(repr=False)
     hub: tuple[tuple[HubFile, ...], ...] = field(repr=False)
     license: str = field(default=LICENSE, repr=False)
+
+
+def _restore(self: CheckpointFile | ModelSpec, state: list[object]) -> None:
+    """What was pickled before a class had its last fields gets their defaults."""
+    every = fields(self)
+    for each, value in zip(every, [*state, *(f.default for f in every[len(state) :])]):
+        object.__setattr__(self, each.name, value)
+
+
+# Python 3.10 replaces a method of that name in the body of a class.
+for _kind in (CheckpointFile, ModelSpec):
+    setattr(_kind, "__setstate__", _restore)  # noqa: B010
 
 
 _MAST3R = "MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric"

@@ -325,6 +325,8 @@ class Driver:
         except (SetupError, StoreError):
             raise
         except CancelledError as error:
+            if self._stop:  # by the first Ctrl-C, before it began
+                return
             raise SetupError("the cluster gave up a job: it was closed, or its scheduler is gone") from error
         except Exception as error:
             if type(error).__name__ in ("WorkerDied", "KilledWorker"):
