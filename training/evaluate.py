@@ -21,21 +21,30 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mast3r_torch import evaluation, weights
+from mast3r_torch import evaluation, photographs, weights
 from mast3r_torch.evaluation import Backend
 from mast3r_torch.model import View
 from mast3r_torch.scenes import load_photos
 
-# What the shipped model has to reach: (section, figure, at least or at most, value).
+# What a model is asked to reach; the shipped one misses some: (section, figure, at least or at most, value).
 THRESHOLDS = (
     ("synthetic near 256x192", "mutual", ">=", 0.90),
     ("synthetic near 256x192", "mutual_share", ">=", 0.60),
-    ("synthetic near 256x192", "points1", "<=", 0.08),
-    ("synthetic near 256x192", "points2", "<=", 0.08),
+    ("synthetic near 256x192", "points1", "<=", 0.06),
+    ("synthetic near 256x192", "points2", "<=", 0.06),
     ("motorcycle 256x176", "mutual", ">=", 0.93),
-    ("motorcycle 512x352", "mutual", ">=", 0.85),
+    ("motorcycle 512x352", "mutual", ">=", 0.93),
     ("motorcycle 256x176", "inverse_depth", ">=", 0.85),
-    ("motorcycle 512x352", "inverse_depth", ">=", 0.85),
+    ("motorcycle 512x352", "inverse_depth", ">=", 0.98),
+    ("512: zoom x2", "raw_p3", ">=", 0.95),
+    ("512: zoom x3", "raw_p3", ">=", 0.90),
+    ("512: zoom x4", "raw_p3", ">=", 0.80),
+    ("512: rotation 90", "raw_p3", ">=", 0.95),
+    ("512: rotation 180", "raw_p3", ">=", 0.93),
+    ("512: box", "raw_right", ">=", 300),
+    ("512: stereo", "depth_error", "<=", 0.035),
+    ("512: focal", "median", "<=", 0.06),
+    ("512: focal", "p90", "<=", 0.15),
 )
 
 TURNS = ((45, 1.0), (90, 0.9), (180, 1.0), (6, 2.0), (6, 3.0))  # degrees and enlargement of a photograph
@@ -56,7 +65,7 @@ def torch_backend(model: Path, threads: int) -> Backend:
 
 def sections(
     args: argparse.Namespace,
-) -> list[tuple[str, Path | None, Callable[[Backend], dict[str, float]]]]:
+) -> list[tuple[str, Path | None, Callable[[Backend], dict]]]:
     """(name, a file that it needs, measurement) in the order of the table."""
     held = load_photos(args.held_out) if args.held_out else []
     out: list = []
@@ -100,6 +109,12 @@ def sections(
                 lambda run: evaluation.identity(run, p / "motorcycle_left.png", (256, 176)),
             ),
         ]
+        for section in photographs.SECTIONS:
+
+            def measured(run: Backend, section: str = section) -> dict:
+                return photographs.measure(run, p, section, args.sift)
+
+            out.append((f"512: {section}", None, measured))
     return out
 
 
@@ -112,7 +127,7 @@ def print_table(results: dict[str, dict[str, float]]) -> None:
         if name not in results:
             print(f"   {name:24} {figure:14} not measured")
             continue
-        got = results[name][figure]
+        got = results[name].get(figure, float("nan"))
         met = got >= value if sense == ">=" else got <= value
         print(f"   {name:24} {figure:14} {got:.3f} {sense} {value:.2f}  {'reached' if met else 'MISSED'}")
 
@@ -129,6 +144,7 @@ def main() -> None:
         "--held-out", type=Path, help="pictures for the synthetic textures, none of them trained on"
     )
     parser.add_argument("--pairs", type=int, default=48, help="of each synthetic set")
+    parser.add_argument("--sift", action="store_true", help="SIFT and MAGSAC beside the model on photographs")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--only", help="sections whose name contains this")
     parser.add_argument("--json", type=Path)
@@ -147,7 +163,9 @@ def main() -> None:
             print(f"{name}: left out, no {needs}", file=sys.stderr)
             continue
         begin = time.monotonic()
-        results[name] = measure(run)
+        row = measure(run)
+        nested = any(isinstance(v, dict) for v in row.values())
+        results |= {f"512: {k}": v for k, v in row.items()} if nested else {name: row}
         print(f"{name}: {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
     print_table(results)
     if args.json:

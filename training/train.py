@@ -19,6 +19,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import tomllib
 import torch
@@ -30,7 +31,16 @@ from mast3r_torch.losses import LossWeights, objective
 from mast3r_torch.model import DecoderBlock, Dims, EncoderBlock, Mast3r, init_weights
 from mast3r_torch.optim import Optimiser
 from mast3r_torch.photometry import develop
-from mast3r_torch.scenes import CameraMix, Random, Textures, load_photos, render, sample
+from mast3r_torch.scenes import (
+    CameraMix,
+    Random,
+    SceneMix,
+    Textures,
+    load_photos,
+    relative_pose,
+    render,
+    sample,
+)
 
 SYNC_EVERY = 20  # steps between agreements on the clock
 
@@ -72,6 +82,9 @@ class Config:
     grow: float = 0.3
     no_overlap: float = 0.04  # share of pairs of two different scenes
     cameras: dict = field(default_factory=dict)  # of CameraMix, beside `reach`
+    scenes: dict = field(default_factory=dict)  # of SceneMix
+    hard: float = 0.0  # share of views with each bad fault, see photometry
+    overlap: float = 0.0  # pairs of which both views share less than this are taken as of different things
     temperature: tuple[float, float] = (0.1, 0.07)
     compile: bool = False  # on a GPU; pays from some minutes on
     model: dict = field(default_factory=dict)
@@ -118,29 +131,39 @@ class World:
         return t.item()
 
 
+class Batch(NamedTuple):
+    images: Tensor  # [B,2,3,H,W] in -1..1
+    points: Tensor  # [B,2,H,W,3], see scenes.Rendered
+    match: Tensor  # [B,2,H,W,2]
+    both: Tensor  # [B] the views overlap
+    pose: Tensor  # [B,12] rotation and place of camera 2 in camera 1's frame
+
+
 class Source:
     """Batches of rendered pairs of one process."""
 
     def __init__(self, config: Config, world: World, photos: list[Tensor], skip: int):
         self.config, self.rng = config, Random(config.seed * 1000 + world.rank + 7919 * skip, world.device)
-        self.textures = Textures(self.rng, config.textures, config.texture_size, photos)
+        self.scenes = SceneMix(**config.scenes)
+        self.textures = Textures(self.rng, config.textures, config.texture_size, photos, self.scenes.facades)
 
-    def next(self, shape: tuple[int, int, int], reach: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Images [B,2,3,H,W], points, match (see scenes.Rendered) and whether the views overlap [B]."""
+    def next(self, shape: tuple[int, int, int], reach: Tensor) -> Batch:
         width, height, batch = shape
         config, rng = self.config, self.rng
         mix = CameraMix(reach=reach, **config.cameras)
-        scenes = sample(rng, batch, height, width, self.textures.count, len(self.textures.heights), mix)
+        tex_count, heights = self.textures.count, len(self.textures.heights)
+        scenes = sample(rng, batch, height, width, tex_count, heights, mix, self.scenes)
         drawn = render(*scenes, self.textures, height, width, config.spp)
-        images, points, match = develop(rng, drawn.image), drawn.points, drawn.match
-        both = torch.ones(batch, dtype=torch.bool, device=rng.device)
+        images, points, match = develop(rng, drawn.image, config.hard), drawn.points, drawn.match
+        seen = (match[..., 0] >= 0).float().mean((2, 3)).amax(1)
+        both = seen >= config.overlap
         strangers = min(math.ceil(config.no_overlap * batch), batch // 2)
         if strangers:
             # The last few get the second view of the first few.
             both[-strangers:] = False
             images[-strangers:, 1] = images[:strangers, 1].clone()
-            match[-strangers:] = -1
-        return images, points, match, both
+            match[-strangers:] = match[-strangers:].clamp_max(-1)
+        return Batch(images, points, match, both, relative_pose(scenes.cams))
 
 
 def schedule(config: Config, step: int, progress: float) -> float:
@@ -266,13 +289,11 @@ class Trainer:
             old.copy_(new)
         return parts
 
-    def _learn(self, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> dict[str, Tensor]:
-        images, points, match, both = batch
+    def _learn(self, batch: Batch) -> dict[str, Tensor]:
+        images = batch.images
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.graphed):
             raw1, raw2 = self.net.raw(images[:, 0], images[:, 1])
-        loss, parts = objective(
-            self.loss_weights, raw1, raw2, points, match, both, self.source.rng, self.temperature
-        )
+        loss, parts = objective(self.loss_weights, raw1, raw2, *batch[1:], self.source.rng, self.temperature)
         self.grads.zero_()
         self.grads_low.zero_()
         loss.backward()

@@ -84,7 +84,7 @@ func TestGeneratedFiles(t *testing.T) {
 		"capi/mast3r.hpp": between(t, read(t, "capi/mast3r.hpp"), h.Exceptions()),
 		"python/mast3r_runtime/_library/structs.py": structs,
 		"python/mast3r_runtime/_library/header.py":  python,
-		"python/mast3r_runtime/_library/version.py":         h.PythonVersion(),
+		"python/mast3r_runtime/_library/version.py": h.PythonVersion(),
 	} {
 		if *update {
 			if err := os.WriteFile(filepath.Join(root, path), []byte(want), 0o644); err != nil {

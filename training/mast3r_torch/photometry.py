@@ -52,18 +52,34 @@ def _blur(x: Tensor, amount: Tensor) -> Tensor:
     return torch.lerp(x, y, amount)
 
 
-def develop(rng: Random, linear: Tensor) -> Tensor:
+def _strong_blur(x: Tensor, amount: Tensor) -> Tensor:
+    """Towards a blur of about four pixels, by way of a smaller picture."""
+    h, w = x.shape[-2:]
+    small = F.avg_pool2d(x, 8, stride=4, padding=2, count_include_pad=False)
+    return torch.lerp(x, F.interpolate(small, (h, w), mode="bilinear", align_corners=False), amount)
+
+
+def develop(rng: Random, linear: Tensor, hard: float = 0.0) -> Tensor:
     """Linear renderings [B,2,3,H,W] to network inputs [B,2,3,H,W] in -1..1.
 
     Every view is exposed on its own; black-and-white and a share of the
-    colour cast are common to a pair, as they are with one camera.
+    colour cast are common to a pair, as they are with one camera. `hard` is
+    the share of views with each of the worse faults: exposure wrong by up to
+    two stops, strong blur, noise of 50 of 255, JPEG of quality 4.
     """
     b, _, _, h, w = linear.shape
     x = linear.flatten(0, 1)
     n = 2 * b
     # Auto-exposure to a mid grey, missed by about a third of a stop.
     level = x.mean((1, 2, 3), keepdim=True).clamp_min(0.02)
-    x = x / level * 0.42 * torch.exp2(0.35 * rng.normal(n, 1, 1, 1))
+    exposure = 0.35 * rng.normal(n, 1, 1, 1)
+    if hard:
+        wrong = rng.uniform(n, 1, 1, 1, lo=-2, hi=1.5)
+        exposure = torch.where(rng.chance(hard, n, 1, 1, 1), wrong, exposure)
+        # The textures are gaudier than the world; pictures of one camera share their saturation.
+        pale = rng.uniform(b, 1, 1, 1, 1, hi=0.8).expand(b, 2, 1, 1, 1).reshape(n, 1, 1, 1)
+        x = torch.lerp(x, x.mean(1, keepdim=True), pale)
+    x = x / level * 0.42 * torch.exp2(exposure)
     cast = torch.exp(0.06 * rng.normal(b, 1, 3, 1, 1) + 0.05 * rng.normal(b, 2, 3, 1, 1)).flatten(0, 1)
     x = (x * cast).clamp(0, 4)
     x = torch.where(x > 0.8, 0.8 + 0.2 * torch.tanh((x - 0.8) / 0.2), x)  # a shoulder instead of clipping
@@ -72,8 +88,15 @@ def develop(rng: Random, linear: Tensor) -> Tensor:
     grey = rng.chance(0.1, b, 1, 1, 1, 1).expand(b, 2, 1, 1, 1).reshape(n, 1, 1, 1)
     x = torch.where(grey, x.mean(1, keepdim=True), x)
     x = _blur(x, rng.uniform(n, 1, 1, 1, lo=-0.5, hi=1.0))
+    if hard:
+        x = _strong_blur(x, rng.uniform(n, 1, 1, 1) * rng.chance(hard, n, 1, 1, 1))
     noise = rng.normal(n, 3, h, w)
     grain = torch.where(rng.chance(0.5, n, 1, 1, 1), noise, noise[:, :1])
-    x = (x + grain * rng.uniform(n, 1, 1, 1, hi=0.035) ** 1.5 * 5).clamp(0, 1)
-    x = jpeg(x, rng.uniform(n, hi=1.0) * rng.chance(0.5, n))
+    sigma = rng.uniform(n, 1, 1, 1, hi=0.035) ** 1.5 * 5
+    quantum = rng.uniform(n, hi=1.0) * rng.chance(0.5, n)
+    if hard:
+        sigma = torch.where(rng.chance(hard, n, 1, 1, 1), rng.uniform(n, 1, 1, 1, lo=0.03, hi=0.2), sigma)
+        quantum = torch.where(rng.chance(hard, n), rng.log_uniform(n, lo=1, hi=12), quantum)
+    x = (x + grain * sigma).clamp(0, 1)
+    x = jpeg(x, quantum)
     return (x.clamp(0, 1) * 2 - 1).view(b, 2, 3, h, w)

@@ -13,10 +13,14 @@ from mast3r_torch.losses import (
     LossWeights,
     Samples,
     contrast,
+    found_costs,
+    gather_local,
+    interpolate_local,
     matching_loss,
     objective,
     point_errors,
     points_loss,
+    ray_errors,
     sample_matches,
 )
 from mast3r_torch.model import Dims, Mast3r, Raw
@@ -27,7 +31,12 @@ from mast3r_torch.scenes import Random
 
 def all_real(index1, index2) -> Samples:
     yes = torch.ones_like(index1, dtype=torch.bool)
-    return Samples(index1, index2, yes, yes, yes)
+    return Samples(index1, index2, yes, yes, yes, torch.zeros(*index1.shape, 2))
+
+
+def straight(batch: int) -> torch.Tensor:
+    """Poses of second cameras that stand where the first ones do."""
+    return torch.cat([torch.eye(3).flatten(), torch.zeros(3)]).expand(batch, 12)
 
 
 def test_contrast_is_cross_entropy():
@@ -61,7 +70,7 @@ def test_gradient_of_the_contrast():
     a, b = (F.normalize(torch.randn(2, 7, 4, dtype=torch.double), dim=-1).requires_grad_() for _ in "ab")
     i1, i2 = torch.randint(5, (2, 7)), torch.randint(5, (2, 7))
     real1, real2 = torch.rand(2, 7) < 0.7, torch.rand(2, 7) < 0.7
-    s = Samples(i1, i2, real1 & real2, real1, real2)
+    s = Samples(i1, i2, real1 & real2, real1, real2, torch.zeros(2, 7, 2))
     assert torch.autograd.gradcheck(lambda a, b: contrast(a, b, s, torch.tensor(0.3)), (a, b))
 
 
@@ -74,13 +83,14 @@ def test_objective_adds_its_terms():
 
     def total(**values):
         weights = LossWeights(**{"nce": 0.0, "scale": 0.0, "desc_conf": 0.0, "samples": 64, **values})
-        return objective(weights, raw1, raw2, points, match, both, Random(1), torch.tensor(0.1))
+        return objective(weights, raw1, raw2, points, match, both, straight(2), Random(1), torch.tensor(0.1))
 
-    geo, error, scale = points_loss(raw1.dpt, raw2.dpt, points, both, 0.2)
-    loss, parts = total(points=0.5, plain=2.0, scale=3.0, nce=0.7)
-    assert loss.item() == pytest.approx(
-        (0.5 * geo + 2 * error + 3 * scale + 0.7 * parts["nce"]).item(), rel=1e-5
-    )
+    flat = raw1.dpt.flatten(2), raw2.dpt.flatten(2), points.flatten(2, 3)
+    known = torch.ones(2, 2, 32 * 32, dtype=torch.bool)
+    geo, error, scale, rays, pose = points_loss(*flat, known, both, straight(2), 0.2, 0.0)
+    loss, parts = total(points=0.5, plain=2.0, scale=3.0, nce=0.7, rays=0.3, pose=0.2)
+    want = 0.5 * geo + 2 * error + 3 * scale + 0.7 * parts["nce"] + 0.3 * rays + 0.2 * pose
+    assert loss.item() == pytest.approx(want.item(), rel=1e-5)
     assert parts["points"].item() == pytest.approx(error.item())
     assert total()[0].item() == pytest.approx(geo.item(), rel=1e-5)
 
@@ -127,14 +137,98 @@ def test_point_errors_know_no_scale():
     assert torch.allclose(n / m, torch.tensor(3.0))
 
 
+def raw_of(points: torch.Tensor, conf: float = 0.0) -> torch.Tensor:
+    """The raw output [B,4,N] that stands for points [B,N,3]."""
+    far = points.norm(dim=-1, keepdim=True)
+    raw = torch.cat([points / far * far.log1p(), torch.full_like(far, conf)], -1)
+    return raw.mT.contiguous()
+
+
 def test_points_loss_counts_the_second_view_only_where_it_belongs():
     torch.manual_seed(4)
-    raw1, raw2 = torch.randn(2, 4, 4, 6), torch.randn(2, 4, 4, 6, requires_grad=True)
-    true = torch.rand(2, 2, 4, 6, 3) + 1
-    loss, plain, scale = points_loss(raw1, raw2, true, torch.tensor([True, False]), 0.2)
-    loss.backward()
+    raw1, raw2 = torch.randn(2, 4, 24), torch.randn(2, 4, 24, requires_grad=True)
+    true, known = torch.rand(2, 2, 24, 3) + 1, torch.ones(2, 2, 24, dtype=torch.bool)
+    both = torch.tensor([True, False])
+    out = points_loss(raw1, raw2, true, known, both, straight(2), 0.2, 0.0)
+    sum(out).backward()
     assert raw2.grad[0].abs().sum() > 0 and raw2.grad[1].abs().sum() == 0
-    assert plain > 0 and scale > 0
+    assert out.plain > 0 and out.scale > 0
+    # Where it does not belong its confidence is told so, and nothing else.
+    raw2.grad = None
+    sum(points_loss(raw1, raw2, true, known, both, straight(2), 0.2, 1.0)).backward()
+    assert (raw2.grad[1, 3] > 0).all() and raw2.grad[1, :3].abs().sum() == 0
+
+
+def test_the_sky_has_rays_but_no_distance():
+    torch.manual_seed(5)
+    true = torch.rand(1, 2, 30, 3) + torch.tensor([0.0, 0.0, 2.0])
+    known = torch.ones(1, 2, 30, dtype=torch.bool)
+    known[:, :, :10] = False
+    both = torch.ones(1, dtype=torch.bool)
+    far = torch.where(known[..., None], true, 50 * true)  # right directions, another distance
+    out = points_loss(raw_of(far[:, 0]), raw_of(far[:, 1]), true, known, both, straight(1), 0.2, 1.0)
+    assert out.plain < 1e-5 and out.rays < 1e-4 and out.pose < 1e-4
+    aside = torch.where(known[..., None], true, true.roll(1, -1))
+    out = points_loss(raw_of(aside[:, 0]), raw_of(aside[:, 1]), true, known, both, straight(1), 0.2, 1.0)
+    assert out.plain < 1e-5 and out.rays > 0.1 and out.pose < 1e-4
+
+
+@pytest.mark.parametrize("half_view", [0.15, 0.7])
+def test_a_wrong_focal_length_costs_the_same_at_any_field_of_view(half_view):
+    torch.manual_seed(6)
+    xy = (torch.rand(1, 500, 2) * 2 - 1) * half_view
+    true = torch.cat([xy, torch.ones(1, 500, 1)], -1) * (torch.rand(1, 500, 1) * 3 + 1)
+    wrong = true * torch.tensor([1.1, 1.1, 1.0])
+    one = torch.ones(1, 500)
+    assert ray_errors(true * 5, true, one, 0.03) < 1e-5
+    assert 0.06 < ray_errors(wrong, true, one, 0.03) < 0.11
+
+
+def test_pose_of_the_second_camera():
+    """True points cost nothing, whatever their scale; turned ones do."""
+    torch.manual_seed(7)
+    true = torch.rand(1, 2, 50, 3) + torch.tensor([0.0, 0.0, 2.0])
+    known, both = torch.ones(1, 2, 50, dtype=torch.bool), torch.ones(1, dtype=torch.bool)
+    c, s = np.cos(0.3), np.sin(0.3)
+    turn = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]], dtype=torch.float32)
+    pose = torch.cat([turn.flatten(), torch.tensor([-0.5, 0.1, 0.2])])[None]
+
+    def cost(points):
+        return points_loss(raw_of(2 * true[:, 0]), raw_of(2 * points), true, known, both, pose, 0.2, 0.0).pose
+
+    assert cost(true[:, 1]) < 1e-4
+    assert cost(true[:, 1] @ turn.T) > 0.3
+
+
+def test_descriptors_between_pixels():
+    local = Random(8).normal(2, 7, 6, 9)
+    index = torch.tensor([[0, 13, 52], [5, 44, 53]])
+    at = torch.stack([index % 9, index // 9], -1).float()
+    assert torch.allclose(interpolate_local(local, at), gather_local(local, index)[0], atol=1e-6)
+    middle = interpolate_local(local, torch.tensor([[[2.5, 3.0]], [[2.5, 3.0]]]))[:, 0]
+    ends = [F.normalize(local[:, :-1, 3, x], dim=1) for x in (2, 3)]
+    assert torch.allclose(middle, F.normalize(ends[0] + ends[1], dim=1), atol=1e-6)
+
+
+def test_cost_of_what_is_found():
+    other = Random(9).normal(1, 9, 16, 16)
+    right = torch.tensor([[[4.0, 6.0], [5.0, 6.0], [10.0, 2.0]]])
+    desc = F.normalize(other[0, :-1, [6, 6, 2], [4, 4, 10]].T[None], dim=-1)
+    there = torch.tensor([[True, True, False]])
+    cost = found_costs(desc, other, right, there, 20.0)
+    assert torch.allclose(cost, torch.tensor([[0.4, 0.55, 20.0]]))
+    far = found_costs(desc, other, right + 8, there, 20.0)
+    assert (far == 20).all()
+
+
+def test_samples_seek_partners():
+    """Where a tenth of a picture is seen in the other, a fifth of the scattered samples are matches."""
+    match = torch.full((4, 2, 40, 40, 2), -1.0)
+    match[:, :, :4] = 7.0
+    plain, seek = (
+        sample_matches(Random(0), match, 256, s).matched[:, :256].float().mean() for s in (False, True)
+    )
+    assert 0.06 < plain < 0.14 and 0.15 < seek < 0.25
 
 
 def test_orthogonalise():
@@ -212,6 +306,21 @@ def test_develop():
     assert torch.equal(out, develop(Random(1), linear))
     means = out.mean((2, 3, 4))
     assert means.std() > 0.05 and means.abs().max() < 0.9  # exposed differently, never burnt out
+
+
+def test_worse_pictures():
+    linear = F.interpolate(Random(2).uniform(32, 6, 8, 12, hi=2.0), (32, 48), mode="bilinear").view(
+        32, 2, 3, 32, 48
+    )
+    good, bad = develop(Random(1), linear), develop(Random(1), linear, 0.5)
+    assert bad.shape == good.shape and bad.isfinite().all() and bad.abs().max() <= 1
+
+    def rough(x):
+        return (x[..., 1:] - x[..., :-1]).abs().mean((2, 3, 4)).flatten()
+
+    assert (
+        rough(bad).max() > 1.3 * rough(good).max() and bad.mean((2, 3, 4)).std() > good.mean((2, 3, 4)).std()
+    )
 
 
 def test_match_finds_permuted_descriptors():

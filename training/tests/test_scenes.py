@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mast3r_torch.scenes import CameraMix, Random, Textures, render, sample
+from mast3r_torch.scenes import CameraMix, Random, SceneMix, Textures, relative_pose, render, sample
 from mast3r_torch.scenes.native import LAYOUT, cells, dead_leaves
+from mast3r_torch.scenes.textures import facades
 
 HEIGHT, WIDTH, FOCAL = 48, 64, 60.0
 
@@ -208,6 +209,100 @@ def test_rolled_and_zoomed_cameras(textures):
     assert 0.3 < (ratio(extreme) > 1.55).float().mean() < 0.6 and ratio(extreme).max() < 4 * 1.55
     stereo = sample(Random(6), 64, *size, replace(both, stereo=1.0)).cams
     assert torch.equal(stereo[:, 0, 12], stereo[:, 1, 12])
+
+
+def test_sky_over_a_floor(textures):
+    """A room of shape 1 has a floor only: above the horizon there is nothing to match."""
+    prims, cams, lights = scene({"kind": "BOX", "centre": (0.0, 0.0, 2.5), "half": (0.3, 0.3, 0.3)})
+    prims[0, -1, LAYOUT["PRIM_SHAPE"]] = 1
+    prims[0, -1, 14] = 1.0  # the floor is a metre below the camera
+    out = render(prims, cams, lights, textures, HEIGHT, WIDTH, 2)
+    sky = out.match[0, 0, ..., 0] == -2
+    box = (out.points[0, 0, ..., 2] - 2.2).abs() < 1e-3
+    floor = (out.points[0, 0, ..., 1] - 1).abs() < 1e-3
+    assert box.sum() > 20 and floor.any() and torch.equal(sky, ~(box | floor))
+    assert torch.equal(out.match[0, 0][sky], torch.full((int(sky.sum()), 2), -2.0))
+    assert out.image.isfinite().all() and out.image[0, 0][:, sky].min() > 0
+
+
+def test_second_cameras_in_the_first_one_s_frame(drawn):
+    scenes, out = drawn
+    pose = relative_pose(scenes.cams)
+    rot, place = pose[:, :9].unflatten(1, (3, 3)), pose[:, 9:]
+    for b in range(6):
+        local = (out.points[b, 1] - place[b]) @ rot[b]
+        cam = scenes.cams[b, 1]
+        assert (local[..., :2] / local[..., 2:] * cam[12] + cam[13:15] - pixels()).abs().max() < 0.02
+
+
+def draw(textures, mix, scenes, count=48, seed=3):
+    made = sample(Random(seed), count, HEIGHT, WIDTH, textures.count, len(textures.heights), mix, scenes)
+    return made, render(*made, textures, HEIGHT, WIDTH, 1)
+
+
+def test_streets_and_tables(textures):
+    streets, out = draw(textures, CameraMix(stereo=0.3), SceneMix(outdoor=1.0, facades=4))
+    room = streets.prims[:, -1]
+    assert (room[:, LAYOUT["PRIM_SHAPE"]] == 1).all() and (room[:, 13] >= 8).all()
+    above = room[:, None, 14] - streets.cams[..., 1]  # the ground is at y = half the height
+    assert (above > 0.4).all()
+    distance = out.points.norm(dim=-1).median()
+    sky = (out.match[..., 0] == -2).float().mean()
+    assert distance > 4 and 0.01 < sky < 0.6
+    tables, out = draw(textures, CameraMix(stereo=0.3), SceneMix(table=1.0))
+    assert not (out.match == -2).any() and out.points.norm(dim=-1).median() < 1.6
+    assert (tables.prims[:, 1:-1, 13:16].median() < 0.05).all()
+
+
+def test_small_things_in_a_wide_view(textures):
+    _, out = draw(textures, CameraMix(stereo=0.0, close=1.0), SceneMix(), 96)
+    seen = (out.match[..., 0] >= 0).float().mean((2, 3))
+    some = seen.amax(1) > 0.1
+    assert some.float().mean() > 0.5
+    ratio = (seen.amax(1) / seen.amin(1).clamp_min(1e-3))[some]
+    assert ratio.median() > 4  # of areas: twice the size
+    _, out = draw(textures, CameraMix(stereo=0.0), SceneMix(), 96)
+    plain = (out.match[..., 0] >= 0).float().mean((2, 3))
+    assert (plain.amax(1) / plain.amin(1).clamp_min(1e-3))[plain.amax(1) > 0.1].median() < 2
+
+
+def test_pairs_that_look_away(textures):
+    made, out = draw(textures, CameraMix(stereo=0.0, away=1.0), SceneMix())
+    seen = (out.match[..., 0] >= 0).float().mean((1, 2, 3))
+    assert seen.median() < 0.05
+    materials = made.prims[..., LAYOUT["PRIM_TEX"]]
+    assert torch.equal(materials, materials[:, :1].expand_as(materials))
+
+
+def test_lenses_crops_and_steps(textures):
+    size = (HEIGHT, WIDTH, textures.count, len(textures.heights))
+    mix = CameraMix(stereo=0.0, orbit=0.0, forward=0.0, turn=0.0)
+    wild = replace(mix, lenses=1.0, cropped=1.0, near=1.0, zoomed=1.0, tele=5.0)
+    usual, cams = (sample(Random(4), 300, *size, m).cams for m in (mix, wild))
+    view = 2 * torch.atan(WIDTH / 2 / usual[:, 0, 12]).rad2deg()
+    assert view.min() > 33 and view.max() < 83
+    ratio = (cams[:, 0, 12] / cams[:, 1, 12]).log().abs().exp()
+    assert 1.8 < ratio.median() < 3.5 and ratio.max() > 4
+    lens = sample(Random(4), 300, *size, replace(mix, lenses=1.0)).cams[:, 0, 12]
+    view = 2 * torch.atan(WIDTH / 2 / lens).rad2deg()
+    assert view.min() < 18 and view.max() > 90
+    off = (cams[..., 13] - (WIDTH - 1) / 2).abs() / WIDTH
+    assert off.max() > 0.2 and off.max() <= 0.31
+    near = sample(Random(4), 300, *size, replace(mix, near=1.0)).cams
+    steps = [(c[:, 1, :3] - c[:, 0, :3]).norm(dim=-1).median() for c in (usual, near)]
+    assert steps[1] < 0.4 * steps[0]
+
+
+def test_facades_repeat():
+    tex = facades(Random(3), 3, 128)
+    assert tex.shape == (3, 3, 128, 128) and tex.isfinite().all()
+    for i in range(3):
+        cell = 128 / (i + 2)
+        shift = tex[i].roll(round(cell), -1)
+        other = tex[i].roll(round(cell / 2), -1)
+        assert (tex[i] - shift).abs().mean() < 0.7 * (tex[i] - other).abs().mean()
+    atlas = Textures(Random(1), 16, 32, facades=3)
+    assert atlas.texels.shape[0] == 16
 
 
 def test_leaves_and_cells():

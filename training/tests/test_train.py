@@ -4,6 +4,7 @@
 import argparse
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,8 @@ def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):
     for name in ("china.jpg", "flower.jpg", "motorcycle_left.png"):
         Image.fromarray(rng.integers(0, 255, (90, 120, 3), np.uint8)).save(pictures / name)
     monkeypatch.setattr(evaluation, "SETS", {"near": evaluation.SETS["near"]})
+    monkeypatch.setattr(evaluate.photographs, "SECTIONS", {"two": ("two",)})  # the real ones need OpenCV
+    monkeypatch.setattr(evaluate.photographs, "measure", lambda run, *_: {"zoom x3": {"raw_p3": 0.5}})
     monkeypatch.setattr(
         evaluation, "Textures", lambda rng, count, size, photos: train.Textures(rng, 16, 32, photos)
     )
@@ -107,17 +110,33 @@ def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):
     assert "synthetic near 256x192        mutual" not in out.out and "MISSED" in out.out
     assert "motorcycle 256x176: left out" in out.err and "not measured" in out.out
     figures = json.loads((trained / "figures.json").read_text())
-    assert set(figures) == {"synthetic near 256x192", "no overlap 256x176", "identity 256x176"}
+    assert set(figures) == {
+        "synthetic near 256x192", "no overlap 256x176", "identity 256x176", "512: zoom x3",
+    }  # fmt: skip
+    assert "512: zoom x3             raw_p3         0.500 >= 0.90  MISSED" in out.out
     assert 0 <= figures["synthetic near 256x192"]["same_pixel"] <= 1
 
 
 def test_no_overlap_pairs_have_no_matches():
     config = train.load_config(CONFIG, ["no_overlap=0.5"])
     source = train.Source(config, train.World("cpu"), [], 0)
-    images, points, match, both = source.next((64, 48, 4), torch.tensor(1.0))
+    images, points, match, both, pose = source.next((64, 48, 4), torch.tensor(1.0))
+    assert pose.shape == (4, 12)
     assert both.tolist() == [True, True, False, False]
     assert (match[2:] == -1).all() and (match[:2] >= 0).any()
     assert torch.equal(images[2:, 1], images[:2, 1]) and points.shape == (4, 2, 48, 64, 3)
+
+
+def test_all_kinds_of_scenes_train(tmp_path):
+    """Every share and every term of the third run at once."""
+    third = train.load_config(str(Path(CONFIG).parent / "third.toml"), [])
+    config = train.load_config(CONFIG, ["max_steps=2", "overlap=0.003", "hard=0.1"])
+    scenes, loss = third.scenes | {"facades": 3}, third.loss | {"samples": 64, "found": 16}
+    config = replace(config, cameras=third.cameras, scenes=scenes, loss=loss)
+    train.run(config, arguments(tmp_path))
+    rows = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
+    assert len(rows) == 2 and all(math.isfinite(v) for r in rows for v in r.values())
+    assert all(r["rays"] > 0 and r["pose"] > 0 for r in rows)
 
 
 def test_schedule():

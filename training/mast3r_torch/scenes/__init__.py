@@ -8,17 +8,19 @@ on the CPU).
 
 from .native import Rendered, render
 from .rng import Random, constant
-from .sampler import CameraMix, Scenes, sample
+from .sampler import CameraMix, SceneMix, Scenes, relative_pose, sample
 from .textures import Textures, load_photos
 
 __all__ = [
     "CameraMix",
     "Random",
     "Rendered",
+    "SceneMix",
     "Scenes",
     "Textures",
     "constant",
     "load_photos",
+    "relative_pose",
     "render",
     "sample",
 ]

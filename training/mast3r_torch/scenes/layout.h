@@ -7,7 +7,7 @@ enum Prim {
   PRIM_CENTRE = 1,   // 3
   PRIM_ROT = 4,      // 9, local to world, row-major
   PRIM_HALF = 13,    // 3, half extents of the local bounding box
-  PRIM_SHAPE = 16,   // meaning depends on the kind
+  PRIM_SHAPE = 16,   // meaning depends on the kind; a room of 1 has a floor only, and sky all round
   PRIM_TEX = 17,     // 3, texture by dominant axis of the normal
   PRIM_PERIOD = 20,  // metres per texture tile
   PRIM_DETAIL = 21,  // second texture, modulates the first

@@ -87,7 +87,7 @@ def _pointer(t: Tensor, *shape: int) -> int:
 class Rendered(NamedTuple):
     image: Tensor  # [B,2,3,H,W], linear light, not clipped
     points: Tensor  # [B,2,H,W,3], in camera 1's frame, metres
-    match: Tensor  # [B,2,H,W,2], pixel (x, y) in the other view, -1 where it is not seen
+    match: Tensor  # [B,2,H,W,2], pixel (x, y) in the other view, -1 where it is not seen, -2 for sky
 
 
 def render(

@@ -40,6 +40,7 @@ constexpr int kMarchSteps = 48;      // sphere tracing of the curved shapes
 constexpr int kReliefSteps = 40;     // linear search in a height field
 constexpr int kReliefRefine = 7;     // and bisection after it
 constexpr float kSeen = 0.01f;       // relative depth slack of the visibility test
+constexpr float kSky = -2.0f;        // stands for the match of a pixel that shows the sky
 
 struct V3 {
   float x, y, z;
@@ -326,9 +327,31 @@ FN V3 shade(const Scene& s, const float* prim, V3 point, V3 dir, float pixel) {
 }
 
 
+// Whether the ray left through the open sides of a room without walls: all but the floor.
+FN bool isSky(const float* prim, V3 world) {
+  if ((int)prim[PRIM_KIND] != KIND_ROOM || prim[PRIM_SHAPE] < 0.5f) return false;
+  return world.y - prim[PRIM_CENTRE + 1] < 0.999f * prim[PRIM_HALF + 1];
+}
+
+// Light of the sky in a direction: paler at the horizon, with a texture as clouds.
+FN V3 sky(const Scene& s, const float* prim, V3 dir, float pixel) {
+  V3 d = unit(dir);
+  float up = clampf(-d.y, 0.0f, 1.0f), reach = 1.0f / (up + 0.25f), amount = prim[PRIM_DETAIL_AMOUNT];
+  float tiles = 0.3f * reach;
+  V3 cloud = sample(s.tex, (int)prim[PRIM_DETAIL], tiles * d.x + prim[PRIM_OFFSET], tiles * d.z, pixel * tiles * reach);
+  V3 tint = v3(prim + PRIM_TINT), pale = v3(1, 1, 1), base = pale * (1 - 0.8f * up) + tint * (0.8f * up);
+  return (base * (1 - amount) + cloud * amount) * prim[PRIM_GLOSS];
+}
+
 FN V3 pixelRay(const float* cam, float x, float y) {
   float f = cam[CAM_FOCAL];
   return rotate(cam + CAM_ROT, v3((x - cam[CAM_CENTRE]) / f, (y - cam[CAM_CENTRE + 1]) / f, 1));
+}
+
+FN V3 colourOf(const Scene& s, int which, V3 eye, V3 dir, float t, float focal) {
+  const float* prim = s.prims + (int64_t)which * PRIM_FLOATS;
+  V3 world = eye + dir * t;
+  return isSky(prim, world) ? sky(s, prim, dir, 1 / focal) : shade(s, prim, world, dir, t / focal);
 }
 
 // Where the world point is seen in another camera; x = -1 when it is not.
@@ -358,15 +381,18 @@ FN void renderPixel(const Job& job, int b, int view, int pixel) {
   job.points[3 * at] = point.x;
   job.points[3 * at + 1] = point.y;
   job.points[3 * at + 2] = point.z;
-  findMatch(s, job, other, world, job.match + 2 * at);
+  if (isSky(s.prims + (int64_t)which * PRIM_FLOATS, world))
+    job.match[2 * at] = job.match[2 * at + 1] = kSky;
+  else
+    findMatch(s, job, other, world, job.match + 2 * at);
 
-  V3 sum = shade(s, s.prims + (int64_t)which * PRIM_FLOATS, world, dir, t / cam[CAM_FOCAL]);
+  V3 sum = colourOf(s, which, eye, dir, t, cam[CAM_FOCAL]);
   // A rotated grid around the centre smooths edges as a sensor does.
   const float grid[4][2] = {{0.13f, 0.37f}, {-0.37f, 0.13f}, {0.37f, -0.13f}, {-0.13f, -0.37f}};
   for (int i = 1; i < job.spp; i++) {
     V3 d = pixelRay(cam, x + grid[(i - 1) & 3][0], y + grid[(i - 1) & 3][1]);
     float ti = trace(s, eye, d, &which);
-    sum = sum + shade(s, s.prims + (int64_t)which * PRIM_FLOATS, eye + d * ti, d, ti / cam[CAM_FOCAL]);
+    sum = sum + colourOf(s, which, eye, d, ti, cam[CAM_FOCAL]);
   }
   sum = sum * (1.0f / job.spp);
   float* image = job.image + ((int64_t)b * 2 + view) * 3 * area + pixel;

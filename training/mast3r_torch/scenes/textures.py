@@ -109,6 +109,32 @@ def plain(rng: Random, n: int, size: int) -> Tensor:
     )
 
 
+def facades(rng: Random, n: int, size: int) -> Tensor:
+    """Walls with 2 to 4 rows of equal windows a tile; texture i has 2 + i % 3."""
+    count = (torch.arange(n, device=rng.device) % 3 + 2).view(n, 1, 1).float()
+    at = (torch.arange(size, device=rng.device) + 0.5) / size
+    u, v = at.view(1, 1, size) * count, at.view(1, size, 1) * count
+    x, y = u - u.floor() - 0.5, v - v.floor() - 0.5
+    wide, high = rng.uniform(n, 1, 1, lo=0.15, hi=0.4), rng.uniform(n, 1, 1, lo=0.2, hi=0.42)
+    frame = rng.uniform(n, 1, 1, lo=0.02, hi=0.07)
+    inside = (x.abs() < wide) & (y.abs() < high)
+    glass = (x.abs() < wide - frame) & (y.abs() < high - frame)
+    cross = ((x.abs() < 0.4 * frame) | ((y + 0.3 * high).abs() < 0.4 * frame)) & rng.chance(0.7, n, 1, 1)
+    courses = rng.integers(20, n, 1, 1) + 6.0  # of bricks in a storey
+    joint = ((v * courses) % 1 < 0.15) | (((u * courses / 2 + 0.5 * ((v * courses).floor() % 2)) % 1) < 0.08)
+    wall = rng.uniform(n, 3, 1, 1, lo=0.3, hi=0.9) * (1 + 0.1 * spectral(rng, n, size, 1))
+    wall = wall * (1 - rng.uniform(n, 1, 1, 1, hi=0.35) * (joint & rng.chance(0.6, n, 1, 1))[:, None])
+    ledge = (v - v.floor() > 0.96) & rng.chance(0.5, n, 1, 1)
+    wall = torch.where(ledge[:, None], 1.15 * wall, wall)
+    # Curtains and reflections: the panes of one wall differ a little.
+    cell = (v.floor() * 4 + u.floor()).long().expand(n, size, size)
+    pane = torch.gather(rng.uniform(n, 16, lo=0.05, hi=0.5), 1, cell.flatten(1)).view(n, 1, size, size)
+    pane = pane * rng.uniform(n, 3, 1, 1, lo=0.7, hi=1.0) + 0.1 * spectral(rng, n, size, 1)
+    paint = rng.uniform(n, 3, 1, 1, lo=0.1, hi=1.0)
+    out = torch.where(inside[:, None], paint, wall)
+    return torch.where((glass & ~cross)[:, None], pane, out)
+
+
 def photo_crops(rng: Random, n: int, size: int, photos: list[Tensor]) -> Tensor:
     """Random squares of photographs, mirrored, recoloured and sometimes rotated in hue."""
     out = torch.empty(n, 3, size, size, device=rng.device)
@@ -131,10 +157,13 @@ def photo_crops(rng: Random, n: int, size: int, photos: list[Tensor]) -> Tensor:
 class Textures:
     """An atlas of tiling textures with mip levels, and height maps for reliefs."""
 
-    def __init__(self, rng: Random, count: int, size: int, photos: list[Tensor] | None = None):
+    def __init__(
+        self, rng: Random, count: int, size: int, photos: list[Tensor] | None = None, facades: int = 0
+    ):
         if size & (size - 1) or size < 16:
             raise ValueError(f"scenes: texture size {size}, want a power of two from 16")
         self.count, self.size, self.photos = count, size, photos or []
+        self.facades = facades  # the last of the atlas
         self.levels = size.bit_length() - 2  # down to 4x4
         self.texels = torch.empty(
             count, sum((size >> i) ** 2 for i in range(self.levels)), 4, dtype=torch.uint8, device=rng.device
@@ -144,29 +173,32 @@ class Textures:
 
     def _make(self, rng: Random) -> Tensor:
         size, groups = self.size, []
-        rest = self.count
+        rest = count = self.count - self.facades
         shares = [(coloured_noise, 0.13), (cells, 0.1), (stripes, 0.08), (plain, 0.07)]
         if self.photos:
             shares.append((lambda r, n, s: photo_crops(r, n, s, self.photos), 0.3))
         for make, share in shares:
-            n = max(1, int(share * self.count))
+            n = max(1, int(share * count))
             groups.append(make(rng, n, size))
             rest -= n
         if rest < 2:
-            raise ValueError(f"scenes: {self.count} textures, want at least 12")
+            raise ValueError(f"scenes: {count} textures, want at least 12")
         groups.append(leaves(rng, rest // 2, size, 400))
         groups.append(leaves(rng, rest - rest // 2, size, 60))
         tex = torch.cat(groups)
         # Independent colour channels are gaudier than the world: most textures lose colour.
         grey = tex.mean(1, keepdim=True)
-        tex = torch.lerp(tex, grey, rng.uniform(self.count, 1, 1, 1) ** 0.6)
+        tex = torch.lerp(tex, grey, rng.uniform(count, 1, 1, 1) ** 0.6)
         # Grain on most of them, so that inside a uniform patch there is something to match.
-        grain = rng.uniform(self.count, 1, 1, 1, hi=0.14) * (rng.uniform(self.count, 1, 1, 1) < 0.7)
-        return tex + grain * spectral(rng, self.count, size)
+        grain = rng.uniform(count, 1, 1, 1, hi=0.14) * (rng.uniform(count, 1, 1, 1) < 0.7)
+        return tex + grain * spectral(rng, count, size)
 
     def refresh(self, rng: Random) -> None:
         """Draws the whole atlas anew, in place: CUDA graphs hold its address."""
-        level = self._make(rng)[rng.permutation(self.count)].clamp(0, 1)
+        level = self._make(rng)[rng.permutation(self.count - self.facades)]
+        if self.facades:
+            level = torch.cat([level, facades(rng, self.facades, self.size)])
+        level = level.clamp(0, 1)
         mips = []
         for _ in range(self.levels):
             texels = (level * 255).round().to(torch.uint8).flatten(2).transpose(1, 2)
