@@ -153,6 +153,34 @@ def test_sdist_refuses_politely_without_go(tmp_path: Path) -> None:
     assert done.returncode != 0 and "needs Go" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("machine", "arch", "tag"),
+    [
+        ("arm64", None, "macosx_12_0_arm64"),
+        ("x86_64", None, "macosx_12_0_x86_64"),  # Rosetta, or half of a universal Python
+        ("x86_64", "arm64", "macosx_12_0_arm64"),  # a cross build
+    ],
+)
+def test_macos_tag_is_that_of_the_library(machine: str, arch: str | None, tag: str) -> None:
+    """The wheel's tag names the processor of the library in it, whatever the interpreter's is."""
+    code = (
+        "import platform, runpy, sys\n"
+        f"platform.machine = lambda: {machine!r}\n"
+        "sys.argv = ['setup.py', '--version']\n"
+        "made = runpy.run_path('setup.py')\n"
+        "from setuptools.dist import Distribution\n"
+        "print(made['GOARCH'], '-'.join(made['PlatformWheel'](Distribution()).get_tag()))\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in {"GOARCH", "MAST3R_WHEEL_PLATFORM"}}
+    environment |= {"GOOS": "darwin", "_PYTHON_HOST_PLATFORM": "macosx-14.0-universal2"}
+    environment |= {"GOARCH": arch} if arch else {}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    want = {"arm64": "arm64", "x86_64": "amd64"}[arch or machine]
+    assert done.stdout.split()[-2:] == [want, f"py3-none-{tag}"]
+
+
 def test_struct_sizes_are_the_header_s(tmp_path: Path) -> None:
     """ctypes lays the structs out as the C compiler does."""
     kinds = [kind for kind in vars(structs).values() if isinstance(kind, type) and hasattr(kind, "_fields_")]
