@@ -70,8 +70,11 @@ class DeviceError(Mast3rError):
     """The requested backend is not available, or it failed."""
 
 
-class MemoryLimitError(Mast3rError, MemoryError):
-    """The work does not fit into the memory that is left, of this machine or of the device."""
+class MemoryLimitError(DeviceError, MemoryError):
+    """The work does not fit into the memory that is left, of this machine or of the device.
+
+    It is a DeviceError, as a lack of a GPU's memory always was.
+    """
 
 
 class NotLoadedError(Mast3rError):

@@ -160,7 +160,7 @@ with MPSEngine("auto", 96, "fp16", 2) as gpu:
 
 @pytest.mark.parametrize("setting", ["METALSIM_FAIL_COMMAND", "METALSIM_FAIL_GRAPH", "METALSIM_FAIL_ALLOC"])
 def test_device_failures(simulator: Path, micro: Path, setting: str) -> None:
-    """The first use fails: a DeviceError, and the process and the engine go on."""
+    """The first use fails: a DeviceError, a lack of memory too; the process and the engine go on."""
     settings = {setting: "1", "MAST3R_SELFCHECK": "off"}
     done = run(simulator, "-c", FAILURES, str(micro), **settings)
     assert done.returncode == 0, done.stderr
@@ -188,7 +188,7 @@ def test_selfcheck(simulator: Path) -> None:
     verb = ("-m", "mast3r_runtime", "selfcheck")
     done = run(simulator, *verb)
     assert done.returncode == 0 and "FAIL" not in done.stdout, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) < 40
+    assert len(done.stdout.splitlines()) < 45
     metal = (
         "methods",
         "stack",

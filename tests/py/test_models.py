@@ -195,7 +195,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     ),
     "pickle bomb": (b"\x80\x04cposix\nsystem\n\x8c\x04true\x85R.", '"posix.system"'),
     "zip cut short": (b"PK\x03\x04" + bytes(100), "damaged PyTorch archive.*cut short"),
-    "no model": (image({"a": ONE}, b"1234"), "neither enc_blocks.0"),
+    "no model": (image({"a": ONE}, b"1234"), "no network of a known family: none of enc_blocks.0"),
 }
 
 
