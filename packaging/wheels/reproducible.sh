@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two folders give the same bytes: reproducible.sh DIST
 # Builds what `make wheels` left in DIST once more, from a clone of this commit in another folder,
-# and compares the checksums. The Windows wheel is left out: zig's linker puts a stamp of 8 bytes into the
-# library that is another in each build.
+# and compares the checksums. The Windows wheel is left out: zig's linker puts a stamp and a GUID, 20 bytes,
+# into the library, which are others in each build.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 dist=$(cd "$1" && pwd)
