@@ -101,29 +101,6 @@ func runOf(to []float32, p graph.Param, from, step int) {
 	}
 }
 
-// write stores numbers in type d.
-func write(out []byte, d tensor.DType, v []float32) {
-	le := binary.LittleEndian
-	switch d {
-	case tensor.F16:
-		for i, x := range v {
-			le.PutUint16(out[2*i:], tensor.F16FromFloat32(x))
-		}
-	case tensor.BF16:
-		for i, x := range v {
-			le.PutUint16(out[2*i:], tensor.BF16FromFloat32(x))
-		}
-	case tensor.F64:
-		for i, x := range v {
-			le.PutUint64(out[8*i:], math.Float64bits(float64(x)))
-		}
-	default:
-		for i, x := range v {
-			le.PutUint32(out[4*i:], math.Float32bits(x))
-		}
-	}
-}
-
 // roundTF32 leaves ten bits of the mantissas, to the nearest, of two the even one.
 func roundTF32(v []float32) {
 	for i, x := range v {
@@ -146,7 +123,7 @@ func convert(out []byte, d tensor.DType, round bool, n int, read func(to []float
 			if round {
 				roundTF32(v)
 			}
-			write(slices.Clip(out[at*size:(at+len(v))*size]), d, v)
+			tensor.Store(slices.Clip(out[at*size:(at+len(v))*size]), d, v)
 		}
 	})
 }

@@ -20,7 +20,7 @@ func stored(r *rand.Rand, d tensor.DType, shape ...int) (graph.Param, []float32)
 		v[i] = float32(r.NormFloat64())
 	}
 	data := make([]byte, len(v)*d.Size())
-	write(data, d, v)
+	tensor.Store(data, d, v)
 	p := graph.Param{Shape: s, DType: d, Data: data}
 	runOf(v, p, 0, 1)
 	return p, v
@@ -84,7 +84,7 @@ func checkElements(t *testing.T, w stablehlo.Weight, want []float32) {
 		if w.Round {
 			v = nearestTF32(v)
 		}
-		write(one, w.DType, []float32{v})
+		tensor.Store(one, w.DType, []float32{v})
 		if n := w.DType.Size(); string(got[i*n:(i+1)*n]) != string(one[:n]) {
 			t.Fatalf("%v, perm %v, rounded %v: element %d is % x, want % x", w.DType, w.Perm, w.Round, i, got[i*n:(i+1)*n], one[:n])
 		}

@@ -139,12 +139,11 @@ func (t Tensor) Cast(d tensor.DType) (Tensor, error) {
 
 // castInto is Cast into the memory of dst, which is grown when it is too small.
 func (t Tensor) castInto(dst []byte, d tensor.DType) ([]byte, error) {
-	le := binary.LittleEndian
 	size := t.Shape.Numel() * d.Size()
 	dst = slices.Grow(dst[:0], size)[:size]
 	if d == tensor.F64 {
 		for i, v := range t.Float64s(nil) {
-			le.PutUint64(dst[8*i:], math.Float64bits(v))
+			binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(v))
 		}
 		return dst, nil
 	}
@@ -152,21 +151,9 @@ func (t Tensor) castInto(dst []byte, d tensor.DType) ([]byte, error) {
 	if values == nil {
 		values = t.Float32s(nil)
 	}
-	switch d {
-	case tensor.F32:
-		for i, v := range values {
-			le.PutUint32(dst[4*i:], math.Float32bits(v))
-		}
-	case tensor.F16:
-		for i, v := range values {
-			le.PutUint16(dst[2*i:], tensor.F16FromFloat32(v))
-		}
-	case tensor.BF16:
-		for i, v := range values {
-			le.PutUint16(dst[2*i:], tensor.BF16FromFloat32(v))
-		}
-	default:
+	if !d.Float() {
 		return nil, fmt.Errorf("weights: tensor %q: cast to %v, want f64, f32, f16 or bf16", t.Name, d)
 	}
+	tensor.Store(dst, d, values)
 	return dst, nil
 }
