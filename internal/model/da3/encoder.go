@@ -29,21 +29,11 @@ func (m *Model) EncoderF32(images, height, width int) (*graph.Graph, error) {
 }
 
 func (m *Model) encoder(images, height, width int, pixel tensor.DType) (*graph.Graph, error) {
-	if images < 1 {
-		return nil, fmt.Errorf("model: %d pictures, want at least 1", images)
-	}
-	if err := vit.CheckSize(height, width, m.Patch); err != nil {
+	if err := vit.CheckPictures(images, height, width, m.Patch); err != nil {
 		return nil, err
 	}
 	b := m.builder("encoder")
-	in := make([]*graph.Node, images)
-	for i := range in {
-		in[i] = b.Input(fmt.Sprintf("image%d", i), pixel, 1, height, width, 3)
-	}
-	x := in[0]
-	if images > 1 {
-		x = b.Concat(0, in...)
-	}
+	x := b.Pictures(images, height, width, pixel)
 	if pixel == tensor.U8 {
 		x = b.ImageNet(b.Bytes(x))
 	}
@@ -57,12 +47,8 @@ func (m *Model) encoder(images, height, width int, pixel tensor.DType) (*graph.G
 		x = b.block(x, i, nil)
 	}
 	x = b.Concat(1, b.SliceAxis(before, 1, 0, 1), x)
-	for i := range in {
-		y := x
-		if images > 1 {
-			y = b.SliceAxis(x, 0, i, i+1)
-		}
-		b.Output(fmt.Sprintf("feat%d", i), y)
+	for i := range images {
+		b.Output(fmt.Sprintf("feat%d", i), b.Picture(x, i))
 	}
 	return b.Build()
 }

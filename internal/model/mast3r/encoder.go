@@ -28,21 +28,11 @@ func (m *Model) EncoderF32(images, height, width int) (*graph.Graph, error) {
 }
 
 func (m *Model) encoder(images, height, width int, pixel tensor.DType) (*graph.Graph, error) {
-	if images < 1 {
-		return nil, fmt.Errorf("model: %d pictures, want at least 1", images)
-	}
-	if err := vit.CheckSize(height, width, m.Patch); err != nil {
+	if err := vit.CheckPictures(images, height, width, m.Patch); err != nil {
 		return nil, err
 	}
 	b := m.builder("encoder")
-	in := make([]*graph.Node, images)
-	for i := range in {
-		in[i] = b.Input(fmt.Sprintf("image%d", i), pixel, 1, height, width, 3)
-	}
-	x := in[0]
-	if images > 1 {
-		x = b.Concat(0, in...)
-	}
+	x := b.Pictures(images, height, width, pixel)
 	x = b.Patches(b.pixels(x), m.names().encoder+"patch_embed.proj", m.Patch, m.EncDim)
 	if m.Arch == DUNE {
 		x = b.duneBlocks(x, m.GridOf(height, width))
@@ -56,12 +46,8 @@ func (m *Model) encoder(images, height, width int, pixel tensor.DType) (*graph.G
 		// torch's default epsilon (network.md 10.5).
 		eps = m.OuterNormEps
 	}
-	for i := range in {
-		y := x
-		if images > 1 {
-			y = b.SliceAxis(x, 0, i, i+1)
-		}
-		b.Output(fmt.Sprintf("feat%d", i), b.NormLayer(y, n.outerNorm, eps))
+	for i := range images {
+		b.Output(fmt.Sprintf("feat%d", i), b.NormLayer(b.Picture(x, i), n.outerNorm, eps))
 	}
 	return b.Build()
 }

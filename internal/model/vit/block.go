@@ -3,6 +3,7 @@
 package vit
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -11,6 +12,27 @@ import (
 
 // ScaleOf is hd^-1/2 (network.md 4).
 func ScaleOf(headDim int) float32 { return float32(1 / math.Sqrt(float64(headDim))) }
+
+// Pictures are the inputs image0, image1, ... of one size, one after the other in the
+// first dimension. Each has a buffer of its own.
+func (b *Builder) Pictures(images, height, width int, pixel tensor.DType) *graph.Node {
+	in := make([]*graph.Node, images)
+	for i := range in {
+		in[i] = b.Input(fmt.Sprintf("image%d", i), pixel, 1, height, width, 3)
+	}
+	if images == 1 {
+		return in[0]
+	}
+	return b.Concat(0, in...)
+}
+
+// Picture is what x holds of one of the pictures.
+func (b *Builder) Picture(x *graph.Node, i int) *graph.Node {
+	if x.Shape[0] == 1 {
+		return x
+	}
+	return b.SliceAxis(x, 0, i, i+1)
+}
 
 // Patches is the patch embedding name of pictures [B,H,W,3], a convolution with
 // kernel = stride = patch: each patch, flattened in the order (c, ky, kx), times

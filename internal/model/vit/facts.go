@@ -66,6 +66,14 @@ func CheckSize(height, width, patch int) error {
 	return nil
 }
 
+// CheckPictures refuses no pictures at all, and those that CheckSize refuses.
+func CheckPictures(images, height, width, patch int) error {
+	if images < 1 {
+		return fmt.Errorf("model: %d pictures, want at least 1", images)
+	}
+	return CheckSize(height, width, patch)
+}
+
 // Check asks a set for every tensor of a network by building each part once, and
 // counts the numbers that are used. The error names all tensors that are missing
 // or misshapen.
