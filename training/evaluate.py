@@ -149,6 +149,8 @@ def main() -> None:
     parser.add_argument("--only", help="sections whose name contains this")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    if args.pictures:
+        photographs.pairs_module()  # what it lacks is said now, not after the synthetic sets
     if args.backend == "torch":
         run = torch_backend(args.model, args.threads)
     else:
