@@ -47,7 +47,6 @@ func TestEstimateMemory(t *testing.T) {
 		{"mast3r_tiny", "fp32", 384, 512, 5, false},
 		{"mast3r_mini", "fp32", 192, 256, 2, false},
 		{"dune_micro", "fp32", 336, 448, 2, false},
-		{"da3_tiny", "fp32", 378, 504, 2, false},
 		{"da3_tiny", "fp32", 378, 504, 8, false},
 		{"da3_small", "fp32", 378, 504, 2, false},
 		{"da3_small", "fp32", 378, 504, 4, false},
