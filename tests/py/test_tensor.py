@@ -15,8 +15,8 @@ import mast3r_runtime as m3r
 import mast3r_runtime.backends._cpu
 import mast3r_runtime.tensor as mt
 from mast3r_runtime import errors
+from mast3r_runtime._eager import operations as _operations
 from mast3r_runtime._library import calls, structs
-from mast3r_runtime.tensor import _operations
 
 
 @pytest.fixture

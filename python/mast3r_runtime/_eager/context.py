@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contexts and tensors of ``mast3r_runtime.tensor``; the operations are in ``_operations``."""
+"""Contexts and tensors of ``mast3r_runtime.tensor``; the operations are in ``operations``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,21 @@ from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
-from .._library.pool import Pool
+from .._library.pool import Pool, PoolStats
 from ..errors import ArgumentError, ClosedError, ShapeError, checked
 
-__all__ = ["Commands", "Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
+__all__ = [
+    "Commands",
+    "Context",
+    "Pool",
+    "PoolStats",
+    "Stats",
+    "Tensor",
+    "TensorLike",
+    "apply",
+    "operations",
+    "tensor",
+]
 
 _CODES: dict[np.dtype[Any], int] = {
     np.dtype(np.float32): header.F32,
