@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"context"
+	"math"
 	"sync"
 	"unsafe"
 
@@ -177,10 +178,10 @@ func submitPart(call string, h C.mast3r_index, path *C.char, out *C.mast3r_job, 
 }
 
 //export m3r_submit_index_write
-func m3r_submit_index_write(h C.mast3r_index, path *C.char, out *C.mast3r_job) status {
+func m3r_submit_index_write(h C.mast3r_index, first C.uint64_t, path *C.char, out *C.mast3r_job) status {
 	return done(func() error {
 		return submitPart("mast3r_submit_index_write", h, path, out, func(_ context.Context, x *gomps.RetrievalIndex, path string) error {
-			return x.Write(path)
+			return x.Write(path, int(min(uint64(first), math.MaxInt)))
 		})
 	})
 }

@@ -307,10 +307,13 @@ func (x *RetrievalIndex) Score(r *Retrieval) ([]float64, error) {
 	return s, indexError(err)
 }
 
-// Write writes the pictures of the index to a safetensors file that Merge reads. It is some thirtieth
-// of the size of their features.
-func (x *RetrievalIndex) Write(path string) error {
-	if err := weights.Write(path, x.index.Tensors(), x.made, 0); err != nil {
+// Write writes the pictures of the index, from number first on, to a safetensors file that Merge
+// reads. It is some thirtieth of the size of their features.
+func (x *RetrievalIndex) Write(path string, first int) error {
+	if first < 0 || first > x.index.Len() {
+		return &ConfigError{"first", fmt.Sprint(first), fmt.Sprintf("0 to %d", x.index.Len())}
+	}
+	if err := weights.Write(path, x.index.Tensors(first), x.made, 0); err != nil {
 		return loadError(path, err)
 	}
 	return nil

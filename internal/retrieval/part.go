@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/weights"
@@ -20,29 +21,26 @@ const (
 	partBits   = "bits"   // u8 [entries, 8*ceil(dim/64)]
 )
 
-// Tensors are the pictures of an index, to be read by Merge: what an index of some pictures knows
-// about them, without the features, which are some thirty times as large.
-func (x *Index) Tensors() []weights.Tensor {
+// Tensors are the pictures of an index from number first on, to be read by OpenPart: what the index
+// knows about them, without their features, which are some thirty times as large.
+func (x *Index) Tensors(first int) []weights.Tensor {
 	n := (x.book.Dim + 63) / 64
-	at := make([]int, len(x.words)) // where the next word of each picture goes
+	own := x.words[first:]
+	at := make([]int, len(own)) // where the next word of each picture goes
 	entries := 0
-	counts := make([]byte, 0, 4*len(x.words))
-	for i, c := range x.words {
+	counts := make([]byte, 0, 4*len(own))
+	for i, c := range own {
 		at[i] = entries
 		entries += int(c)
 		counts = binary.LittleEndian.AppendUint32(counts, uint32(c))
 	}
 	words, codes := make([]byte, 4*entries), make([]byte, 8*n*entries)
-	all := make([]int32, 0, len(x.lists))
-	for word := range x.lists {
-		all = append(all, word)
-	}
-	slices.Sort(all)
-	for _, word := range all {
+	for _, word := range slices.Sorted(maps.Keys(x.lists)) {
 		l := x.lists[word]
-		for i, image := range l.images {
-			k := at[image]
-			at[image]++
+		from, _ := slices.BinarySearch(l.images, int32(first)) // pictures are in order
+		for i := from; i < len(l.images); i++ {
+			k := at[int(l.images[i])-first]
+			at[int(l.images[i])-first]++
 			binary.LittleEndian.PutUint32(words[4*k:], uint32(word))
 			for j, b := range l.bits[i*n:][:n] {
 				binary.LittleEndian.PutUint64(codes[8*(k*n+j):], b)
@@ -50,7 +48,7 @@ func (x *Index) Tensors() []weights.Tensor {
 		}
 	}
 	return []weights.Tensor{
-		{Name: partCounts, DType: tensor.I32, Shape: tensor.Shape{len(x.words)}, Data: counts},
+		{Name: partCounts, DType: tensor.I32, Shape: tensor.Shape{len(own)}, Data: counts},
 		{Name: partWords, DType: tensor.I32, Shape: tensor.Shape{entries}, Data: words},
 		{Name: partBits, DType: tensor.U8, Shape: tensor.Shape{entries, 8 * n}, Data: codes},
 	}

@@ -60,7 +60,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := merge(merged, x.Tensors()); err != nil {
+		if err := merge(merged, x.Tensors(0)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,8 +80,20 @@ func TestPartsAreTheWhole(t *testing.T) {
 			t.Errorf("picture %d: scores %v, want %v", i, got, want)
 		}
 	}
-	for i, a := range merged.Tensors() {
-		if b := whole.Tensors()[i]; string(a.Data) != string(b.Data) || !slices.Equal(a.Shape, b.Shape) {
+	// The last pictures alone, out of the whole index, are a part too.
+	tail := emptyIndex(t, words, dim)
+	for _, list := range [][]weights.Tensor{whole.Tensors(5), whole.Tensors(len(pictures))} {
+		if err := merge(tail, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := tail.Score(pictures[0]); err != nil {
+		t.Fatal(err)
+	} else if want, _ := whole.Score(pictures[0]); !slices.Equal(got, want[5:]) {
+		t.Errorf("the last two pictures: scores %v, want %v", got, want[5:])
+	}
+	for i, a := range merged.Tensors(0) {
+		if b := whole.Tensors(0)[i]; string(a.Data) != string(b.Data) || !slices.Equal(a.Shape, b.Shape) {
 			t.Errorf("tensor %s of the merged index differs", a.Name)
 		}
 	}
@@ -113,7 +125,7 @@ func TestHostileParts(t *testing.T) {
 		"a word twice":     func(l []weights.Tensor) { copy(l[1].Data[4:8], l[1].Data[:4]) },
 		"a bit behind":     func(l []weights.Tensor) { l[2].Data[15] = 0x80 },
 	} {
-		list := x.Tensors()
+		list := x.Tensors(0)
 		damage(list)
 		into := emptyIndex(t, words, dim)
 		if err := merge(into, list); err == nil {
@@ -124,7 +136,7 @@ func TestHostileParts(t *testing.T) {
 		}
 	}
 	other := emptyIndex(t, words, 200)
-	if err := merge(other, x.Tensors()); err == nil {
+	if err := merge(other, x.Tensors(0)); err == nil {
 		t.Error("a part of dimension 70 was merged into an index of 200")
 	}
 }
