@@ -114,6 +114,56 @@ func TestCUDA(t *testing.T) {
 	}
 }
 
+// TestCUDAViews: scenes are those of the CPU, and nothing of them comes to the host before
+// somebody reads it.
+func TestCUDAViews(t *testing.T) {
+	if os.Getenv("MAST3R_PJRT_CPU") == "" {
+		t.Skip("MAST3R_PJRT_CPU is not set: the backend cuda is not run (make xla-test)")
+	}
+	const height, width = 112, 168
+	cfg := gomps.Config{Precision: "fp32", ExecutableCache: t.TempDir()}
+	cfg.Backend = "cuda"
+	gpu := open(t, cfg, "da3_tiny")
+	cfg.Backend = "cpu"
+	cpu := open(t, cfg, "da3_tiny")
+	pics := pictures(4, height, width)
+	cam := gomps.KnownCamera{Intrinsics: [3][3]float64{{150, 0, 84}, {0, 150, 56}, {0, 0, 1}}}
+	for i := range 3 {
+		cam.Pose[i][i] = 1
+	}
+	known := make([]gomps.KnownCamera, len(pics))
+	for i := range known {
+		known[i] = cam
+		known[i].Pose[0][3] = 0.2 * float64(i)
+	}
+	for what, opt := range map[string]gomps.ViewsOptions{
+		"together": {Raw: true, Rays: true},
+		"known":    {Raw: true, Cameras: known},
+		"windows":  {Raw: true, Window: 3, Overlap: 1},
+	} {
+		s := inferViews(t, gpu, pics, opt)
+		if n := gpu.Pool().Stats().InUseBytes; what != "windows" && n > 0 {
+			t.Errorf("%s: the host has %d bytes of results that nobody has read", what, n)
+		}
+		want := inferViews(t, cpu, pics, opt)
+		for i := range want.View {
+			g, w := s.View[i], want.View[i]
+			for name, pair := range map[string][2]*gomps.Tensor{"depth": {g.Depth, w.Depth}, "conf": {g.Conf, w.Conf}, "points": {g.Points, w.Points}, "rays": {g.Rays, w.Rays}} {
+				if (pair[0] == nil) != (pair[1] == nil) {
+					t.Fatalf("%s: view %d: %s is there on one backend only", what, i, name)
+				}
+				if pair[0] == nil {
+					continue
+				}
+				if e := distance(pair[0].Float32s(), pair[1].Float32s()); !(e <= 2e-5) {
+					t.Errorf("%s: view %d: %s: relative L2 %.2g", what, i, name, e)
+				}
+			}
+		}
+		s.Release()
+	}
+}
+
 // TestNoCUDA: without a driver the answer is an error that says so, at once.
 func TestNoCUDA(t *testing.T) {
 	if _, err := os.Stat("/dev/nvidiactl"); err == nil {
