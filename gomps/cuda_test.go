@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,49 @@ func TestCUDA(t *testing.T) {
 	})
 	if n := gpu.Info().LiveBuffers; n != 0 {
 		t.Errorf("%d buffers are left", n)
+	}
+}
+
+// TestCUDAMatches: descriptors that stay on the device give the CPU's matches.
+func TestCUDAMatches(t *testing.T) {
+	if os.Getenv("MAST3R_PJRT_CPU") == "" {
+		t.Skip("MAST3R_PJRT_CPU is not set: the backend cuda is not run (make xla-test)")
+	}
+	e := open(t, gomps.Config{Backend: "cuda", Precision: "fp32", ExecutableCache: t.TempDir()}, "mast3r_micro")
+	r, err := e.Infer(t.Context(), picture(64, 96, 1), picture(64, 96, 2), gomps.InferOptions{Raw: true, Only: gomps.OutputDesc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	far := [2]gomps.Map{gomps.MapOf(&r.View[0]), gomps.MapOf(&r.View[1])}
+	near := far
+	for i := range near {
+		if far[i].Source == nil || far[i].Desc != nil {
+			t.Fatalf("map %d is on the host", i)
+		}
+		near[i].Source, near[i].Desc = nil, slices.Clone(r.View[i].Desc.Float32s())
+	}
+	opt := gomps.MatchOptions{Reciprocal: true, Subsample: 4, BothWays: true, Subpixel: true}
+	got, err := e.Match(t.Context(), far[0], far[1], opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := e.Match(t.Context(), near[0], near[1], opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Len() == 0 || !slices.Equal(got.Idx1, want.Idx1) || !slices.Equal(got.XY2, want.XY2) {
+		t.Errorf("%d matches of maps on the device, %d of the same on the host", got.Len(), want.Len())
+	}
+	wrong := far[0]
+	wrong.Width--
+	var se *gomps.ShapeError
+	if _, err := e.Match(t.Context(), wrong, far[1], opt); !errors.As(err, &se) {
+		t.Errorf("a map of another size than its tensor: %v", err)
+	}
+	r.View[0].Desc.Release()
+	if _, err := e.Match(t.Context(), far[0], far[1], opt); err == nil {
+		t.Error("descriptors that were released were matched")
 	}
 }
 
