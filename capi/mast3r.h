@@ -161,6 +161,9 @@ typedef struct {
   const float *points;      /* [height, width, 3] */
   const float *weight;      /* [height, width]: confidence of each descriptor */
   const uint8_t *mask;      /* [height, width]: match only where it is not 0 */
+  /* not 0: a result's descriptors, in the place of a pointer to them. On a GPU they stay there
+   * as far as it finds the matches. It must not be released before the job has ended. */
+  mast3r_tensor tensor;
 } mast3r_map;
 
 /* Converts a pixel (x, y) of the network's map to the picture as given. Pixel centres have
