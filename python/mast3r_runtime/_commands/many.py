@@ -266,10 +266,10 @@ def _say_status(
 
 def _existing(where: str) -> Any:
     from .._store.store import Store
-    from ..errors import FileError
+    from ..errors import FileError, quoted
 
     if "://" not in where and not (Path(where) / "store.json").is_file():
-        raise FileError(f"store {where!r}: there is none")
+        raise FileError(f"store {quoted(where)}: there is none")
     return Store(where)
 
 
