@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/match/refine/kernel"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
@@ -78,7 +79,11 @@ func Refine(ctx context.Context, pool *par.Pool, one, two Picture, xy1, xy2 []fl
 	j := &job{pool: pool, xy1: xy1, xy2: xy2, reach: o.Reach, r: r, trackers: make([]tracker, pool.Threads()), sigma: make([]float64, n)}
 	// Where one picture shows things larger, it is read from a coarser level, up
 	// to the greatest stretch.
-	j.one, j.two = build(pool, one, coarse+3), build(pool, two, coarse+3)
+	k := kernel.Best()
+	for i := range j.trackers {
+		j.trackers[i].kernel = k
+	}
+	j.one, j.two = build(pool, k, one, coarse+3), build(pool, k, two, coarse+3)
 	list := neighbours(xy1, j.run)
 	maps := make([]linear, n)
 	// The finest level comes twice: its first places give better maps, and the
@@ -186,14 +191,15 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 	x1, y1 := j.xy1[2*i], j.xy1[2*i+1]
 	here := place{j.one, level1, x1, y1, linear{step, 0, 0, step}}
 	there := place{j.two, level2, j.r.XY2[2*i], j.r.XY2[2*i+1], l.scaled(step)}
-	if !t.prepare(here) || t.template.least < minStructure {
+	// The last pass goes back as well, in the same windows.
+	steps, enough, n, margin := 8, 0.05, side, 0.0
+	if final {
+		steps, enough, n, margin = 15, 0.005, rim, maxMove
+	}
+	if !here.cut(&t.win1, rim, margin) || !t.prepare(here, &t.win1) || t.template.least < minStructure || !there.cut(&t.win2, n, maxMove) {
 		return
 	}
-	steps, enough := 8, 0.05
-	if final {
-		steps, enough = 15, 0.005
-	}
-	moved, correlation, ok := t.track(there, steps, enough)
+	moved, correlation, ok := t.track(there, &t.win2, steps, enough)
 	if !ok {
 		return
 	}
@@ -225,10 +231,10 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 // returns reports whether picture 2's patch, looked for in picture 1, is found
 // where the match began.
 func (t *tracker) returns(from, to place) bool {
-	if !t.prepare(from) {
+	if !from.inside() || !t.prepare(from, &t.win2) {
 		return false
 	}
-	moved, _, ok := t.track(to, 10, 0.02)
+	moved, _, ok := t.track(to, &t.win1, 10, 0.02)
 	return ok && math.Hypot(moved[0], moved[1]) <= maxReturn
 }
 
