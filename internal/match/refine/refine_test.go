@@ -211,6 +211,37 @@ func TestUnrefined(t *testing.T) {
 	}
 }
 
+// TestWrongMatchesSpoilNoMaps: a match's map comes from its neighbours, of which
+// many are wrong where pictures are turned far. Right ones must be as exact as
+// among right ones.
+func TestWrongMatchesSpoilNoMaps(t *testing.T) {
+	p := newPair(320, 1, 2.1, 1, 2, 6)
+	xy1, xy2, truth := p.matches(7, 0.4, 3)
+	most := func(xy2 []float64) (int, float64) {
+		r := refined(t, 2, p, xy1, xy2, 2.5)
+		e := errorsOf(r, truth)
+		return len(e), e[len(e)*9/10]
+	}
+	_, clean := most(xy2)
+	r := rand.New(rand.NewPCG(4, 4))
+	wrong := 0
+	for i := range len(xy2) / 2 {
+		if r.Float64() < 0.4 {
+			wrong++
+			turn := 2 * math.Pi * r.Float64()
+			far := 6 + 14*r.Float64()
+			xy2[2*i] += far * math.Cos(turn)
+			xy2[2*i+1] += far * math.Sin(turn)
+		}
+	}
+	n, spoiled := most(xy2)
+	right := len(xy2)/2 - wrong
+	t.Logf("%d of %d right matches refined, 90 %% within %.3f pixels, %.3f without wrong ones", n, right, spoiled, clean)
+	if float64(n) < 0.85*float64(right) || spoiled > 1.3*clean {
+		t.Errorf("%d of %d right matches refined, 90 %% within %.3f pixels; %.3f without wrong ones", n, right, spoiled, clean)
+	}
+}
+
 // TestThreads: the same bits for any number of threads.
 func TestThreads(t *testing.T) {
 	p := newPair(240, 1.3, 0.4, 0.9, 3, 8)
