@@ -39,7 +39,7 @@ func Best() *Kernel {
 	for i, k := range all {
 		have[i] = k.ISA
 	}
-	best := isa.Pick(have)
+	best := isa.Pick(have, nil)
 	for _, k := range all {
 		if k.ISA == best {
 			return k
