@@ -4,6 +4,7 @@ package geometry
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -73,5 +74,88 @@ func TestDepthsBehindTheCamera(t *testing.T) {
 	}
 	if _, _, ok := MetricScale([]Vec3{{0, 0, -1}, {0, 0, -1}}, []float64{1, 1}); ok {
 		t.Error("a scale from points behind the camera")
+	}
+}
+
+// TestSampson: the distance from the epipolar geometry, to first order, is the error over the
+// length of its gradient by all four coordinates.
+func TestSampson(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 0))
+	for range 200 {
+		var f Mat3
+		for i := range f {
+			f[i] = Vec3{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+		}
+		p := [4]float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+		value := func(p [4]float64) float64 { return dot(Vec3{p[2], p[3], 1}, MulVec(f, Vec3{p[0], p[1], 1})) }
+		square := 0.0
+		for k := range p {
+			const h = 1e-5
+			more, less := p, p
+			more[k], less[k] = p[k]+h, p[k]-h
+			d := (value(more) - value(less)) / (2 * h)
+			square += d * d
+		}
+		want := value(p) * value(p) / square
+		if got := sampson(f, Vec2{p[0], p[1]}, Vec2{p[2], p[3]}); math.Abs(got-want) > 1e-6*(1+want) {
+			t.Fatalf("%v at %v: %g, want %g", f, p, got, want)
+		}
+	}
+}
+
+// TestTooFewForASample: a sample of seven cannot be drawn from six.
+func TestTooFewForASample(t *testing.T) {
+	for n := range 7 {
+		_, in := ransac(n, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 })
+		if in != nil {
+			t.Errorf("%d data, samples of 7: inliers %v", n, in)
+		}
+	}
+	if _, in := ransac(7, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 }); len(in) != 7 {
+		t.Errorf("7 data, samples of 7: inliers %v", in)
+	}
+}
+
+// TestTrianglesOfTwoPoints: three points of which two are one make no triangle, whatever is seen.
+func TestTrianglesOfTwoPoints(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 0))
+	for n := range 300 {
+		x, ray := make([]Vec3, 3), make([]Vec3, 3)
+		for i := range x {
+			x[i] = Vec3{r.NormFloat64(), r.NormFloat64(), 4 + r.NormFloat64()}
+			ray[i] = Vec3{r.NormFloat64() / 3, r.NormFloat64() / 3, 1}
+			ray[i] = scale(ray[i], 1/norm(ray[i]))
+		}
+		x[n%3] = x[(n+1)%3]
+		if got := p3p(x, ray); got != nil {
+			t.Fatalf("points %v: %d cameras", x, len(got))
+		}
+	}
+}
+
+// TestP3PSeesThePoints: each camera that three points and directions give has the points before it, in
+// those directions.
+func TestP3PSeesThePoints(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 0))
+	found := 0
+	for range 500 {
+		x, ray := make([]Vec3, 3), make([]Vec3, 3)
+		for i := range x {
+			x[i] = Vec3{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+			ray[i] = Vec3{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+			ray[i] = scale(ray[i], 1/norm(ray[i]))
+		}
+		for _, p := range p3p(x, ray) {
+			found++
+			for i := range x {
+				seen := p.Apply(x[i])
+				if c := dot(seen, ray[i]) / norm(seen); c < 0.999 {
+					t.Fatalf("point %d lies at %v, want along %v: cosine %g", i, seen, ray[i], c)
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("%d cameras of 500 triangles", found)
 	}
 }
