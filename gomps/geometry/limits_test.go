@@ -3,6 +3,8 @@
 package geometry
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -106,12 +108,12 @@ func TestSampson(t *testing.T) {
 // TestTooFewForASample: a sample of seven cannot be drawn from six.
 func TestTooFewForASample(t *testing.T) {
 	for n := range 7 {
-		_, in := ransac(n, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 })
+		_, in := ransac(t.Context(), n, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 })
 		if in != nil {
 			t.Errorf("%d data, samples of 7: inliers %v", n, in)
 		}
 	}
-	if _, in := ransac(7, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 }); len(in) != 7 {
+	if _, in := ransac(t.Context(), 7, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 }); len(in) != 7 {
 		t.Errorf("7 data, samples of 7: inliers %v", in)
 	}
 }
@@ -157,5 +159,38 @@ func TestP3PSeesThePoints(t *testing.T) {
 	}
 	if found < 100 {
 		t.Errorf("%d cameras of 500 triangles", found)
+	}
+}
+
+// TestRelativePoseEndsWithItsContext: the search is asked between two hypotheses, whatever the matches are.
+func TestRelativePoseEndsWithItsContext(t *testing.T) {
+	k := Mat3{{100, 0, 50}, {0, 100, 40}, {0, 0, 1}}
+	r := rand.New(rand.NewPCG(8, 0))
+	a, b := make([]Vec2, 2000), make([]Vec2, 2000)
+	for i := range a {
+		a[i], b[i] = Vec2{100 * r.Float64(), 80 * r.Float64()}, Vec2{100 * r.Float64(), 80 * r.Float64()}
+	}
+	hypotheses := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	ransac(ctx, len(a), 5, 1, func([]int) []int {
+		if hypotheses++; hypotheses == 3 {
+			cancel()
+		}
+		return nil
+	}, func(int, int) float64 { return 0 })
+	if hypotheses != 3 {
+		t.Errorf("%d hypotheses, want none after the third", hypotheses)
+	}
+	if _, err := RelativePose(ctx, a, b, k, k, RelativeOptions{FocalSigma: [2]float64{0.3, 0.3}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+	p := newEpipolar(a, b, k, k, RelativeOptions{Sigma: 0.5, Tolerance: 1.5, Dependence: 1})
+	p.ctx = ctx
+	all := make([]int, len(a))
+	for i := range all {
+		all[i] = i
+	}
+	if _, ok := p.polish(state{pose: Pose{R: Identity, T: Vec3{1, 0, 0}}}, all); ok {
+		t.Error("a fit that was cancelled counts")
 	}
 }
