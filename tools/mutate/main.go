@@ -18,7 +18,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,7 +70,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	if file != nil {
+		defer file.Close()
+	}
 	tree, remove, err := worktree()
 	if err != nil {
 		return err
@@ -85,11 +86,14 @@ func run() error {
 		start := time.Now()
 		by, err := m.try(tree, *limit)
 		if err != nil {
-			return fmt.Errorf("%s: %w", m.id, err)
+			fmt.Printf("%-6s cannot be tried: %v\n", m.id, err)
+			continue
 		}
 		found[m.id] = by
-		if _, err := fmt.Fprintf(file, "%s\t%s\n", m.id, by); err != nil {
-			return err
+		if file != nil {
+			if _, err := fmt.Fprintf(file, "%s\t%s\n", m.id, by); err != nil {
+				return err
+			}
 		}
 		verdict := "SURVIVED"
 		if by != "" {
@@ -126,11 +130,12 @@ func sum(mutants []mutant, found map[string]string) error {
 }
 
 // results reads what an earlier run found, by id, and opens the file for more.
-func results(path string) (map[string]string, io.WriteCloser, error) {
+func results(path string) (map[string]string, *os.File, error) {
 	found := map[string]string{}
 	if path == "" {
-		path = os.DevNull
-	} else if text, err := os.ReadFile(path); err == nil {
+		return found, nil, nil
+	}
+	if text, err := os.ReadFile(path); err == nil {
 		for line := range strings.Lines(string(text)) {
 			id, by, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 			found[id] = by
