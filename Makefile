@@ -162,8 +162,10 @@ bench-ops: $(VENV)/.bench-ops ## eager tensors beside NumPy, in one run; table, 
 scene-bench: $(VENV)/.bench-scene ## scenes beside pycolmap fed by OpenCV's SIFT, with their bounds; table in build/scene-bench/
 	$(PY) benchmarks/scene.py
 
-views-bench: .venv-bench/.ready ## Depth Anything 3 beside PyTorch, and the memory of eight views; table in build/views-bench/
-	.venv-bench/bin/python benchmarks/views.py
+# Threads of OpenMP that wait spin for a moment, or sleep at once: PyTorch gets its turn with both. ACTIVE would take a core from ours.
+views-bench: .venv-bench/.ready ## Depth Anything 3 beside PyTorch, and the memory of eight views; tables in build/views-bench/
+	.venv-bench/bin/python benchmarks/views.py --memory-views 0 --out build/views-bench/spinning
+	OMP_WAIT_POLICY=PASSIVE .venv-bench/bin/python benchmarks/views.py --out build/views-bench/sleeping
 
 bench-go: ## Go benchmarks of the kernels
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
@@ -203,5 +205,5 @@ $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,sift,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
 	touch $@

@@ -129,6 +129,9 @@ typedef struct {
   int32_t patch, enc_dim, enc_depth, enc_heads, dec_dim, dec_depth, dec_heads, desc_dim;
   int32_t resolution, reserved;
   int64_t parameters;
+  /* what the model gives, one word each: "pts3d conf desc desc_conf" of a pair, and "depth poses
+   * intrinsics rays ray_conf sky" of a scene */
+  char outputs[128];
 } mast3r_info;
 
 /* 8-bit RGB, height x width x 3; stride in bytes between rows, 0: 3 * width. */

@@ -256,6 +256,7 @@ func (e *Engine) Info() Info {
 	}
 	m := l.facts
 	i.Variant, i.Precision = m.Variant, l.precision.String()
+	i.Outputs = l.outputs()
 	i.Patch, i.DescDim, i.Resolution = m.Patch, m.DescDim, l.size
 	i.EncDim, i.EncDepth, i.EncHeads = m.EncDim, m.EncDepth, m.EncHeads
 	i.DecDim, i.DecDepth, i.DecHeads = m.DecDim, m.DecDepth, m.DecHeads

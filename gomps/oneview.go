@@ -10,7 +10,7 @@ import (
 
 // oneView says whether the network takes one view at a time and tells the sky from the
 // rest (da3.md 11).
-func (c *viewsCall) oneView() bool { return c.l.views.Outputs()&da3.Sky != 0 }
+func (l *loaded) oneView() bool { return l.views.Outputs()&da3.Sky != 0 }
 
 // metricVariant is the network whose depth is in metres times 300 over the focal
 // length.

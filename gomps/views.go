@@ -71,7 +71,7 @@ func (c *viewsCall) encode() error {
 func (c *viewsCall) windows() [][2]int {
 	n := len(c.pics)
 	size := c.opt.Window
-	if c.oneView() {
+	if c.l.oneView() {
 		list := make([][2]int, n)
 		for i := range list {
 			list[i] = [2]int{i, i + 1}
@@ -125,7 +125,7 @@ func (c *viewsCall) window(from, to int) error {
 func (c *viewsCall) look(from, to int) ([]SceneView, WindowReport, error) {
 	report := WindowReport{First: from, Count: to - from, Scale: 1}
 	pics := c.pics[from:to]
-	if c.oneView() {
+	if c.l.oneView() {
 		views, err := c.lookAtOne(from)
 		return views, report, err
 	}

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mast3r_runtime._output import safetensors
-from mast3r_runtime._store import places
+from mast3r_runtime._store import places, safetensors
 from mast3r_runtime.errors import ArgumentError, DependencyError, FileError, StoreError
 from mast3r_runtime.store import Store, check, file_hash, key_of, sizes
 
@@ -207,7 +206,9 @@ def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     assert not list(tmp_path.rglob(".part-*"))
 
 
-@pytest.mark.parametrize("name", ["../../../x", "/x", "a/b", "", ".", "..", "a\\b", "x\n", "é", "x" + chr(0), 3, None])
+@pytest.mark.parametrize(
+    "name", ["../../../x", "/x", "a/b", "", ".", "..", "a\\b", "x\n", "é", "x" + chr(0), 3, None]
+)
 def test_keys_stay_in_the_store(tmp_path: Path, name: object) -> None:
     """What a kind, a key or a suffix says never leads to a file elsewhere."""
     store = Store(tmp_path / "s")

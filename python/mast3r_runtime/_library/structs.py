@@ -95,6 +95,7 @@ class Info(_Sized):
         ("resolution", C.c_int32),
         ("reserved", C.c_int32),
         ("parameters", C.c_int64),
+        ("outputs", C.c_char * 128),
     ]
 
 

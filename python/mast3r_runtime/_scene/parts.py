@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..errors import SceneError, checked
 from ..images import U8
-from .dense import DepthMap
+from .dense import DepthMap, RayMap
 from .model import F64, Lens, Model
 
 __all__ = ["Component", "Picture", "Points"]
@@ -41,6 +41,7 @@ class Picture:
     observations: int = 0
     reprojection: float = float("nan")  # median, original pixels
     depth: DepthMap | None = None
+    rays: RayMap | None = None  # of infer_views, where asked for
 
     @property
     def intrinsics(self) -> F64 | None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .._output import safetensors
 from ..errors import checked
+from . import safetensors
 from .packs import Packs, opened
 from .places import Entry
 from .store import Store

@@ -75,8 +75,8 @@ def key_of(*parts: object) -> str:
 
 def name_of(kind: str, key: str, suffix: str = ".npz") -> str:
     """The name of a key's file below the store; ArgumentError where it would lie elsewhere."""
-    for what, text in (("kind", kind), ("key", key), ("suffix", f"x{suffix}")):
-        if not (isinstance(text, str) and _PLAIN.fullmatch(text)):
+    for what, text, before in (("kind", kind, ""), ("key", key, ""), ("suffix", suffix, "x")):
+        if not (isinstance(text, str) and _PLAIN.fullmatch(before + text)):
             raise ArgumentError(f"store: {what} {text!r:.80}, want letters, digits, -, _ and single dots")
     return f"{kind}/{key[:2]}/{key}{suffix}"
 
