@@ -20,7 +20,7 @@ from .store import Store
 __all__ = ["Checked", "check", "collect", "failures", "sizes"]
 
 # The description of the store, runs, and what is no result of a run are never collected.
-_COLLECTED = ("features", "pairs", "depth", "results", "retrieval", "codes", "packs", "failed", "pictures")
+_COLLECTED = ("features", "pairs", "depth", "results", "retrieval", "index", "packs", "failed", "pictures")
 
 
 @dataclass(frozen=True)
