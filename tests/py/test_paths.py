@@ -78,7 +78,7 @@ def test_errors_name_the_path(what: str, tmp_path: Path) -> None:
 
 def test_the_command_line_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "pi\\ctures"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     np.savez(folder / "a.npz", x=np.zeros(3))
     for command in (["view", str(folder / "a.npz")], ["batch", str(folder)], ["store", str(folder)]):
         assert main(command) == 1
