@@ -425,13 +425,13 @@ def main() -> int:
     arguments = parser.parse_args()
     out, threads = arguments.out, arguments.threads
     out.mkdir(parents=True, exist_ok=True)
-    room, second = rendered(out / "views")
     with m3r.Engine("auto", resolution=256, precision="fp32", num_threads=threads) as engine:
         engine.load()
         rows: list[dict[str, Any]] = []
         if arguments.large:
             rows += large(engine, out, arguments.large, threads)
         if not arguments.only_large:
+            room, second = rendered(out / "views")
             rows += the_room(engine, room, out, threads, arguments.quick)
             rows += strangers(engine, room, second, out, threads)
             mappers(engine, room, out, threads, 3 if arguments.quick else arguments.seeds)

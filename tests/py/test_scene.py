@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from conftest import ROOT, child_environment
 from PIL import Image
 
 from mast3r_runtime import cli
-from mast3r_runtime._commands.scene import _link
+from mast3r_runtime._commands.scene import _link, _warnings
 from mast3r_runtime._scene import colmap_files, known, photos, solver
 from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
@@ -480,6 +481,19 @@ def test_command_line(
     assert json.loads(capsys.readouterr().out)["inliers"] >= 30
     assert cli.main([*find, str(collection / "noise.png"), *common]) == 3
     assert "no_overlap" in capsys.readouterr().out
+
+
+def test_warnings_name_what_is_wrong(scene: Scene) -> None:
+    """Of pictures that are not placed, of several components and of unstable ones, in plain words."""
+    (lost,) = _warnings(scene)
+    assert lost.startswith("6 of 10 pictures placed; not placed: ") and "noise.png (unmatched: " in lost
+    part = replace(scene.components[0], names=("x.jpg", "y.jpg"), unstable="no parallax: flat")
+    several = replace(scene, components=(*scene.components, part))
+    assert _warnings(several)[1:] == [
+        "2 components that share no pictures, each in a world of its own: "
+        f"0: {', '.join(scene.components[0].names[:6])}; 1: x.jpg, y.jpg",
+        "component 1 is unstable: no parallax: flat",
+    ]
 
 
 @needs_pycolmap
