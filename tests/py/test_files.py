@@ -23,7 +23,8 @@ from conftest import child_environment, noise, unix_only
 from PIL import Image
 
 from mast3r_runtime import cli, collection, errors, export
-from mast3r_runtime._output.files import check_target, replacing, short_name
+from mast3r_runtime._pairs.folder import natural
+from mast3r_runtime._store.files import check_target, replacing, short_name
 from mast3r_runtime.images import formats, read_image
 
 QUIET = ["--resolution", "64", "--precision", "fp32", "--threads", "2"]
@@ -201,7 +202,7 @@ def test_natural_order_and_what_is_left_out(
     assert names == ["a.jfif", "b.gif", "c.pgm", "d.JPG", *(f"frame_{i}.png" for i in (1, 2, 9, 10, 11, 100))]
     assert "2 files left out: notes.txt, x.nef" in caplog.text
     padded = [f"p_{i:04d}" for i in range(200)]
-    assert sorted(padded, key=collection.natural) == sorted(padded)
+    assert sorted(padded, key=natural) == sorted(padded)
 
 
 NAMES = ["a.jpg", "b.jpg", "a b.jpg", "c.jpg", "a.jpg b.jpg"]

@@ -12,6 +12,7 @@ from conftest import noise
 from PIL import Image
 
 from mast3r_runtime import cli, collection
+from mast3r_runtime._pairs import retrieve
 from mast3r_runtime._pairs.graph import retrieval_pairs
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.errors import ArgumentError
@@ -73,7 +74,7 @@ def test_a_large_collection_has_the_same_pairs(
         assert part.pairs == [] and part.encoded == len(part.kept) == [4, 5][k]
     assert len(list(Store(tmp_path).keys("retrieval"))) == len(paths)
     stored = collection.retrieve(finder, paths, book, graph, nfeat=6, store=tmp_path)
-    monkeypatch.setattr(collection, "MATRIX_UP_TO", 3)
+    monkeypatch.setattr(retrieve, "MATRIX_UP_TO", 3)
     large = collection.retrieve(finder, paths, book, graph, nfeat=6, store=tmp_path)
     assert stored.encoded == large.encoded == 0 and small.encoded == len(paths)
     assert small.pairs == stored.pairs == large.pairs and large.kept == small.kept

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mast3r_runtime._output import safetensors
-from mast3r_runtime._store import places
+from mast3r_runtime._store import places, safetensors
 from mast3r_runtime.errors import ArgumentError, DependencyError, FileError, StoreError
 from mast3r_runtime.store import Store, check, file_hash, key_of, sizes
 

@@ -72,23 +72,23 @@ def _bar(total: int, unit: str) -> Any:
 
 
 def _retrieve(arguments: argparse.Namespace) -> int:
-    from .. import collection
+    from .._pairs import folder, heads, retrieve
     from ..errors import ImageError
 
-    paths = collection.list_images(arguments.folder)
+    paths = folder.list_images(arguments.folder)
     names = [path.name for path in paths]
     with open_engine(arguments) as engine:
         say_memory(engine)
-        head = collection.need_retrieval(engine.path, arguments.retrieval)
+        head = heads.need_retrieval(engine.path, arguments.retrieval)
         engine.load_retrieval(head)
-        codebook = arguments.codebook or collection.find_beside(engine.path, "codebook")
+        codebook = arguments.codebook or heads.find_beside(engine.path, "codebook")
         bad: dict[str, str] = {}
 
         def left_out(i: int, error: ImageError) -> None:
             bad[names[i]] = str(error)
 
         with _bar(len(paths), "picture") as bar:
-            found = collection.retrieve(
+            found = retrieve.retrieve(
                 engine,
                 [str(path) for path in paths],
                 None if arguments.no_codebook else codebook,
@@ -126,9 +126,9 @@ def _retrieve(arguments: argparse.Namespace) -> int:
 
 
 def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[int, int]]:
-    from ..collection import read_pairs
+    from .._engine.index import scene_pairs
+    from .._pairs.folder import read_pairs
     from ..errors import ArgumentError
-    from ..retrieval import scene_pairs
 
     if arguments.pairs is not None:
         return read_pairs(arguments.pairs, names)
@@ -140,15 +140,15 @@ def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[
 
 def _store_pairs(arguments: argparse.Namespace, store: str, paths: list[Path]) -> list[tuple[int, int]]:
     """The pairs of ``batch --store``: also those that retrieval finds, from features in the store."""
-    from .. import collection
+    from .._pairs import heads, retrieve
 
     if arguments.pairs is not None or not arguments.graph.startswith("retrieval"):
         return _batch_pairs(arguments, [path.name for path in paths])
     with open_engine(arguments) as engine:
-        engine.load_retrieval(collection.need_retrieval(engine.path, None))
-        codebook = collection.find_beside(engine.path, "codebook")
+        engine.load_retrieval(heads.need_retrieval(engine.path, None))
+        codebook = heads.find_beside(engine.path, "codebook")
         images = [str(path) for path in paths]
-        found = collection.retrieve(
+        found = retrieve.retrieve(
             engine, images, codebook, arguments.graph, store=store, on_error=lambda i, error: None
         )
     return [(found.kept[i], found.kept[j]) for i, j in found.pairs]
@@ -190,7 +190,7 @@ class _Manifest:
 
     def write(self, pairs: list[dict[str, Any]], done: bool) -> None:
         """Write the list."""
-        from .._output.files import replacing
+        from .._store.files import replacing
 
         content = {
             "settings": self.settings, "complete": done, "images": self.names,
@@ -202,7 +202,7 @@ class _Manifest:
 
 def _file_names(names: list[str], pairs: list[tuple[int, int]]) -> list[str]:
     """A name for each pair that does not depend on the others: FIRST__SECOND.npz."""
-    from .._output.files import short_name
+    from .._store.files import short_name
 
     files: list[str] = []
     taken: set[str] = set()
@@ -230,11 +230,11 @@ def _matches_in(path: Path) -> int | None:
 
 
 def _batch(arguments: argparse.Namespace) -> int:
-    from .. import collection
     from .._output import export
+    from .._pairs import folder, retrieve
     from ..errors import ArgumentError, ImageError
 
-    paths = collection.list_images(arguments.folder)
+    paths = folder.list_images(arguments.folder)
     names = [path.name for path in paths]
     store = many.store_of(arguments)
     if store is not None:
@@ -267,7 +267,7 @@ def _batch(arguments: argparse.Namespace) -> int:
         for k in todo:
             by_pair.setdefault(pairs[k], []).append(files[k])
         try:
-            for i, j, result in collection.infer_pairs(engine, images, list(by_pair), on_error=left_out):
+            for i, j, result in retrieve.infer_pairs(engine, images, list(by_pair), on_error=left_out):
                 arrays = result.numpy()
                 matches = engine.match(
                     arrays, top_k=arguments.top_k, confidence_threshold=0.0,

@@ -17,9 +17,9 @@ from .._library import structs as S
 from .._library.device import backend_wanted, create, info_of
 from .._library.options import Only, image_array, infer_options
 from .._library.pool import Pool
+from .._results.results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
 from ..errors import ClosedError, ShapeError, checked
 from ..images import U8, ImageLike, read_image
-from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
 from .features import FeatureMethods
 from .matching import MatchingMethods
 from .retrieval import RetrievalMethods

@@ -16,11 +16,11 @@ from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
-from .._output import safetensors
-from .._output.files import replacing
+from .._results.results import GPUInferenceResult, Transform
+from .._store import safetensors
+from .._store.files import replacing
 from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked
 from ..images import ImageLike, read_image
-from ..results import GPUInferenceResult, Transform
 
 __all__ = ["FeatureMethods", "Features"]
 

@@ -16,9 +16,9 @@ from .._library import structs as S
 from .._library.device import info_of
 from .._library.memory import GPUTensor
 from .._library.options import image_array, views_options, windows_of
+from .._results.results import Transform, _timing
 from ..errors import ArgumentError, ShapeError, checked
 from ..images import U8, ImageLike, read_image
-from ..results import Transform, _timing
 
 if TYPE_CHECKING:
     from .._scene.scene import Scene

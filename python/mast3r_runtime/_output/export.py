@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from .._results.results import InferenceResult, MatchResult
+from .._store.files import check_target, replacing
 from ..errors import ArgumentError, ShapeError, checked
-from ..results import InferenceResult, MatchResult
 from . import drawing
-from .files import check_target, replacing
 
 __all__ = [
     "KEEP",

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol, Union, runtime_checkable
 
 from .. import images as pictures
+from .._results.results import GPUInferenceResult, InferenceResult, MatchResult
 from ..errors import ArgumentError
 from ..images import ImageLike
-from ..results import GPUInferenceResult, InferenceResult, MatchResult
 from .page import Page, write
 from .sources import pair_page
 

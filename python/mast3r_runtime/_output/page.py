@@ -23,10 +23,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from .._library.version import __version__
+from .._store.files import replacing
 from ..errors import ArgumentError, ShapeError
 from ..images import U8
 from . import drawing
-from .files import replacing
 
 __all__ = ["Camera", "Cloud", "Matches", "Page", "html", "write"]
 

@@ -8,11 +8,11 @@ import os
 import numpy as np
 
 from .._engine.engine import Engine
+from .._engine.index import HostArray, RetrievalResult
 from .._library.version import __version__
 from .._store.store import Store, file_hash, key_of
 from ..errors import ImageNotFoundError
 from ..images import read_image
-from ..retrieval import HostArray, RetrievalResult
 from .rule import model_hash
 
 __all__ = ["Looks"]

@@ -21,8 +21,8 @@ from .._pairs.record import features_in, write_run
 from .._pairs.rule import Rule
 from .._pairs.task import Picture
 from .._pairs.worker import PairWorker
+from .._results.results import Transform
 from .._store.store import Store
-from ..results import Transform
 from .photos import Photo
 
 __all__ = ["Evidence", "PairMatches", "gather"]

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .._output.export import write_points
-from .._output.files import replacing, short_name
 from .._output.page import write as write_page
+from .._results.results import Transform
+from .._store.files import replacing, short_name
 from ..errors import ArgumentError, FileError
-from ..results import Transform
 from . import colmap_files, glb
 from .dense import DepthMap, RayMap
 from .gauge import Scale

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._engine.engine import Engine
+from .._results.geometry import network_focal
+from .._results.results import InferenceResult
 from ..errors import ArgumentError, Mast3rError, SceneError
-from ..geometry import network_focal
 from ..images import ImageLike, read_image
-from ..results import InferenceResult
 from . import photos
 from .model import F64, Lens
 from .solver import LEAST_SHARE, absolute_pose, pycolmap

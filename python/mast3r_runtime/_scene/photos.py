@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._pairs.folder import natural
 from .._store.store import file_hash
-from ..collection import natural
 from ..errors import ArgumentError, ImageNotFoundError
 from ..images import suffixes
 

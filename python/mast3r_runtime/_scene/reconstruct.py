@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import collection
 from .._engine.engine import Engine
+from .._engine.index import scene_pairs
 from .._library.version import __version__
+from .._pairs.heads import find_beside, need_retrieval
+from .._pairs.retrieve import default_graph, retrieve
 from .._pairs.rule import stride_for
 from .._store.store import Store
 from ..errors import ArgumentError, SceneError
 from ..images import U8, read_image
-from ..retrieval import scene_pairs
 from . import cameras as lenses
 from . import dense, gauge, memo, photos, sift, solver, start, uncertainty
 from .budget import estimate
@@ -244,17 +245,17 @@ class _Run:
 
     def scene_pairs(self, used: Sequence[Photo]) -> list[tuple[int, int]]:
         graph, count = self.options.graph, len(used)
-        head = collection.find_beside(self.engine.path, "retrieval")
+        head = find_beside(self.engine.path, "retrieval")
         if graph == "auto":
             graph = "complete" if count <= COMPLETE_UP_TO else "logwin-5"
             if count > COMPLETE_UP_TO and head is not None:
-                graph = collection.default_graph(count)
+                graph = default_graph(count)
         if not graph.startswith("retrieval"):
             return [(p.first, p.second) for p in scene_pairs(count, graph)]
-        self.engine.load_retrieval(collection.need_retrieval(self.engine.path, None))
-        codebook = collection.find_beside(self.engine.path, "codebook")
+        self.engine.load_retrieval(need_retrieval(self.engine.path, None))
+        codebook = find_beside(self.engine.path, "codebook")
         paths: list[Any] = [str(photo.path) for photo in used]
-        found = collection.retrieve(self.engine, paths, codebook, graph, store=self.store)
+        found = retrieve(self.engine, paths, codebook, graph, store=self.store)
         return [(p.first, p.second) for p in found.pairs]
 
     def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:

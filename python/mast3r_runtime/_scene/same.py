@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .._results.results import MatchResult
 from ..errors import ArgumentError, SceneError
-from ..results import MatchResult
 from .dense import DepthMap
 from .model import F64, Lens
 from .parts import Picture

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._output import safetensors
+from . import safetensors
 from .packs import Packs, opened
 from .places import Entry
 from .store import Store
