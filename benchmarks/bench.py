@@ -87,7 +87,12 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     steps = {
         "network": lambda: stages.measure(names, args.variant, path, size, threads, args.rounds, peak),
         "sizes": lambda: sizes.measure(
-            path, args.variant, threads, max(args.rounds // 2, 1), peak, sizes.SIZES[:2] if quick else sizes.SIZES
+            path,
+            args.variant,
+            threads,
+            max(args.rounds // 2, 1),
+            peak,
+            sizes.SIZES[:2] if quick else sizes.SIZES,
         ),
         "memory": lambda: stages.memory(plain, path, size, threads),
         "threads": lambda: {

@@ -64,7 +64,9 @@ def main() -> int:
     pages = arguments.pages or [made_up(arguments.out / "points.html", arguments.points)]
     binary = next((found for name in NAMES if (found := shutil.which(name))), None)
     bad = 0
-    print("| page | MB | window | ready | points | cameras | console errors | requests |\n" + "|---" * 8 + "|")
+    print(
+        "| page | MB | window | ready | points | cameras | console errors | requests |\n" + "|---" * 8 + "|"
+    )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox", *FLAGS])
         for page in pages:
@@ -73,8 +75,9 @@ def main() -> int:
                 row = opened(browser, page, (width, height), shot)
                 bad += bool(row["said"] or row["outside"])
                 print(
-                    f"| {page.name} | {page.stat().st_size / 1e6:.1f} | {width} x {height} | {row['seconds']:.1f} s | "
-                    f"{row['points']} | {row['cameras']} | {len(row['said'])} | {len(row['outside'])} |",
+                    f"| {page.name} | {page.stat().st_size / 1e6:.1f} | {width} x {height} | "
+                    f"{row['seconds']:.1f} s | {row['points']} | {row['cameras']} | "
+                    f"{len(row['said'])} | {len(row['outside'])} |",
                     flush=True,
                 )
         browser.close()

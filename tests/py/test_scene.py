@@ -422,8 +422,8 @@ def test_hostile_names(
     tmp_path: Path, store: Path, wheel_engine: CPUEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Any name a file can have: a scene is made, files come back, and what cannot be held is named."""
-    fine = ["</script><img src=x onerror=alert(1)>.jpg".replace("/", "_"), "a  b %2F.jpg", "\u202eגיפה 😀.jpg",
-            "-o --json '; rm.jpg", "# 1.jpg"]  # fmt: skip
+    fine = ["<script><img src=x onerror=alert(1)>.jpg", "a  b %2F.jpg", "\u202eגיפה 😀.jpg"]
+    fine += ["-o --json '; rm.jpg", "# 1.jpg"]
     names = [*fine, "line\nbreak.jpg", os.fsdecode(b"\xff\xfe.jpg")]
     folder = tmp_path / "pictures"
     folder.mkdir()
