@@ -631,6 +631,11 @@ mast3r_status mast3r_submit_index_add(mast3r_index index, const mast3r_local_fea
                                       mast3r_job *out);
 mast3r_status mast3r_submit_index_score(mast3r_index index, const mast3r_local_features *pictures, size_t count,
                                         mast3r_job *out);
+/* The pictures of an index from number first on as a safetensors file, a thirtieth of their features in
+ * size; and those of such a file behind the ones that are there, as if they had been added one by one.
+ * Both indexes must be of the same codebook and nfeat. */
+mast3r_status mast3r_submit_index_write(mast3r_index index, uint64_t first, const char *path, mast3r_job *out);
+mast3r_status mast3r_submit_index_merge(mast3r_index index, const char *path, mast3r_job *out);
 mast3r_status mast3r_index_length(mast3r_index index, uint64_t *out);
 /* Closing the engine makes its indexes unusable; each must still be closed once. */
 mast3r_status mast3r_index_close(mast3r_index index);
