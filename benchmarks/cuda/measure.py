@@ -7,7 +7,7 @@
     python benchmarks/cuda/measure.py --rehearse             small sizes, XLA's plugin for the CPU
 
 Each step is a process with a time limit of its own, and its row is written when it ends, so that a
-run that is cut short keeps what it has. OUT/measure.json has everything, OUT/measure.md the table.
+run that is cut short keeps what it has. OUT/measure.json has everything, OUT/measure.txt the table.
 A step that cannot be run says why, and its bound counts as not shown.
 """
 
@@ -263,9 +263,9 @@ def threads(rehearse: bool) -> dict[str, Any]:
 
 
 def interrupted(rehearse: bool) -> dict[str, Any]:
-    import _thread
     import threading
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with engine(rehearse) as e:
         e.infer_gpu(*pair())
         slowest = 0.0
@@ -274,7 +274,7 @@ def interrupted(rehearse: bool) -> dict[str, Any]:
 
             def strike(sent: list[float] = sent) -> None:
                 sent.append(time.perf_counter())
-                _thread.interrupt_main()
+                os.kill(os.getpid(), signal.SIGINT)
 
             timer = threading.Timer(0.1 + 0.013 * k, strike)
             timer.start()
@@ -347,7 +347,7 @@ def main() -> int:
             rows[name] = run(command, min(seconds, left), args.rehearse, name)
         print(f"{name}: {json.dumps(rows[name][-1])[:300]}", file=sys.stderr, flush=True)
         (args.out / "measure.json").write_text(json.dumps(rows, indent=1) + "\n")
-        (args.out / "measure.md").write_text(table(rows, args.rehearse))
+        (args.out / "measure.txt").write_text(table(rows, args.rehearse))
     print(table(rows, args.rehearse))
     return 0
 
