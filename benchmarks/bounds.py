@@ -180,7 +180,7 @@ def main() -> None:
                 task = scaling.measure(names, path, at, [n], args.rounds)[str(n)]
             result.setdefault(part, {})[str(n)] = task
             (args.out / "bounds.json").write_text(json.dumps(result, indent=1))  # the next may fail
-            (args.out / "bounds.md").write_text(text(result))
+            (args.out / "table.md").write_text(text(result))
     print(text(result))
 
 
