@@ -69,6 +69,11 @@ xla-test: .venv-xla/.ready $(VENV)/.test ## graphs through XLA on the CPU, by th
 cuda-test: ## the suites on an NVIDIA GPU; MAST3R_PJRT_CUDA names the plugin where pip has not installed it
 	MAST3R_CUDA=1 $(GO) test -count=1 -v ./tests/go/cudatest
 
+cuda-measure: ## what the page on GPUs promises, beside its bounds; small sizes without a GPU, where MAST3R_PJRT_CPU names a plugin
+	CGO_ENABLED=0 $(GO) build -o build/cuda-measure/cuda ./benchmarks/cuda
+	CGO_ENABLED=0 $(GO) test -c -o build/cuda-measure/cudatest.test ./tests/go/cudatest
+	$(PYTHON) benchmarks/cuda/measure.py $(if $(MAST3R_PJRT_CPU),--rehearse)
+
 .venv-xla/.ready: # XLA's plugin for the CPU, and the layouts of its C API as another program reads them
 	$(PYTHON) -m venv .venv-xla
 	.venv-xla/bin/pip install --quiet lammps-jax-pjrt-cpu==0.11.2 pypjrt==0.1.1
