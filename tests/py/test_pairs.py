@@ -91,7 +91,8 @@ class Counting(Executor):
 def test_pairs_that_are_none(pairs: Any) -> None:
     with pytest.raises(ArgumentError, match="pairs"):
         plan.normal(pairs, 2)
-    assert plan.normal([], 2).shape == (0, 2) and plan.normal([(1, 0), (0, 1), (1, 1)], 2).tolist() == [[0, 1]]
+    assert plan.normal([], 2).shape == (0, 2)
+    assert plan.normal([(1, 0), (0, 1), (1, 1)], 2).tolist() == [[0, 1]]
 
 
 def test_tiles_hold_every_pair_once_and_few_pictures() -> None:
