@@ -23,6 +23,7 @@ from mast3r_runtime._commands.scene import _link, _warnings
 from mast3r_runtime._scene import colmap_files, known, photos, solver
 from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
+from mast3r_runtime.distributed import run_pairs
 from mast3r_runtime.errors import ArgumentError, FileError, ImageNotFoundError, SceneError
 from mast3r_runtime.scene import FORMATS, Lens, Scene, reconstruct
 from mast3r_runtime.viewer import pair_page, write_html
@@ -144,6 +145,21 @@ def test_a_stopped_run_goes_on(wheel_engine: CPUEngine, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".part-*"))
     done = reconstruct(wheel_engine, pictures, store=tmp_path)
     assert done.report["decoded"] == 2 * 3 and len(done.placed) == 4
+
+
+@needs_pycolmap
+@pytest.mark.parametrize("features", ["float16", "float32"])
+def test_pairs_of_batch_are_not_made_again(wheel_engine: CPUEngine, tmp_path: Path, features: str) -> None:
+    """``batch --only dense`` leaves all that ``reconstruct`` takes: nothing is encoded or decoded again."""
+    pictures = known.paths()[4:8]
+    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    done = run_pairs(
+        pictures, pairs, store=tmp_path, only="dense", features=features,
+        backend="cpu", precision="fp32", resolution=256, threads=2,
+    )  # fmt: skip
+    assert done.computed == len(pairs) and done.encoded == 4
+    scene = reconstruct(wheel_engine, pictures, store=tmp_path)
+    assert (scene.report["encoded"], scene.report["decoded"]) == (0, 0) and len(scene.placed) == 4
 
 
 def test_files_come_back(scene: Scene, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from .._store.files import replacing
-from ..errors import FileError
+from ..errors import FileError, quoted, reason
 from .model import CAMERA_MODELS, F64, Lens, Model
 
 __all__ = ["quaternion", "read", "rotation", "write_binary", "write_text"]
@@ -186,7 +186,7 @@ def read(folder: Path) -> tuple[list[str], Model]:
         cameras, images, points = _read_binary(folder) if binary else _read_text(folder)
         return _model(cameras, images, points)
     except (OSError, ValueError, KeyError, IndexError, struct.error, UnicodeDecodeError) as error:
-        raise FileError(f"COLMAP model {str(folder)!r}: {error}") from error
+        raise FileError(f"COLMAP model {quoted(folder)}: {reason(error)}") from error
 
 
 _Image = tuple[str, F64, int, F64, "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"]

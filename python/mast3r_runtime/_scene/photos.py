@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .._pairs.folder import natural
 from .._store.store import file_hash
-from ..errors import ArgumentError, ImageNotFoundError
+from ..errors import ArgumentError, ImageNotFoundError, quoted
 from ..images import suffixes
 
 __all__ = ["Photo", "find", "read"]
@@ -67,7 +67,7 @@ def find(sources: Sequence[str | os.PathLike[str]], recursive: bool = False) -> 
         elif path.exists():
             found.append((path.name, path))
         else:
-            raise ImageNotFoundError(f"picture {str(path)!r}: no such file or folder")
+            raise ImageNotFoundError(f"picture {quoted(path)}: no such file or folder")
     once = {Path(os.path.abspath(path)): (name, path) for name, path in reversed(found)}
     seen = Counter(name for name, _ in once.values())
     top = _common(list(once)) if len(seen) < len(once) else Path()
@@ -105,7 +105,7 @@ def read(name: str, path: Path) -> Photo:
             picture.draft("L", (64, 64))  # a JPEG is decoded at an eighth: enough to see that it is whole
             picture.load()
     except FileNotFoundError as error:
-        raise ImageNotFoundError(f"picture {str(path)!r}: no such file") from error
+        raise ImageNotFoundError(f"picture {quoted(path)}: no such file") from error
     except Exception as error:  # whatever a decoder raises on hostile bytes
         return Photo(name, path, problem=f"cannot be read: {error}")
     if exif.get(_ORIENTATION) in (5, 6, 7, 8):
