@@ -241,7 +241,7 @@ class Table:
                 n: {"matches": matches}  # few: those of noise with itself are searched for a second
                 for n in ("GPUInferenceResult.cameras", "InferenceResult.cameras", "Engine.relative_pose")
             },
-            "Index.write": {"path": folder / "saved.safetensors"}, "Index.merge": {"path": folder / "part.safetensors"},
+            "Retrieved.only": {"numbers": [0]}, "Index.write": {"path": folder / "saved.safetensors"}, "Index.merge": {"path": folder / "part.safetensors"},
             "Engine.__init__": {"num_threads": 2, "backend": "cpu"}, "Engine.load": {"path": micro},
             "Engine.load_retrieval": {"path": head}, "Engine.infer_views": {"pictures": [picture, other]}, "Engine.infer_batch": {"pairs": [(picture, other)]},
             "Engine.match": {"desc_1": host.desc_1, "desc_2": host.desc_2}, "Runtime.load": {"path": bundled},
