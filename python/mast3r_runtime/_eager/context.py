@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
+from .._library.owned import Owned
 from .._library.pool import Pool, PoolStats
 from ..errors import ArgumentError, ClosedError, ShapeError, checked
 
@@ -95,7 +95,7 @@ class Context:
         calls.set_log_level()
         calls.call("mast3r_tensor_open", config, handle)
         self._handle = int(handle.value)
-        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_close", self._handle)
+        self._owned = Owned("mast3r_tensor_close", self._handle)
         self._tokens: list[Token[Context | None]] = []
 
     def tensor(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -162,11 +162,10 @@ class Context:
 
     def close(self) -> None:
         """Free the device; closing again does nothing. Tensors can still be read."""
-        if self._closer.detach() is not None:
-            calls.call("mast3r_tensor_close", self._handle)
+        self._owned.close()
 
     def _open(self) -> int:
-        if not self._closer.alive:
+        if not self._owned.alive:
             raise ClosedError("the context is closed")
         return self._handle
 
@@ -180,7 +179,7 @@ class Context:
             self.close()
 
     def __repr__(self) -> str:
-        return f"Context({'open' if self._closer.alive else 'closed'})"
+        return f"Context({'open' if self._owned.alive else 'closed'})"
 
 
 @checked
@@ -192,7 +191,7 @@ class Commands:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._closer = weakref.finalize(self, calls.release, "mast3r_commands_release", handle)
+        self._owned = Owned("mast3r_commands_release", handle)
 
     def commit(self) -> None:
         """End the buffer and hand it to the device, without waiting. A second commit is an error."""
@@ -292,13 +291,13 @@ class Tensor:
     back with ``release()``, at the end of a ``with`` block, or when Python forgets the tensor.
     """
 
-    __slots__ = ("__weakref__", "_closer", "_context", "_dtype", "_handle", "_shape")
+    __slots__ = ("__weakref__", "_context", "_dtype", "_handle", "_owned", "_shape")
     __array_ufunc__ = None  # array + tensor is ours to compute
 
     def __init__(self, context: Context, handle: int) -> None:
         self._context = context
         self._handle = handle
-        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_release", handle)
+        self._owned = Owned("mast3r_tensor_release", handle)
         desc = S.struct(S.TensorDesc)
         calls.call("mast3r_tensor_describe", handle, desc)
         self._shape: tuple[int, ...] = tuple(desc.shape[: desc.ndim])
@@ -327,7 +326,7 @@ class Tensor:
     @property
     def is_valid(self) -> bool:
         """Whether the tensor still has its memory."""
-        return bool(self._closer.alive)
+        return self._owned.alive
 
     @property
     def T(self) -> Tensor:  # noqa: N802
@@ -356,10 +355,10 @@ class Tensor:
 
     def release(self) -> None:
         """Give the memory back once the device is done with it; again does nothing."""
-        self._closer()
+        self._owned.close()
 
     def _live(self) -> int:
-        if not self._closer.alive:
+        if not self._owned.alive:
             raise ClosedError("the tensor was released")
         return self._handle
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes as C
-import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from ..errors import ArgumentError, ShapeError, checked
 from . import calls, dlpack, header
 from . import structs as S
+from .owned import Owned
 
 __all__ = ["Array", "GPUTensor"]
 
@@ -40,22 +40,17 @@ def _describe(handle: int) -> S.TensorDesc:
     return desc
 
 
-class _Memory:
+class _Memory(Owned):
     """Owns one tensor handle and shows its host memory to numpy without a copy.
 
     numpy keeps this object as the base of every view, so the memory is given back when the
     last array over it is gone, whatever became of the engine, the result and the tensor.
     """
 
-    # The finalizer of each object is the library's own function, in a slot. A method would be
-    # Python code, in which a KeyboardInterrupt that comes at that moment is printed and lost.
-    # weakref.finalize would also run at exit, under arrays still in use. After a fork the
-    # function does nothing: it asks before it enters Go.
-    __slots__ = ("__array_interface__", "__del__", "handle")
+    __slots__ = ("__array_interface__",)
 
     def __init__(self, handle: int) -> None:
-        self.handle = handle
-        self.__del__ = functools.partial(calls.library().mast3r_tensor_release, handle)
+        super().__init__("mast3r_tensor_release", handle)
 
     def array(self, pointer: int | None, shape: tuple[int, ...], dtype: DType) -> Array:
         if not pointer:  # no elements, no memory
