@@ -90,10 +90,10 @@ def test_closed_once_and_by_whom() -> None:
     """close() gives back once, and what it could not do is left to the end of the object."""
     context = mt.Context("cpu", threads=1)
     owned = context._owned
-    assert owned.alive
+    assert owned._alive
     context.close()
     context.close()
-    assert not owned.alive
+    assert not owned._alive
 
     executor = mt.Executor(threads=1)
     handle, owned = executor._handle, executor._owned
@@ -104,7 +104,7 @@ def test_closed_once_and_by_whom() -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(calls, "call", interrupted)
         executor.close()
-    assert not owned.alive
+    assert not owned._alive
     calls.call("mast3r_executor_calibrate", handle)  # it was not given back yet
     del executor, owned
     with pytest.raises(errors.ClosedError):

@@ -114,10 +114,10 @@ class Executor:
 
     def close(self) -> None:
         """Free the devices; closing again does nothing."""
-        self._owned.close()
+        self._owned._close()
 
     def _open(self) -> int:
-        if not self._owned.alive:
+        if not self._owned._alive:
             raise ClosedError("the executor is closed")
         return self._handle
 

@@ -139,7 +139,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
         """Free the engine's memory. Results taken before stay valid. May be called twice."""
         self._closed = True
         if self._broken is None:
-            self._owned.close()
+            self._owned._close()
 
     def _live(self) -> int:
         if self._broken is not None:

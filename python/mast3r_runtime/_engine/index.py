@@ -214,11 +214,11 @@ class Index:
 
     def close(self) -> None:
         """Free the codebook. May be called twice; closing the engine ends the index as well."""
-        self._owned.close()
+        self._owned._close()
 
     def _live(self) -> int:
         calls.check_fork()
-        if not self._owned.alive:
+        if not self._owned._alive:
             raise ClosedError("index: closed")
         return self._handle
 

@@ -111,7 +111,7 @@ class GPUTensor:
         """``numpy()`` of several in one call; an empty array for an output that was left out."""
         missing = [t for t in tensors if t._array is None and t._memory is not None]
         if missing:
-            handles = (S.Handle * len(missing))(*(t._held().handle for t in missing))
+            handles = (S.Handle * len(missing))(*(t._held()._handle for t in missing))
             pointers = (S.Pointer * len(missing))()
             calls.call("mast3r_tensors_data", handles, len(missing), pointers)
             for tensor, pointer in zip(missing, pointers, strict=True):
@@ -159,14 +159,14 @@ class GPUTensor:
             return True
         if self._memory is None:
             return False
-        return bool(_describe(self._memory.handle).valid)
+        return bool(_describe(self._memory._handle).valid)
 
     def numpy(self) -> Array:
         """The values as an array; the same one every time."""
         if self._array is not None:
             return self._array
         pointer = S.Pointer()
-        calls.call("mast3r_tensor_data", self._held().handle, pointer)
+        calls.call("mast3r_tensor_data", self._held()._handle, pointer)
         return self._bring(pointer.value)
 
     def _held(self) -> _Memory:
@@ -185,7 +185,7 @@ class GPUTensor:
         if self._array is not None:
             np.copyto(out, self._array)
             return
-        calls.call("mast3r_tensor_copy", self._held().handle, out.ctypes.data, out.nbytes)
+        calls.call("mast3r_tensor_copy", self._held()._handle, out.ctypes.data, out.nbytes)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()
@@ -198,7 +198,7 @@ class GPUTensor:
     def _where(self) -> tuple[int, int, int | None]:
         """Return DLPack's kind of device, its number, and the address there."""
         kind, device, address = C.c_int32(), C.c_int32(), S.Pointer()
-        calls.call("mast3r_tensor_device", self._held().handle, kind, device, address)
+        calls.call("mast3r_tensor_device", self._held()._handle, kind, device, address)
         return kind.value, device.value, address.value
 
     def __dlpack__(self, **kwargs: Any) -> Any:
