@@ -18,7 +18,7 @@ out=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 go=${GO:-go}
 case "$("$go" env GOOS)" in
 darwin) link="-Wl,-exported_symbol,_mast3r_* -Wl,-install_name,@rpath/$(basename "$out") -Wl,-dead_strip" ;;
-windows) link="-Wl,--out-implib,${out%.dll}.lib" ;;
+windows) link="-Wl,-s -Wl,--out-implib,${out%.dll}.lib" ;;
 *) link="-Wl,--version-script=$here/mast3r.map -Wl,--build-id=none -Wl,-s${2:+ -Wl,-soname,$2}" ;;
 esac
 cd "$here"

@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"context"
+	"math"
 	"sync"
 	"unsafe"
 
@@ -128,12 +129,7 @@ func submitIndex(call string, h C.mast3r_index, in *C.mast3r_local_features, cou
 	if err != nil {
 		return err
 	}
-	return i.e.submit(i.ctx, call, out, func(ctx context.Context, j *job) error {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		if i.x == nil {
-			return gomps.ErrClosed
-		}
+	return i.submit(call, out, func(ctx context.Context, j *job) error {
 		j.scoreLen = i.x.Len()
 		for _, r := range list {
 			if err := ctx.Err(); err != nil {
@@ -144,6 +140,49 @@ func submitIndex(call string, h C.mast3r_index, in *C.mast3r_local_features, cou
 			}
 		}
 		return nil
+	})
+}
+
+// submit starts work on an open index, when those before it are done.
+func (i *index) submit(call string, out *C.mast3r_job, work func(context.Context, *job) error) error {
+	return i.e.submit(i.ctx, call, out, func(ctx context.Context, j *job) error {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if i.x == nil {
+			return gomps.ErrClosed
+		}
+		return work(ctx, j)
+	})
+}
+
+// submitPart starts the reading or writing of pictures of an index.
+func submitPart(call string, h C.mast3r_index, path *C.char, out *C.mast3r_job, work func(context.Context, *gomps.RetrievalIndex, string) error) error {
+	i, err := lookup[*index](call, h, kindIndex)
+	if err != nil {
+		return err
+	}
+	if path == nil {
+		return null(call, "path")
+	}
+	name := C.GoString(path)
+	return i.submit(call, out, func(ctx context.Context, _ *job) error { return work(ctx, i.x, name) })
+}
+
+//export m3r_submit_index_write
+func m3r_submit_index_write(h C.mast3r_index, first C.uint64_t, path *C.char, out *C.mast3r_job) status {
+	return done(func() error {
+		return submitPart("mast3r_submit_index_write", h, path, out, func(_ context.Context, x *gomps.RetrievalIndex, path string) error {
+			return x.Write(path, int(min(uint64(first), math.MaxInt)))
+		})
+	})
+}
+
+//export m3r_submit_index_merge
+func m3r_submit_index_merge(h C.mast3r_index, path *C.char, out *C.mast3r_job) status {
+	return done(func() error {
+		return submitPart("mast3r_submit_index_merge", h, path, out, func(ctx context.Context, x *gomps.RetrievalIndex, path string) error {
+			return x.Merge(ctx, path)
+		})
 	})
 }
 

@@ -161,6 +161,9 @@ typedef struct {
   const float *points;      /* [height, width, 3] */
   const float *weight;      /* [height, width]: confidence of each descriptor */
   const uint8_t *mask;      /* [height, width]: match only where it is not 0 */
+  /* not 0: a result's descriptors, in the place of a pointer to them. On a GPU they stay there
+   * as far as it finds the matches. It must not be released before the job has ended. */
+  mast3r_tensor tensor;
 } mast3r_map;
 
 /* Converts a pixel (x, y) of the network's map to the picture as given. Pixel centres have
@@ -631,6 +634,11 @@ mast3r_status mast3r_submit_index_add(mast3r_index index, const mast3r_local_fea
                                       mast3r_job *out);
 mast3r_status mast3r_submit_index_score(mast3r_index index, const mast3r_local_features *pictures, size_t count,
                                         mast3r_job *out);
+/* The pictures of an index from number first on as a safetensors file, a thirtieth of their features in
+ * size; and those of such a file behind the ones that are there, as if they had been added one by one.
+ * Both indexes must be of the same codebook and nfeat. */
+mast3r_status mast3r_submit_index_write(mast3r_index index, uint64_t first, const char *path, mast3r_job *out);
+mast3r_status mast3r_submit_index_merge(mast3r_index index, const char *path, mast3r_job *out);
 mast3r_status mast3r_index_length(mast3r_index index, uint64_t *out);
 /* Closing the engine makes its indexes unusable; each must still be closed once. */
 mast3r_status mast3r_index_close(mast3r_index index);

@@ -85,8 +85,11 @@ func m3r_submit_pose(in *C.mast3r_places, options *C.mast3r_pose_options, out *C
 			depth = unsafe.Slice((*float64)(unsafe.Pointer(o.depth)), len(p.xy1)/2)
 		}
 		start(context.Background(), out, false, func() {}, func(ctx context.Context, j *job) error {
-			r, err := geometry.RelativePose(vectors(p.xy1), vectors(p.xy2), mat3(&o.intrinsics1), mat3(&o.intrinsics2), opt)
-			if err != nil {
+			r, err := geometry.RelativePose(ctx, vectors(p.xy1), vectors(p.xy2), mat3(&o.intrinsics1), mat3(&o.intrinsics2), opt)
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
 				return fail(C.MAST3R_E_SHAPE, "%s: %v", call, err)
 			}
 			j.pose = &relative{Relative: r}

@@ -80,7 +80,6 @@ func (c manyCall) memory(ctx context.Context, count counter, m model.Multiview, 
 		Weights: int64(f.Weights), Activations: int64(f.Activations)}
 	pixels, pictures, window := int64(c.h*c.w), int64(c.pictures), int64(c.window)
 	features := bytes(graphs[0]) / int64(min(together, c.pictures))
-	// Depth that was brought to another unit stands beside the one before it for a moment.
 	view := bytes(graphs[2]) + 3*4*pixels
 	out.Buffers = pictures*(3*pixels+features) + bytes(graphs[1])
 	out.Results = pictures * view
@@ -90,6 +89,10 @@ func (c manyCall) memory(ctx context.Context, count counter, m model.Multiview, 
 		out.Results = window*view + (pictures-1)*2*4*4*pixels // points and confidence of both
 	case c.window < c.pictures:
 		out.Results += window * view
+	}
+	if c.given || c.window < c.pictures {
+		// Depth that was brought to another unit stands beside the one before it for a moment.
+		out.Results += window * 4 * pixels
 	}
 	planned := out.Weights + out.Activations + out.Buffers + out.Results
 	out.Runtime = runtimeBytes + planned/runtimePart

@@ -192,7 +192,9 @@ def test_no_space_before(served: Server, tmp_path: Path, monkeypatch: pytest.Mon
     assert names(tmp_path) == set()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.skipif(
+    os.name != "posix" or not Path("/dev/full").exists(), reason="no /dev/full on this system"
+)
 def test_no_space_while_writing(served: Server, tmp_path: Path) -> None:
     (tmp_path / "model.pth.part").symlink_to("/dev/full")
     with pytest.raises(errors.FileError, match="[Nn]o space.*MB are free") as caught:

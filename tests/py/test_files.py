@@ -370,14 +370,23 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert done.returncode in (0, 141) and done.stderr == b""
 
 
-def test_a_terminal_without_the_letters(tmp_path: Path, micro: Path, rng: np.random.Generator) -> None:
-    for name in ("a.png", "b.png"):
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
+def test_a_terminal_without_the_letters(
+    tmp_path: Path, micro: Path, rng: np.random.Generator, encoding: str
+) -> None:
+    """What a terminal or a pipe cannot show is spelled out, in results and in errors; the status is right."""
+    for name in ("写真一.png", "写真二.png"):
         Image.fromarray(noise(rng, 48, 64)).save(tmp_path / name)
-    command = [
-        sys.executable, "-m", "mast3r_runtime", "match", "a.png", "b.png", "--model", str(micro), *QUIET,
-        "-o", "Größe.png",
-    ]  # fmt: skip
-    environment = child_environment() | {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0 and b"Gr\\xf6" in done.stdout, done.stderr
-    assert (tmp_path / "Größe.png").is_file()
+    environment = child_environment() | {"PYTHONIOENCODING": encoding}
+
+    def run(*names: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "mast3r_runtime", "match", *names, "--model", str(micro), *QUIET]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+
+    done = run("写真一.png", "写真二.png", "-o", "Größe 写真.png")
+    size = {"ascii": b"Gr\\xf6", "cp1252": b"Gr\xf6", "cp437": b"Gr\x94"}[encoding]
+    assert done.returncode == 0 and size in done.stdout and b"\\u5199\\u771f.png" in done.stdout, done
+    assert (tmp_path / "Größe 写真.png").is_file()
+    done = run("写真一.png", "無い.png", "-o", "no.png")
+    assert done.returncode == 1 and b"\\u7121\\u3044.png" in done.stderr, done
+    assert b"Traceback" not in done.stderr

@@ -195,7 +195,7 @@ def test_a_pair(tiny: CPUEngine) -> None:
     assert np.degrees(np.arccos((np.trace(turn) - 1) / 2)) < 2
     exif = tiny.relative_pose(result, focal_1=430.0)
     assert exif.intrinsics_source == "exif" and abs(exif.intrinsics_1[0, 0] / 430 - 1) < 0.12
-    with pytest.raises(ValueError, match="focal"):
+    with pytest.raises(ValueError, match="focal length -3"):
         result.cameras(focal_1=-3.0)
 
 

@@ -186,6 +186,8 @@ def test_check_names_every_fault() -> None:
     wild = replace(model, lenses=(Lens("SIMPLE_PINHOLE", 640, 480, (4e8, 319.5, 239.5)), *model.lenses[1:]))
     assert "observations" in check.faults(wild, first, pixel)[0]  # nothing projects where it was seen
     assert "moved to" in check.faults(model, {**first, 1: 1300.0}, pixel)[1]
+    wide = replace(model, lenses=(replace(model.lenses[0], width=1800, height=480), *model.lenses[1:]))
+    assert "long sides, want 0.3 to 5" in check.faults(wide, first, pixel)[0]
     corner = np.where((model.seen_by == 3)[:, None], model.seen_at * 0.1, model.seen_at)
     close = replace(model, seen_at=corner)
     assert check.faults(close, first, {**pixel, 3: 1e4})[3].startswith("its observations reach")

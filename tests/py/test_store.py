@@ -206,6 +206,24 @@ def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     assert not list(tmp_path.rglob(".part-*"))
 
 
+@pytest.mark.parametrize(
+    "name", ["../../../x", "/x", "a/b", "", ".", "..", "a\\b", "x\n", "é", "x" + chr(0), 3, None]
+)
+def test_keys_stay_in_the_store(tmp_path: Path, name: object) -> None:
+    """What a kind, a key or a suffix says never leads to a file elsewhere."""
+    store = Store(tmp_path / "s")
+    good = ("pairs", "ab" * 16, ".npz")
+    for place in range(3):
+        kind, key, suffix = (name if k == place else value for k, value in enumerate(good))
+        if place == 2 and name == "":
+            continue  # a file without a suffix
+        with pytest.raises(ArgumentError, match=r"store: (kind|key|suffix)"):
+            store.write(kind, key, b"x", suffix)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError):
+            store.read(kind, key, suffix)  # type: ignore[arg-type]
+    assert [p.name for p in tmp_path.iterdir()] == ["s"] and os.listdir(tmp_path / "s") == ["store.json"]
+
+
 def test_fsync_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With fsync each entry is on the disk before it has its name; without, nobody waits."""
     synced: list[bool] = []

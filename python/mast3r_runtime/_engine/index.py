@@ -9,6 +9,7 @@ words (ASMK). Without a codebook :func:`similarity` compares one vector per pict
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +21,7 @@ from .._library import calls
 from .._library import structs as S
 from .._library.memory import Array, GPUTensor
 from .._library.owned import Owned
-from ..errors import ClosedError, ShapeError, checked
+from ..errors import ArgumentError, ClosedError, ShapeError, checked
 
 if TYPE_CHECKING:
     import torch
@@ -206,6 +207,27 @@ class Index:
         with calls.Job("mast3r_submit_index_score", self._live(), structs, count, keep=keep) as job:
             job.wait()
             return GPUTensor(job.take_handle("mast3r_job_take_scores")).numpy()
+
+    def write(self, path: str | os.PathLike[str], first: int = 0) -> None:
+        """Write the pictures of the index, from number ``first`` on, to a safetensors file.
+
+        It is some thirtieth of the size of their features.
+        """
+        name, start = calls.text("path", os.fspath(path)), calls.int32("first", first)
+        if start < 0:
+            raise ArgumentError(f"first={first}, want 0 or more")
+        with calls.Job("mast3r_submit_index_write", self._live(), start, name, keep=name) as job:
+            job.wait()
+
+    def merge(self, path: str | os.PathLike[str]) -> None:
+        """Put the pictures that :meth:`write` wrote behind those that are here, as if they had been added.
+
+        Raises WeightsError for a file of another codebook, another ``nfeat`` or damaged; nothing is
+        added then.
+        """
+        name = calls.text("path", os.fspath(path))
+        with calls.Job("mast3r_submit_index_merge", self._live(), name, keep=name) as job:
+            job.wait()
 
     def __len__(self) -> int:
         count = S.UInt64()

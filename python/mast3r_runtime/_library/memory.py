@@ -195,6 +195,11 @@ class GPUTensor:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    @property
+    def _unread(self) -> bool:
+        """Whether the numbers, of a result, have not been brought to the host."""
+        return self._array is None and self._memory is not None
+
     def _where(self) -> tuple[int, int, int | None]:
         """Return DLPack's kind of device, its number, and the address there."""
         kind, device, address = C.c_int32(), C.c_int32(), S.Pointer()

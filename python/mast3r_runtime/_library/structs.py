@@ -129,6 +129,7 @@ class Map(_Sized):
         ("points", C.c_void_p),
         ("weight", C.c_void_p),
         ("mask", C.c_void_p),
+        ("tensor", Handle),
     ]
 
 

@@ -24,7 +24,7 @@ from PIL import Image
 
 from .._library.version import __version__
 from .._store.files import replacing
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, checked
 from ..images import U8
 from . import drawing
 
@@ -42,6 +42,7 @@ _WEB = Path(__file__).with_name("web")
 _SCRIPTS = ("data.js", "world.js", "panel.js")
 
 
+@checked
 @dataclass(frozen=True)
 class Cloud:
     """Coloured points ``[N, 3]`` in the world's frame (OpenCV axes).

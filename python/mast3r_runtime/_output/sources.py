@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .._results.geometry import network_focal, pair_cameras
 from .._results.results import InferenceResult, MatchResult, Overlap, Transform
-from ..errors import ArgumentError, Mast3rError
+from ..errors import ArgumentError, Mast3rError, checked
 from ..images import U8
 from . import export
 from .page import Camera, Cloud, Matches, Page
@@ -21,6 +21,7 @@ from .page import Camera, Cloud, Matches, Page
 __all__ = ["pair_page", "points_page", "result_page"]
 
 
+@checked
 def pair_page(
     result: InferenceResult, image_1: U8, image_2: U8, matches: MatchResult | None = None, title: str = "pair"
 ) -> Page:
@@ -33,6 +34,7 @@ def pair_page(
     return _pair(result, colours, (image_1, image_2), matches, title)
 
 
+@checked
 def result_page(path: Path, title: str | None = None) -> Page:
     """The page of a pair from the ``result.npz`` that ``mast3r infer`` wrote."""
     try:
@@ -116,6 +118,7 @@ def _middle(focal: float, width: int, height: int) -> npt.NDArray[np.float64]:
     return np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
 
 
+@checked
 def points_page(path: Path, title: str | None = None) -> Page:
     """A file of points (PLY or GLB) as a page without pictures."""
     import trimesh

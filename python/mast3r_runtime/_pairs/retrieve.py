@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from .._engine.index import Pair, RetrievalResult, scene_pairs
+from .._engine.index import Index, Pair, RetrievalResult, scene_pairs
 from .._output import drawing, export
 from .._store.files import replacing
 from .._store.store import Store
@@ -24,6 +24,7 @@ from ..errors import ArgumentError, ImageError, checked
 from ..images import ImageLike, read_image
 from . import graph as graphs
 from .looks import Looks
+from .parts import PART, Parts, blocks
 from .plan import share
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ def retrieve(
         matrix of scores and no list of features: memory is the index and a few rows.
     shard : (k, n), optional
         Put the features of the k-th of n parts into the store, and find no pairs: for job arrays.
-        A call without it then builds the index of all parts.
+        A call without it then takes the index of all parts together. Above 2000 pictures the index
+        itself is kept in parts too: nothing is built twice.
     """
     if shard is not None and store is None:
         raise ArgumentError("retrieve: a shard needs a store")
@@ -162,12 +164,43 @@ def retrieve(
                 yield found
             tick()
 
-    numbers = range(len(images)) if shard is None else share(len(images), shard)
     large = looks is not None and len(images) > MATRIX_UP_TO
+    parts = Parts(looks.store, looks, codebook) if looks and large and codebook is not None else None
+
+    def block(own: Sequence[int], into: Index, here: bool = False) -> None:
+        """Put a block of pictures into the index from the store; else one by one, and into the store.
+
+        With ``here`` a block that is in the store stays there.
+        """
+        assert parts is not None
+        paths = [images[i] for i in own]
+        key = None
+        if all(isinstance(path, (str, os.PathLike)) for path in paths):
+            key = parts.key(paths)  # type: ignore[arg-type]
+        if parts.has(key) if here else parts.merge(into, key):
+            kept.extend(own)
+            for _ in own:
+                tick()
+            return
+        first = len(into)
+        for result in readable(own):
+            into.add(result)
+        if key is not None and len(into) - first == len(own):  # else it would lack pictures
+            parts.write(into, first, key)
+
+    numbers = share(len(images), shard)
+    if parts is not None and shard is not None:  # whole blocks
+        whole = share(-(-len(images) // PART), shard)
+        numbers = range(whole.start * PART, min(whole.stop * PART, len(images)))
     method = "cosine of global vectors" if codebook is None else "ASMK"
     if shard is not None:  # its features are in the store now; who has all of them finds the pairs
-        for _ in readable(numbers):
-            pass
+        if parts is not None and codebook is not None:
+            with engine.open_index(codebook, nfeat) as index:
+                for own in blocks(numbers):
+                    block(own, index, here=True)
+        else:
+            for _ in readable(numbers):
+                pass
         return Retrieved(np.zeros((0, 0), np.float32), [], method, [], kept, looks.encoded if looks else 0)
     with ExitStack() as stack:
         if codebook is None:
@@ -181,9 +214,13 @@ def retrieve(
                 return np.asarray(table[list(wanted)] @ table.T, np.float32)
         else:
             index = stack.enter_context(engine.open_index(codebook, nfeat))
-            for result in readable(numbers):
-                index.add(result)
-                features += [] if large else [result]
+            for own in blocks(numbers):
+                if parts is not None:
+                    block(own, index)
+                    continue
+                for result in readable(own):
+                    index.add(result)
+                    features += [] if large else [result]
 
             def rows(wanted: Sequence[int]) -> F32:
                 return index.score([look(kept[n]) if large else features[n] for n in wanted])

@@ -22,7 +22,7 @@ from .._library import structs as S
 from .._library.cameras import c_matrix, check_intrinsics, focal_of_map
 from .._library.memory import FLOAT64, INT64, GPUTensor
 from .._library.options import places_struct
-from ..errors import ArgumentError, DependencyError, ShapeError
+from ..errors import ArgumentError, DependencyError, ShapeError, checked
 
 if TYPE_CHECKING:
     from .results import GPUInferenceResult, InferenceResult, MatchResult, Transform
@@ -117,6 +117,7 @@ class PairPose:
         return float(np.degrees(1.96 * np.sqrt(np.linalg.eigvalsh(self.covariance[3:, 3:])[-1])))
 
 
+@checked
 def relative_pose(
     xy_1: npt.ArrayLike,
     xy_2: npt.ArrayLike,
@@ -222,6 +223,7 @@ def relative_pose(
     )
 
 
+@checked
 def dependence(xy_1: npt.ArrayLike, sigma: float = PATCH_SIGMA) -> float:
     """How many refined matches tell as much as one with errors of its own.
 
@@ -237,13 +239,18 @@ def dependence(xy_1: npt.ArrayLike, sigma: float = PATCH_SIGMA) -> float:
     sigma : float
         Of the patches, in pixels of picture 1.
     """
+    if not 0 < sigma < 1e6:
+        raise ArgumentError(f"sigma {sigma} pixels, want above 0")
     xy = np.asarray(xy_1, np.float64).reshape(-1, 2)
     if not len(xy):
         return 1.0
-    some = xy[:: max(1, len(xy) // SAMPLE)]
-    square = ((some[:, None] - xy[None]) ** 2).sum(2)
-    near = square[square < (6 * sigma) ** 2]
-    return max(1.0, float(np.exp(-near / (4 * sigma * sigma)).sum() / len(some)))
+    some = xy[:: -(-len(xy) // SAMPLE)]
+    total = 0.0
+    for place in some:  # one at a time: all at once would need 2 KB for each match
+        square = ((place - xy) ** 2).sum(1)
+        near = square[square < (6 * sigma) ** 2]
+        total += np.exp(-near / (4 * sigma * sigma)).sum()
+    return max(1.0, float(total / len(some)))
 
 
 def _search(
@@ -295,7 +302,13 @@ def _poselib(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple[
         }
         for k in (k1, k2)
     ]
-    rules = {"max_epipolar_error": tolerance, "min_iterations": 200, "success_prob": 0.9999, "seed": 0}
+    rules = {
+        "max_epipolar_error": tolerance,
+        "min_iterations": 200,
+        "max_iterations": 20_000,  # of no consensus at all; nothing can end its search
+        "success_prob": 0.9999,
+        "seed": 0,
+    }
     found, info = poselib.estimate_relative_pose(xy_1, xy_2, *cameras, rules, {})
     found = getattr(found, "pose", found)
     if info["num_inliers"] < 12:
@@ -320,6 +333,7 @@ def _pycolmap(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple
     return matrix[:, :3], matrix[:, 3]
 
 
+@checked
 def pair_cameras(
     result: GPUInferenceResult | InferenceResult,
     matches: MatchResult,
@@ -428,6 +442,7 @@ def _intrinsics(
     return k1, k2, (sigmas[0], sigmas[1]), source
 
 
+@checked
 def network_focal(result: GPUInferenceResult | InferenceResult) -> float:
     """The focal length of picture 1 from its points, in original pixels."""
     way = result.transform_1
@@ -438,6 +453,7 @@ def network_focal(result: GPUInferenceResult | InferenceResult) -> float:
     return focal * max(way.scale)
 
 
+@checked
 def exif_focal(path: str | os.PathLike[str]) -> float | None:
     """The focal length of a photograph in pixels from its EXIF data, None if it has none.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SceneError
+from ..errors import SceneError, checked
 from ..images import U8
 from .dense import DepthMap, RayMap
 from .model import F64, Lens, Model
@@ -17,6 +17,7 @@ from .model import F64, Lens, Model
 __all__ = ["Component", "Picture", "Points"]
 
 
+@checked
 @dataclass(frozen=True)
 class Picture:
     """One picture of a collection.
@@ -60,6 +61,7 @@ class Picture:
         return points.astype(np.float32), self.depth.confidence
 
 
+@checked
 @dataclass(frozen=True)
 class Points:
     """Solved points of a component: ``xyz [N, 3]``, ``rgb``, mean ``error`` in original pixels."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import tempfile
 import time
@@ -21,7 +22,7 @@ from .._pairs.heads import find_beside, need_retrieval
 from .._pairs.retrieve import default_graph, retrieve
 from .._pairs.rule import stride_for
 from .._store.store import Store
-from ..errors import ArgumentError, SceneError
+from ..errors import ArgumentError, SceneError, checked
 from ..images import U8, read_image
 from . import cameras as lenses
 from . import dense, gauge, memo, photos, sift, solver, start, uncertainty
@@ -41,6 +42,7 @@ COMPLETE_UP_TO = 40  # pictures
 ImagePath = str | os.PathLike[str]
 
 
+@checked
 @dataclass(frozen=True)
 class Options:
     """How to reconstruct. The same names as on the command line.
@@ -94,8 +96,28 @@ class Options:
                 raise ArgumentError(f"pose of {name!r}: shape {np.shape(pose)}, want finite [4, 4]")
         if self.min_inliers < 8:
             raise ArgumentError(f"min_inliers {self.min_inliers}, want at least 8")
+        for name in ("refine_intrinsics", "fix_poses", "dense", "covariance"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ArgumentError(f"{name} {getattr(self, name)!r:.80}, want True or False")
+        for name in ("seed", "threads", "stride", "min_inliers"):
+            if abs(operator.index(getattr(self, name))) >= 1 << 31:
+                raise ArgumentError(f"{name} {getattr(self, name)}, want a number below 2^31")
+        if not np.isfinite(self.dense_conf):
+            raise ArgumentError(f"dense_conf {self.dense_conf}, want a finite number")
+        _check_scale(self.scale)
 
 
+def _check_scale(scale: object) -> None:
+    if isinstance(scale, str) and scale in ("network", "none") or isinstance(scale, Mapping):
+        return
+    if isinstance(scale, tuple) and len(scale) == 3 and np.isfinite(scale[2]) and scale[2] > 0:
+        return
+    raise ArgumentError(
+        f"scale {scale!r:.80}, want network, none, two names and their distance, or places by name"
+    )
+
+
+@checked
 def reconstruct(
     engine: Engine,
     images: Sequence[ImagePath] | Mapping[str, ImagePath],
