@@ -33,8 +33,8 @@ race: ## the tests that start goroutines, under the race detector; needs cgo
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps -run 'Goroutines|Concurrent|Truncation|Waiting|Detached|Match$$'
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps/tensor -run 'Concurrent|Batches|Cache|Labels'
 
-qemu-test: ## the Go tests for arm64, without cgo, under qemu-user; takes an hour
-	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -timeout 60m -exec qemu-aarch64 $$(CGO_ENABLED=0 GOARCH=arm64 $(GO) list ./internal/... ./gomps/... | grep -v -e /metal -e /xla -e /open)
+qemu-test: ## the Go tests for arm64, without cgo, under qemu-user, a package at a time; see docs/install.md for the time
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short -p 1 -timeout 60m -exec qemu-aarch64 $$(CGO_ENABLED=0 GOARCH=arm64 $(GO) list ./internal/... ./gomps/... | grep -v -e /metal -e /xla -e /open)
 
 attack: $(VENV)/.test ## attacks for as long as TIME says, with figures: make attack TIME=10m
 	$(PY) tests/attack/attack.py $(or $(TIME),10m)
@@ -68,6 +68,11 @@ xla-test: .venv-xla/.ready $(VENV)/.test ## graphs through XLA on the CPU, by th
 
 cuda-test: ## the suites on an NVIDIA GPU; MAST3R_PJRT_CUDA names the plugin where pip has not installed it
 	MAST3R_CUDA=1 $(GO) test -count=1 -v ./tests/go/cudatest
+
+cuda-measure: ## what the page on GPUs promises, beside its bounds; small sizes without a GPU, where MAST3R_PJRT_CPU names a plugin
+	CGO_ENABLED=0 $(GO) build -o build/cuda-measure/cuda ./benchmarks/cuda
+	CGO_ENABLED=0 $(GO) test -c -o build/cuda-measure/cudatest.test ./tests/go/cudatest
+	$(PYTHON) benchmarks/cuda/measure.py $(if $(MAST3R_PJRT_CPU),--rehearse)
 
 .venv-xla/.ready: # XLA's plugin for the CPU, and the layouts of its C API as another program reads them
 	$(PYTHON) -m venv .venv-xla

@@ -28,9 +28,7 @@ def rows(engine: Any, folder: Path, repeats: int) -> list[dict[str, Any]]:
         for kind, (gap, firsts) in PAIRS.items():
             for first in firsts:
                 pair = (first, first + gap)
-                clean = [
-                    np.asarray(Image.open(folder / place.replace(" ", "-") / names[i])) for i in pair
-                ]
+                clean = [np.asarray(Image.open(folder / place.replace(" ", "-") / names[i])) for i in pair]
                 for row in draws(engine, clean, [cameras[i] for i in pair], repeats):
                     out.append({"scene": place, "kind": kind, "pair": list(pair), **row})
     return out
@@ -46,9 +44,7 @@ def draws(engine: Any, clean: list[Any], cameras: list[Any], repeats: int) -> li
     out = []
     for seed in range(repeats):
         made = np.random.default_rng(seed)
-        noisy = [
-            np.clip(np.rint(p + made.normal(0, NOISE, p.shape)), 0, 255).astype(np.uint8) for p in clean
-        ]
+        noisy = [np.clip(np.rint(p + made.normal(0, NOISE, p.shape)), 0, 255).astype(np.uint8) for p in clean]
         moved = engine.refine(*noisy, found.original_1, found.original_2, reach=2 * pixel)
         use = moved.refined
         one, two = found.original_1[use], moved.xy_2[use]

@@ -214,8 +214,9 @@ def main() -> int:
                 "torch": lambda: net(x),
                 "torch with rays": lambda: net(x, rays=True),
             }
-            for _ in range(args.rounds):
-                for name, run in turns.items():
+            order = list(turns.items())
+            for k in range(args.rounds):
+                for name, run in order[k % len(order) :] + order[: k % len(order)]:
                     time.sleep(PAUSE)
                     start = time.perf_counter()
                     run()

@@ -8,8 +8,8 @@
 # library that tests run on the simulator of Metal. SONAME is
 # what programs that link with an installed library look for (make install).
 #
-# The build id is empty and C code has no debugging information: both would hold the path
-# of this folder, and two clones would give two files.
+# The build id is empty, C code has no debugging information, and a DLL has no symbols (with them come
+# a stamp and a GUID of the build): two clones give the same file.
 set -eu
 [ $# -eq 1 ] || [ $# -eq 2 ] || { echo "usage: capi/build.sh OUTPUT [SONAME]" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)

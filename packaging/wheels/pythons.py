@@ -84,9 +84,9 @@ def row(python: Path, wheel: Path, needs: list[str]) -> str:
         libraries = str(python.parent.parent)  # libffi, of the version that it was built with
         call([python, "-m", "venv", folder], folder, libraries)
         ours = Path(folder, "bin", "python")
-        call(
-            [ours, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *needs], folder, libraries
-        )
+        # PyYAML has no wheel for 3.13t.
+        binary = "--prefer-binary" if python.parent.parent.name == FREE else "--only-binary=:all:"
+        call([ours, "-m", "pip", "install", "--quiet", binary, wheel, *needs], folder, libraries)
         checks = call([Path(folder, "bin", "mast3r"), "selfcheck"], folder, libraries).splitlines()[-1]
         said = call([ours, ROOT / "packaging" / "wheels" / "try.py", "--threads", "4"], folder, libraries)
         matches = re.search(r": (\d+) matches", said)

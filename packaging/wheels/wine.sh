@@ -60,5 +60,7 @@ else
 	run -m mast3r_runtime selfcheck
 	run "$(winepath -w "$here/try.py")" ${1:+"$(winepath -w "$1")"}
 	# What differs there: Ctrl-C, consoles, files that are open, paths with backslashes.
-	cd "$root" && run -m pytest -q -rs tests/py/test_windows.py tests/py/test_process.py
+	cd "$root"
+	run -m pytest -q -rs -p no:cacheprovider tests/py/test_process.py tests/py/test_paths.py tests/py/test_files.py \
+		tests/py/test_collection.py tests/py/test_store.py
 fi

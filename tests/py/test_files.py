@@ -263,6 +263,7 @@ def odd_folder(tmp_path: Path, rng: np.random.Generator) -> Path:
     return folder
 
 
+@unix_only
 def test_a_bad_picture_does_not_end_a_run(
     odd_folder: Path, micro: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,6 +285,7 @@ def test_a_bad_picture_does_not_end_a_run(
     assert "another top_k" in capsys.readouterr().err
 
 
+@unix_only
 def test_retrieve_with_odd_names(
     odd_folder: Path, micro: Path, head: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -326,6 +328,7 @@ def test_targets(tmp_path: Path) -> None:
         check_target(tmp_path / "x.jpg", (".png",))
 
 
+@unix_only
 def test_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / ".mast3r-00000000deadbeef.tmp").write_text("of a process that was killed")
     with pytest.raises(KeyError), replacing(tmp_path / "f") as temporary:
@@ -334,6 +337,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@unix_only
 def test_the_umask_counts(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:

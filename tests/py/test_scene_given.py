@@ -144,7 +144,8 @@ def test_parts_that_share_pictures_are_joined(tmp_path: Path) -> None:
     problem = scene.problem()
     verified = solver.verify(problem)
     database = tmp_path / "database.db"
-    solver._write_database(pycolmap, problem, verified, verified.passed(30), database)
+    geometry = {pair: verified.geometry[pair] for pair in verified.passed(30)}
+    solver._write_database(pycolmap, problem, geometry, database)
 
     def part(pictures: range, scale: float, shift: list[float]) -> object:
         turn = pycolmap.Rotation3d(np.array([0, np.sin(0.3), 0, np.cos(0.3)]))

@@ -180,9 +180,17 @@ def test_commands_share_the_store(
     assert cli.main([*find, "-o", str(tmp_path / "found")]) == 0
     values = json.loads(capsys.readouterr().out)
     assert values["encoded"] == 0 and values["pairs"]
+    # Noise has little in common with noise: pairs go, and batch finds what was run for that.
+    assert cli.main([*find, "--drop", "UNSURE"]) == 0
+    dropped = json.loads(capsys.readouterr().out)
+    assert dropped["dropped"] + len(dropped["pairs"]) == len(values["pairs"]) and dropped["dropped"] > 0
     run = ["batch", str(folder), *common, "--store", str(store), "--workers", "1", "--graph", "retrieval-2-2"]
     assert cli.main(run) == 0
     done = json.loads(capsys.readouterr().out)
+    assert done["computed"] == 0 and done["encoded"] == 0
+    assert done["verdicts"]["YES"] == len(dropped["pairs"])
+    assert cli.main([a for a in find if a not in ("--store", str(store))] + ["--drop", "NO"]) == 1
+    assert "--store" in capsys.readouterr().err
     assert (
         done["pairs"] == done["done"] == len({frozenset((p["first"], p["second"])) for p in values["pairs"]})
     )

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/match/refine/kernel"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
@@ -17,7 +18,7 @@ func TestPatchesNearTheEdge(t *testing.T) {
 	p := newPair(96, 1, 0, 1, 1, 3)
 	pool := par.New(1)
 	defer pool.Close()
-	levels := build(pool, p.one, 1)
+	levels := build(pool, kernel.Best(), p.one, 1)
 	for _, c := range []struct {
 		x, y float64
 		ok   bool
@@ -29,7 +30,7 @@ func TestPatchesNearTheEdge(t *testing.T) {
 	} {
 		var w window
 		at := place{levels, 0, c.x, c.y, linear{1, 0, 0, 1}}
-		if _, ok := at.window(&w, side, 0); ok != c.ok {
+		if ok := at.cut(&w, side, 0); ok != c.ok {
 			t.Errorf("a patch at (%g, %g) of 96 x 96: compared %v, want %v", c.x, c.y, ok, c.ok)
 		}
 	}

@@ -37,6 +37,9 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     find.add_argument(
         "--shard", type=many.shard, metavar="K/N", help="put features of part K of N into the store, no pairs"
     )
+    find.add_argument(
+        "--drop", choices=("NO", "UNSURE"), help="run the pairs found, into the store, and leave these out"
+    )
     find.add_argument("-o", "--out", type=Path, help="folder for pairs.txt, pairs.json, similarity.png")
     find.add_argument("--json", action="store_true", help="print JSON")
 
@@ -72,9 +75,12 @@ def _bar(total: int, unit: str) -> Any:
 
 
 def _retrieve(arguments: argparse.Namespace) -> int:
-    from .._pairs import folder, heads, retrieve
-    from ..errors import ImageError
+    from .._pairs import folder, heads, retrieve, verdicts
+    from .._store.store import Store
+    from ..errors import ArgumentError, ImageError
 
+    if arguments.drop is not None and arguments.store is None:
+        raise ArgumentError("retrieve: --drop needs --store, where the pairs that it runs are kept")
     paths = folder.list_images(arguments.folder)
     names = [path.name for path in paths]
     with open_engine(arguments) as engine:
@@ -99,6 +105,14 @@ def _retrieve(arguments: argparse.Namespace) -> int:
                 store=arguments.store,
                 shard=arguments.shard,
             )
+        dropped = 0
+        if arguments.drop is not None and arguments.shard is None:
+            store, own = Store(arguments.store), [paths[i] for i in found.kept]
+            with _bar(len(found.pairs), "pair") as bar:
+                said = verdicts.verdicts(engine, store, own, found.pairs, bar.update)
+            stays = [k for k, verdict in enumerate(said) if not verdicts.drops(arguments.drop, verdict)]
+            dropped = len(said) - len(stays)
+            found = found.only(stays)
     if arguments.shard is not None:
         k, n = arguments.shard
         text = f"shard {k}/{n}: {len(found.kept)} pictures in {arguments.store}, {found.encoded} encoded now"
@@ -110,7 +124,10 @@ def _retrieve(arguments: argparse.Namespace) -> int:
     rows = [(kept[p.first], kept[p.second], score) for p, score in scored]
     lines = [f"{a} {b} {score:.4f}" for a, b, score in rows]
     where = f"; wrote {', '.join(f.name for f in files)} in {arguments.out}" if files else ""
-    lines.append(f"{len(rows)} pairs of {len(kept)} pictures by {found.method}{where}{_left_out_text(bad)}")
+    gone = f", {dropped} dropped by verdict" if arguments.drop else ""
+    lines.append(
+        f"{len(rows)} pairs of {len(kept)} pictures by {found.method}{gone}{where}{_left_out_text(bad)}"
+    )
     values = {
         "method": found.method,
         "retrieval": str(head),
@@ -118,6 +135,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         "images": kept,
         "encoded": found.encoded,
         "left_out": bad,
+        "dropped": dropped,
         "pairs": [{"first": a, "second": b, "score": round(score, 6)} for a, b, score in rows],
         "files": [str(f) for f in files],
     }
@@ -232,6 +250,7 @@ def _matches_in(path: Path) -> int | None:
 def _batch(arguments: argparse.Namespace) -> int:
     from .._output import export
     from .._pairs import folder, retrieve
+    from .._pairs.verdicts import drops
     from ..errors import ArgumentError, ImageError
 
     paths = folder.list_images(arguments.folder)
@@ -274,7 +293,7 @@ def _batch(arguments: argparse.Namespace) -> int:
                     subsample=1 if arguments.exact else "auto",
                 )  # fmt: skip
                 for file in by_pair[i, j]:
-                    if matches.overlap is not None and many.drops(arguments.drop, matches.overlap.verdict):
+                    if matches.overlap is not None and drops(arguments.drop, matches.overlap.verdict):
                         manifest.dropped[file] = matches.overlap.reason
                         bar.update()
                         continue

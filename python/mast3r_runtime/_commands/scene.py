@@ -326,7 +326,7 @@ def _view(arguments: argparse.Namespace) -> int:
     from .._output.html import write_html
     from .._output.sources import points_page, result_page
     from .._scene.scene import Scene
-    from ..errors import ArgumentError
+    from ..errors import ArgumentError, quoted
 
     source: Path = arguments.source
     shown: Any
@@ -337,7 +337,7 @@ def _view(arguments: argparse.Namespace) -> int:
     elif source.suffix == ".npz":
         shown, page = result_page(source, source.resolve().parent.name), source.with_suffix(".html")
     else:
-        raise ArgumentError(f"view {str(source)!r}: want a folder of reconstruct, result.npz, .ply or .glb")
+        raise ArgumentError(f"view {quoted(source)}: want a folder of reconstruct, result.npz, .ply or .glb")
     if arguments.live:
         return _live(arguments, shown)
     target = arguments.out or page

@@ -24,7 +24,7 @@ from PIL import Image
 
 from .._library.version import __version__
 from .._store.files import replacing
-from ..errors import ArgumentError, ShapeError, checked
+from ..errors import ArgumentError, ShapeError, checked, quoted
 from ..images import U8
 from . import drawing
 
@@ -63,9 +63,11 @@ class Cloud:
         wanted = {"points": (n, 3), "colours": (n, 3), "confidence": (n,), "picture": (n,)}
         for name, shape in wanted.items():
             if getattr(self, name).shape != shape:
-                raise ShapeError(f"cloud {self.name!r}: {name} of {getattr(self, name).shape}, want {shape}")
+                raise ShapeError(
+                    f"cloud {quoted(self.name)}: {name} of {getattr(self, name).shape}, want {shape}"
+                )
         if n and not 0 <= int(self.picture.min()) <= int(self.picture.max()) < 65536:
-            raise ShapeError(f"cloud {self.name!r}: picture numbers outside 0..65535")
+            raise ShapeError(f"cloud {quoted(self.name)}: picture numbers outside 0..65535")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .._results.geometry import network_focal, pair_cameras
 from .._results.results import InferenceResult, MatchResult, Overlap, Transform
-from ..errors import ArgumentError, Mast3rError, checked
+from ..errors import ArgumentError, Mast3rError, checked, quoted
 from ..images import U8
 from . import export
 from .page import Camera, Cloud, Matches, Page
@@ -59,7 +59,7 @@ def result_page(path: Path, title: str | None = None) -> Page:
     except FileNotFoundError:
         raise
     except Exception as error:  # hostile bytes end in any of a dozen errors of zip and numpy
-        raise ArgumentError(f"result {str(path)!r}: {error!r}") from error
+        raise ArgumentError(f"result {quoted(path)}: {error!r}") from error
 
 
 def _overlap(a: dict[str, npt.NDArray[Any]]) -> Overlap | None:
@@ -131,7 +131,7 @@ def points_page(path: Path, title: str | None = None) -> Page:
     except FileNotFoundError:
         raise
     except Exception as error:  # hostile bytes end in any of a dozen errors of its parsers
-        raise ArgumentError(f"points {str(path)!r}: {error!r}") from error
+        raise ArgumentError(f"points {quoted(path)}: {error!r}") from error
     if colours.shape[0] != len(points):
         colours = np.full((len(points), 4), 190, np.uint8)
     colours = colours[:, :3].astype(np.uint8)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import ArgumentError, FileError, ImageNotFoundError, checked
+from ..errors import ArgumentError, FileError, ImageNotFoundError, checked, quoted
 from ..images import suffixes
 
 __all__ = ["list_images", "natural", "read_pairs"]
@@ -33,12 +33,12 @@ def list_images(folder: str | os.PathLike[str]) -> list[Path]:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ImageNotFoundError(f"folder {str(folder)!r}: no such folder")
+        raise ImageNotFoundError(f"folder {quoted(folder)}: no such folder")
     known = suffixes()
     try:
         files = [p for p in folder.iterdir() if p.is_file()]
     except OSError as error:
-        raise ImageNotFoundError(f"folder {str(folder)!r}: {error.strerror or error}") from error
+        raise ImageNotFoundError(f"folder {quoted(folder)}: {error.strerror or error}") from error
     paths = [p for p in files if p.suffix.lower() in known and not p.name.startswith(".")]
     left_out = sorted(p.name for p in set(files) - set(paths))
     if left_out:
@@ -47,7 +47,7 @@ def list_images(folder: str | os.PathLike[str]) -> list[Path]:
         )
     if len(paths) < 2:
         raise ImageNotFoundError(
-            f"folder {str(folder)!r}: {len(paths)} pictures ({', '.join(sorted(known))}), want at least 2"
+            f"folder {quoted(folder)}: {len(paths)} pictures ({', '.join(sorted(known))}), want at least 2"
             + (f"; left out: {_some(left_out, heic_hint=True)}" if left_out else "")
         )
     return sorted(paths, key=lambda p: (natural(p.name), p.name))
@@ -108,10 +108,12 @@ def _pair_of(path: Path, k: int, line: str, number: dict[str, int]) -> tuple[int
             rows += [(a.strip(), b.strip()) for a, b in cuts]
     known = {(number[a], number[b]) for a, b in rows if a in number and b in number}
     if len(known) > 1:
-        raise ArgumentError(f"{path} line {k}: {line!r} can be read in {len(known)} ways; separate by tabs")
+        raise ArgumentError(
+            f"{path} line {k}: {quoted(line)} can be read in {len(known)} ways; separate by tabs"
+        )
     if not known:
         raise ArgumentError(
-            f"{path} line {k}: {line!r}, want two pictures of the folder, with or without a score"
+            f"{path} line {k}: {quoted(line)}, want two pictures of the folder, with or without a score"
         )
     return known.pop()
 

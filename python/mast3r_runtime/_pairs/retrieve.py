@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,11 @@ class Retrieved:
     kept: list[int]
     encoded: int = 0
     pair_scores: F32 = field(default_factory=lambda: np.zeros(0, np.float32))
+
+    def only(self, numbers: Sequence[int]) -> Retrieved:
+        """The same with some of the pairs."""
+        pairs = [self.pairs[k] for k in numbers]
+        return replace(self, pairs=pairs, pair_scores=self.pair_scores[list(numbers)])
 
     def write(self, folder: Path, names: Sequence[str]) -> list[Path]:
         """Write ``pairs.txt``, ``pairs.json`` and ``similarity.png``; ``names`` are those of all pictures."""

@@ -86,10 +86,13 @@ def gather(
             if np.isfinite(focal):
                 evidence.focals.setdefault(picture, []).append(focal)
             if f"depth_{which}" in found:
-                maps.setdefault(picture, []).append((found[f"depth_{which}"], found[f"conf_{which}"]))
+                # copies: a map of depths is a view of its whole pointmap
+                own = (found[f"depth_{which}"].copy(), found[f"conf_{which}"].copy())
+                maps.setdefault(picture, []).append(own)
+                if len(maps[picture]) == len(wanted[picture]):
+                    several = maps.pop(picture)
+                    evidence.depth[picture] = np.median(np.stack([d for d, _ in several]), axis=0)
+                    evidence.confidence[picture] = np.median(np.stack([c for _, c in several]), axis=0)
         tick()
-    for picture, several in maps.items():
-        evidence.depth[picture] = np.median(np.stack([d for d, _ in several]), axis=0)
-        evidence.confidence[picture] = np.median(np.stack([c for _, c in several]), axis=0)
     evidence.encoded, evidence.decoded = worker.encoded, worker.decoded
     return evidence

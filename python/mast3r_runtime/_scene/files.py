@@ -18,7 +18,7 @@ from .._output.export import write_points
 from .._output.page import write as write_page
 from .._results.results import Transform
 from .._store.files import replacing, short_name
-from ..errors import ArgumentError, FileError
+from ..errors import ArgumentError, FileError, quoted
 from . import colmap_files, glb
 from .dense import DepthMap, RayMap
 from .gauge import Scale
@@ -263,9 +263,9 @@ def load(folder: Path) -> Parts:
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         return _parts(folder, arrays, report)
     except FileNotFoundError as error:
-        raise FileError(f"scene {str(folder)!r}: no {Path(error.filename).name} in it") from error
+        raise FileError(f"scene {quoted(folder)}: no {Path(error.filename).name} in it") from error
     except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
-        raise FileError(f"scene {str(folder)!r}: {error!r}") from error
+        raise FileError(f"scene {quoted(folder)}: {error!r}") from error
 
 
 def _parts(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any]) -> Parts:

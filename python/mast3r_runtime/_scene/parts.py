@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SceneError, checked
+from ..errors import SceneError, checked, quoted
 from ..images import U8
 from .dense import DepthMap, RayMap
 from .model import F64, Lens, Model
@@ -55,7 +55,7 @@ class Picture:
         Raises SceneError for a picture without dense depth.
         """
         if self.depth is None or self.pose is None or self.lens is None:
-            raise SceneError(f"picture {self.name!r}: {self.status}, it has no dense depth")
+            raise SceneError(f"picture {quoted(self.name)}: {self.status}, it has no dense depth")
         points = self.depth.camera_points(self.lens) @ self.pose[:3, :3].T + self.pose[:3, 3]
         points[~self.depth.keep] = np.nan
         return points.astype(np.float32), self.depth.confidence

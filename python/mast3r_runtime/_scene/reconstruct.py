@@ -22,7 +22,7 @@ from .._pairs.heads import find_beside, need_retrieval
 from .._pairs.retrieve import default_graph, retrieve
 from .._pairs.rule import stride_for
 from .._store.store import Store
-from ..errors import ArgumentError, SceneError, checked
+from ..errors import ArgumentError, SceneError, checked, quoted
 from ..images import U8, read_image
 from . import cameras as lenses
 from . import dense, gauge, memo, photos, sift, solver, start, uncertainty
@@ -93,7 +93,7 @@ class Options:
             raise ArgumentError("fix_poses without poses")
         for name, pose in (self.poses or {}).items():
             if np.shape(pose) != (4, 4) or not np.isfinite(pose).all():
-                raise ArgumentError(f"pose of {name!r}: shape {np.shape(pose)}, want finite [4, 4]")
+                raise ArgumentError(f"pose of {quoted(name)}: shape {np.shape(pose)}, want finite [4, 4]")
         if self.min_inliers < 8:
             raise ArgumentError(f"min_inliers {self.min_inliers}, want at least 8")
         for name in ("refine_intrinsics", "fix_poses", "dense", "covariance"):
@@ -367,7 +367,7 @@ class _Run:
         inside = {int(i) for i in model.pictures}
         for name in (first, second):
             if number.get(name) not in inside:
-                raise SceneError(f"scale: {name!r} is not placed in the largest component")
+                raise SceneError(f"scale: {quoted(name)} is not placed in the largest component")
         centres = model.centres()
         gap = centres[model.row(number[first])] - centres[model.row(number[second])]
         length = float(np.linalg.norm(gap))

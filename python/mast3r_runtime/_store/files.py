@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import FileError, Mast3rError
+from ..errors import FileError, Mast3rError, quoted
 
 try:
     import fcntl
@@ -31,7 +31,7 @@ def check_target(path: Path, suffixes: tuple[str, ...] = ()) -> Path:
     pipe or a read-only file is refused, and so is a suffix other than ``suffixes``.
     """
     if suffixes and path.suffix.lower() not in suffixes:
-        raise FileError(f"{path}: the suffix is {path.suffix!r}, want {' or '.join(suffixes)}")
+        raise FileError(f"{path}: the suffix is {quoted(path.suffix)}, want {' or '.join(suffixes)}")
     target = path
     for _ in range(40):
         if not target.is_symlink():

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._library.version import __version__
-from ..errors import ArgumentError, FileError, checked
+from ..errors import ArgumentError, FileError, checked, quoted, reason
 from .packs import FOLDER as PACKS
 from .packs import Packs, packed
 from .places import Folder, place_of
@@ -113,9 +113,9 @@ class Store:
         except FileError:
             raise
         except (OSError, ValueError, AttributeError) as error:
-            raise FileError(f"store {self.where!r}: {error}") from error
+            raise FileError(f"store {quoted(self.where)}: {reason(error)}") from error
         if schema != SCHEMA:
-            raise ArgumentError(f"store {self.where!r}: schema {schema!r}, want {SCHEMA}")
+            raise ArgumentError(f"store {quoted(self.where)}: schema {schema!r}, want {SCHEMA}")
         self._packs.refresh()
 
     @property
@@ -126,7 +126,7 @@ class Store:
     def path(self, kind: str, key: str, suffix: str = ".npz") -> Path:
         """Where the file of a key lies, or would; ArgumentError where the store is no folder."""
         if not isinstance(self.place, Folder):
-            raise ArgumentError(f"store {self.where!r}: no folder, so a key has no path")
+            raise ArgumentError(f"store {quoted(self.where)}: no folder, so a key has no path")
         return self.place.root / name_of(kind, key, suffix)
 
     def refresh(self) -> None:
