@@ -33,8 +33,8 @@ race: ## the tests that start goroutines, under the race detector; needs cgo
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps -run 'Goroutines|Concurrent|Truncation|Waiting|Detached|Match$$'
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps/tensor -run 'Concurrent|Batches|Cache|Labels'
 
-qemu-test: ## the Go tests for arm64, without cgo, under qemu-user, a package at a time; see docs/install.md for the time
-	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short -p 1 -timeout 60m -exec qemu-aarch64 $$(CGO_ENABLED=0 GOARCH=arm64 $(GO) list ./internal/... ./gomps/... | grep -v -e /metal -e /xla -e /open)
+qemu-test: ## the Go tests for arm64, without cgo, under qemu-user (Debian: qemu-user, libc6-arm64-cross), a package at a time
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short -p 1 -timeout 60m -exec 'qemu-aarch64 -L /usr/aarch64-linux-gnu' $$(CGO_ENABLED=0 GOARCH=arm64 $(GO) list $(or $(PACKAGES),./internal/... ./gomps/...) | grep -v -e /metal -e /xla -e /open)
 
 attack: $(VENV)/.test ## attacks for as long as TIME says, with figures: make attack TIME=10m
 	$(PY) tests/attack/attack.py $(or $(TIME),10m)

