@@ -218,7 +218,7 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
         row["steps"] = scene.report["seconds"]
         row["dense_error"], row["dense_kept"] = dense_error(scene, room, "room", row["scale"])
         rows.append(row)
-        print(f"  {graph}: seconds by step {scene.report['seconds']}", flush=True)
+        print(f"  {json.dumps(row)}", flush=True)
         if longest:
             need(f"{graph}: all in <= {longest} s on two idle cores", seconds <= longest, f"{seconds:.1f} s")
         need(f"{graph}: placed", row["placed"] == 16, f"{row['placed']} of 16")
@@ -247,6 +247,7 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
                 "seconds": seconds,
             }
         )
+        print(f"  {json.dumps(rows[-1])}", flush=True)
     return rows
 
 
