@@ -117,23 +117,6 @@ def dense_error(scene: scenes.Scene, truth: Truth, place: str, scale: float) -> 
     return (float(np.median(errors)), float(np.mean(kept))) if errors else (float("nan"), 0.0)
 
 
-def network_error(engine: Any, truth: Truth) -> float:
-    """The same of the network's own depth of neighbours, by one factor for each picture."""
-    quads, errors, names = views.quads_of("room"), [], sorted(truth.poses)
-    for a, b in zip(names, names[1:]):
-        result = engine.infer(truth.folder / a, truth.folder / b)
-        true = views.depth(quads, (truth.poses[a][:3, :3], truth.poses[a][:3, 3]))
-        depth = result.pts3d_1[..., 2]
-        h, w = depth.shape
-        grid = np.stack(np.meshgrid(np.arange(w), np.arange(h)), -1)
-        xy = np.rint(result.transform_1.to_original(grid)).astype(int)
-        there = true[np.clip(xy[..., 1], 0, true.shape[0] - 1), np.clip(xy[..., 0], 0, true.shape[1] - 1)]
-        good = np.isfinite(there) & (depth > 0)
-        scale = np.median(there[good] / depth[good])
-        errors.append(np.median(np.abs(depth * scale - there)[good] / there[good]))
-    return float(np.median(errors))
-
-
 # ---- ours and SIFT -------------------------------------------------------------------------
 
 
@@ -218,7 +201,7 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
         row["steps"] = scene.report["seconds"]
         row["dense_error"], row["dense_kept"] = dense_error(scene, room, "room", row["scale"])
         rows.append(row)
-        print(f"  {graph}: seconds by step {scene.report['seconds']}", flush=True)
+        print(f"  {json.dumps(row)}", flush=True)
         if longest:
             need(f"{graph}: all in <= {longest} s on two idle cores", seconds <= longest, f"{seconds:.1f} s")
         need(f"{graph}: placed", row["placed"] == 16, f"{row['placed']} of 16")
@@ -227,8 +210,6 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
         if auc:
             need(f"{graph}: pair AUC@5 >= {auc}", row["auc5"] >= auc, f"{row['auc5']:.3f}")
             need(f"{graph}: dense error <= 3 %", row["dense_error"] <= 0.03, f"{row['dense_error']:.2%}")
-        if graph == "complete":
-            print(f"  dense error of the network alone: {network_error(engine, room):.1%}", flush=True)
         worked = time.process_time()
         again, _ = ours(engine, paths, store, graph=graph, threads=threads)
         worked = time.process_time() - worked
@@ -247,6 +228,7 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
                 "seconds": seconds,
             }
         )
+        print(f"  {json.dumps(rows[-1])}", flush=True)
     return rows
 
 

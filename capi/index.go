@@ -82,17 +82,8 @@ func m3r_submit_index_open(h C.mast3r_engine, codebook *C.char, nfeat C.double, 
 
 //export m3r_job_take_index
 func m3r_job_take_index(h C.mast3r_job, out *C.mast3r_index) status {
-	return done(func() error {
-		const call = "mast3r_job_take_index"
-		if out == nil {
-			return null(call, "out")
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_index"
+	return takeFrom(call, h, "", out, func(j *job) error {
 		if j.index == nil {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: the job has no index, or it was taken already", call)
 		}
@@ -221,17 +212,8 @@ func m3r_submit_index_score(h C.mast3r_index, pictures *C.mast3r_local_features,
 
 //export m3r_job_take_scores
 func m3r_job_take_scores(h C.mast3r_job, out *C.mast3r_tensor) status {
-	return done(func() error {
-		const call = "mast3r_job_take_scores"
-		if out == nil {
-			return null(call, "out")
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_scores"
+	return takeFrom(call, h, "", out, func(j *job) error {
 		if j.scored == 0 {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: the job has no scores, or they were taken already", call)
 		}

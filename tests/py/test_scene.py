@@ -20,6 +20,7 @@ from PIL import Image
 
 from mast3r_runtime import cli
 from mast3r_runtime._commands.scene import _link, _warnings
+from mast3r_runtime._output.export import write_points
 from mast3r_runtime._scene import colmap_files, known, photos, solver
 from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
@@ -233,6 +234,25 @@ def test_point_files_agree_with_the_points(scene: Scene, tmp_path: Path) -> None
     assert len(dense.vertices) == len(scene.dense_points(0).points)
     glb = trimesh.load(tmp_path / "scene.glb")
     assert len(glb.geometry) >= 1 + 5
+
+
+def test_more_points_than_a_float_counts(tmp_path: Path) -> None:
+    """T30: of more than 2^24 points none is lost, and the last are where they belong."""
+    count = 2**24 + 3
+    points, colours = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.uint8)
+    points[-3:] = np.arange(1, 10).reshape(3, 3)
+    colours[-3:] = np.arange(10, 100, 10).reshape(3, 3)
+    path = tmp_path / "many.ply"
+    write_points(path, points, colours)
+    with path.open("rb") as file:
+        head = file.read(400).split(b"end_header\n")[0].decode()
+        assert f"element vertex {count}\n" in head
+        fields = [("xyz", "<f4", 3), ("rgba", "u1", 4)]
+        file.seek(-3 * 16, os.SEEK_END)
+        last = np.frombuffer(file.read(), np.dtype(fields))
+    assert path.stat().st_size == len(head) + len("end_header\n") + 16 * count
+    np.testing.assert_array_equal(last["xyz"], points[-3:])
+    np.testing.assert_array_equal(last["rgba"][:, :3], colours[-3:])
 
 
 def test_writing_twice_and_where_it_cannot(scene: Scene, tmp_path: Path) -> None:

@@ -322,7 +322,10 @@ def engine_256() -> CPUEngine:
 @pytest.mark.parametrize(
     ("options", "words"),
     [({"up": "down"}, "up"), ({"fix_poses": True}, "fix_poses without poses"),
-     ({"poses": {"a": np.eye(3)}}, "pose of 'a'"), ({"poses": {"a": np.full((4, 4), np.nan)}}, "finite")],
+     ({"poses": {"a": np.eye(3)}}, "pose of 'a'"), ({"poses": {"a": np.full((4, 4), np.nan)}}, "finite"),
+     ({"scale": ("a", "b", -1.0)}, "scale"), ({"scale": ("a", "b", float("nan"))}, "scale"),
+     ({"scale": "big"}, "scale"), ({"dense": "yes"}, "dense"), ({"threads": 2**31}, "threads"),
+     ({"dense_conf": float("inf")}, "dense_conf")],
 )  # fmt: skip
 def test_options_that_cannot_be(engine_256: CPUEngine, options: dict[str, object], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):

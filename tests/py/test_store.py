@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import errno
+import io
 import multiprocessing
 import os
 import socket
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mast3r_runtime._store import places, safetensors
+from mast3r_runtime._store import packs, places, safetensors
 from mast3r_runtime.errors import ArgumentError, DependencyError, FileError, StoreError
 from mast3r_runtime.store import Store, check, file_hash, key_of, sizes
 
@@ -224,6 +226,16 @@ def test_keys_stay_in_the_store(tmp_path: Path, name: object) -> None:
         with pytest.raises(ArgumentError):
             store.read(kind, key, suffix)  # type: ignore[arg-type]
     assert [p.name for p in tmp_path.iterdir()] == ["s"] and os.listdir(tmp_path / "s") == ["store.json"]
+
+
+def test_a_zip_is_no_pack() -> None:
+    """The end of a pack that was cut is a whole zip, that of its last member: it is no pack."""
+    member = io.BytesIO()
+    np.savez(member, a=np.arange(3))
+    whole = packs.packed({"pairs/ab/ab.npz": member.getvalue()})
+    assert packs.opened(io.BytesIO(whole)).namelist() == ["pairs/ab/ab.npz"]
+    with pytest.raises(zipfile.BadZipFile, match="no pack"):
+        packs.opened(io.BytesIO(member.getvalue()))
 
 
 def test_fsync_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

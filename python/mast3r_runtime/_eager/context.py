@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import json
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -19,6 +17,7 @@ from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
+from .._library.owned import Owned
 from .._library.pool import Pool, PoolStats
 from ..errors import ArgumentError, ClosedError, ShapeError, checked
 
@@ -96,7 +95,7 @@ class Context:
         calls.set_log_level()
         calls.call("mast3r_tensor_open", config, handle)
         self._handle = int(handle.value)
-        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_close", self._handle)
+        self._owned = Owned("mast3r_tensor_close", self._handle)
         self._tokens: list[Token[Context | None]] = []
 
     def tensor(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -163,11 +162,10 @@ class Context:
 
     def close(self) -> None:
         """Free the device; closing again does nothing. Tensors can still be read."""
-        if self._closer.detach() is not None:
-            calls.call("mast3r_tensor_close", self._handle)
+        self._owned._close()
 
     def _open(self) -> int:
-        if not self._closer.alive:
+        if not self._owned._alive:
             raise ClosedError("the context is closed")
         return self._handle
 
@@ -181,7 +179,7 @@ class Context:
             self.close()
 
     def __repr__(self) -> str:
-        return f"Context({'open' if self._closer.alive else 'closed'})"
+        return f"Context({'open' if self._owned._alive else 'closed'})"
 
 
 @checked
@@ -193,7 +191,7 @@ class Commands:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._closer = weakref.finalize(self, calls.release, "mast3r_commands_release", handle)
+        self._owned = Owned("mast3r_commands_release", handle)
 
     def commit(self) -> None:
         """End the buffer and hand it to the device, without waiting. A second commit is an error."""
@@ -284,11 +282,8 @@ def _whole(name: str, value: Any) -> int:
     return number
 
 
-_nothing = partial(bool)  # the finalizer of what was released
-
-
 @checked
-class Tensor:
+class Tensor(Owned):
     """An array on the device of its context.
 
     ``+ - * / @ **`` and their in-place forms work with tensors, arrays and numbers, shapes
@@ -296,16 +291,13 @@ class Tensor:
     back with ``release()``, at the end of a ``with`` block, or when Python forgets the tensor.
     """
 
-    # The finalizer of each tensor is the library's own function, in a slot, as that of
-    # results' memory is: a KeyboardInterrupt cannot be lost in it, and it costs little.
-    __slots__ = ("__del__", "__weakref__", "_context", "_handle", "_kind")
+    __slots__ = ("__weakref__", "_context", "_kind")
     __array_ufunc__ = None  # array + tensor is ours to compute
 
     def __init__(self, context: Context, handle: int) -> None:
+        super().__init__("mast3r_tensor_release", handle)
         self._context = context
-        self._handle = handle  # 0 once it was released
         self._kind: tuple[tuple[int, ...], np.dtype[Any]] | None = None  # when somebody asks
-        self.__del__ = partial(calls.library().mast3r_tensor_release, handle)
 
     def _described(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Shape and element type, from the library on the first call."""
@@ -338,7 +330,7 @@ class Tensor:
     @property
     def is_valid(self) -> bool:
         """Whether the tensor still has its memory."""
-        return self._handle != 0
+        return self._alive
 
     @property
     def T(self) -> Tensor:  # noqa: N802
@@ -369,8 +361,7 @@ class Tensor:
         """Give the memory back once the device is done with it; again does nothing."""
         if self._handle:
             self._described()  # what is still known afterwards
-            self.__del__()  # the library refuses the handle from now on, also a second time
-            self._handle, self.__del__ = 0, _nothing
+            self._close()
 
     def _live(self) -> int:
         if not self._handle:

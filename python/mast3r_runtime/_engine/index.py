@@ -10,7 +10,6 @@ words (ASMK). Without a codebook :func:`similarity` compares one vector per pict
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import Array, GPUTensor
+from .._library.owned import Owned
 from ..errors import ArgumentError, ClosedError, ShapeError, checked
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Index:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._finalizer = weakref.finalize(self, calls.release, "mast3r_index_close", handle)
+        self._owned = Owned("mast3r_index_close", handle)
 
     def add(self, pictures: RetrievalResult | Sequence[RetrievalResult]) -> None:
         """Add pictures to the index, in order."""
@@ -236,12 +236,11 @@ class Index:
 
     def close(self) -> None:
         """Free the codebook. May be called twice; closing the engine ends the index as well."""
-        if self._finalizer.detach() is not None:
-            calls.call("mast3r_index_close", self._handle)
+        self._owned._close()
 
     def _live(self) -> int:
         calls.check_fork()
-        if not self._finalizer.alive:
+        if not self._owned._alive:
             raise ClosedError("index: closed")
         return self._handle
 

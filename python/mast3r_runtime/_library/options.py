@@ -136,7 +136,7 @@ def map_struct(
     out = S.struct(S.Map)
     descriptors: GPUTensor | Array
     if isinstance(desc, GPUTensor) and desc._unread and desc.ndim == 3:
-        descriptors, out.tensor = desc, desc._held().handle
+        descriptors, out.tensor = desc, desc._held()._handle
     else:
         descriptors = _floats(f"desc_{which}", desc)
     if isinstance(descriptors, np.ndarray) and descriptors.ndim == 4 and descriptors.shape[0] == 1:
