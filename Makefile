@@ -33,8 +33,8 @@ race: ## the tests that start goroutines, under the race detector; needs cgo
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps -run 'Goroutines|Concurrent|Truncation|Waiting|Detached|Match$$'
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 15m ./gomps/tensor -run 'Concurrent|Batches|Cache|Labels'
 
-qemu-test: ## the Go tests for arm64, without cgo, under qemu-user; takes an hour
-	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -timeout 60m -exec qemu-aarch64 $$(CGO_ENABLED=0 GOARCH=arm64 $(GO) list ./internal/... ./gomps/... | grep -v -e /metal -e /xla -e /open)
+qemu-test: ## the Go tests for arm64, without cgo, under qemu-user (Debian: qemu-user, libc6-arm64-cross), a package at a time
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short -p 1 -timeout 60m -exec 'qemu-aarch64 -L /usr/aarch64-linux-gnu' $$(CGO_ENABLED=0 GOARCH=arm64 $(GO) list $(or $(PACKAGES),./internal/... ./gomps/...) | grep -v -e /metal -e /xla -e /open)
 
 attack: $(VENV)/.test ## attacks for as long as TIME says, with figures: make attack TIME=10m
 	$(PY) tests/attack/attack.py $(or $(TIME),10m)
@@ -68,6 +68,11 @@ xla-test: .venv-xla/.ready $(VENV)/.test ## graphs through XLA on the CPU, by th
 
 cuda-test: ## the suites on an NVIDIA GPU; MAST3R_PJRT_CUDA names the plugin where pip has not installed it
 	MAST3R_CUDA=1 $(GO) test -count=1 -v ./tests/go/cudatest
+
+cuda-measure: ## what the page on GPUs promises, beside its bounds; small sizes without a GPU, where MAST3R_PJRT_CPU names a plugin
+	CGO_ENABLED=0 $(GO) build -o build/cuda-measure/cuda ./benchmarks/cuda
+	CGO_ENABLED=0 $(GO) test -c -o build/cuda-measure/cudatest.test ./tests/go/cudatest
+	$(PYTHON) benchmarks/cuda/measure.py $(if $(MAST3R_PJRT_CPU),--rehearse)
 
 .venv-xla/.ready: # XLA's plugin for the CPU, and the layouts of its C API as another program reads them
 	$(PYTHON) -m venv .venv-xla
@@ -162,8 +167,10 @@ bench-ops: $(VENV)/.bench-ops ## eager tensors beside NumPy, in one run; table, 
 scene-bench: $(VENV)/.bench-scene ## scenes beside pycolmap fed by OpenCV's SIFT, with their bounds; table in build/scene-bench/
 	$(PY) benchmarks/scene.py
 
-views-bench: .venv-bench/.ready ## Depth Anything 3 beside PyTorch, and the memory of eight views; table in build/views-bench/
-	.venv-bench/bin/python benchmarks/views.py
+# Threads of OpenMP that wait spin for a moment, or sleep at once: PyTorch gets its turn with both. ACTIVE would take a core from ours.
+views-bench: .venv-bench/.ready ## Depth Anything 3 beside PyTorch, and the memory of eight views; tables in build/views-bench/
+	.venv-bench/bin/python benchmarks/views.py --memory-views 0 --out build/views-bench/spinning
+	OMP_WAIT_POLICY=PASSIVE .venv-bench/bin/python benchmarks/views.py --out build/views-bench/sleeping
 
 bench-go: ## Go benchmarks of the kernels
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
@@ -203,5 +210,5 @@ $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
+	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,sift,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
 	touch $@

@@ -22,11 +22,12 @@ import matching
 import peers
 import report
 import scaling
+import sizes
 import small
 import stages
 from common import ROOT, TINY, VARIANTS, Peak, machine, make_weights
 
-SECTIONS = ("network", "memory", "threads", "matching", "small", "start", "growth")
+SECTIONS = ("network", "sizes", "memory", "threads", "matching", "small", "start", "growth")
 
 
 def parse() -> argparse.Namespace:
@@ -85,6 +86,14 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     peak = Peak(threads)
     steps = {
         "network": lambda: stages.measure(names, args.variant, path, size, threads, args.rounds, peak),
+        "sizes": lambda: sizes.measure(
+            path,
+            args.variant,
+            threads,
+            max(args.rounds // 2, 1),
+            peak,
+            sizes.SIZES[:2] if quick else sizes.SIZES,
+        ),
         "memory": lambda: stages.memory(plain, path, size, threads),
         "threads": lambda: {
             "variant": args.variant,

@@ -99,7 +99,21 @@ def scaling(names: list[str], path: str, size: list[int], threads: int, rounds: 
     return module.at(names, Path(path), size, threads, rounds)
 
 
-TASKS = {f.__name__: f for f in (pair, sequence, imports, first_result, scaling)}
+def match(size: list[int], threads: int, rounds: int) -> dict[str, object]:
+    """The exact match with some number of threads."""
+    import bounds
+
+    return bounds.match(size, threads, rounds)
+
+
+def spread(size: list[int], precision: str, threads: int, rounds: int) -> dict[str, object]:
+    """Independent small pairs, together and apart."""
+    import bounds
+
+    return bounds.spread(size, precision, threads, rounds)
+
+
+TASKS = {f.__name__: f for f in (pair, sequence, imports, first_result, scaling, match, spread)}
 
 if __name__ == "__main__":
     print(json.dumps(TASKS[sys.argv[1]](**json.loads(sys.argv[2]))))

@@ -33,6 +33,7 @@ class Pair:
     locate: Callable[[A], A] | None = None  # the same where it is no homography; NaN: unknown
     cameras: tuple[A, A, A, A] | None = None  # K1, K2, and x2 = R x1 + t
     overlap: bool = True
+    only_verdict: bool = False  # made to try the verdict, nothing else
 
     @property
     def truth(self) -> Callable[[A], A] | None:
@@ -314,7 +315,56 @@ def unrelated(s: Sources) -> Iterator[Pair]:
             yield Pair("halves", f"halves of {name}", *map(np.ascontiguousarray, halves), overlap=False)
 
 
+# Photographs that no threshold was ever set on.
+FRESH = (
+    "astronaut.png", "camera.png", "coins.png", "rocket.jpg", "hubble_deep_field.jpg", "brick.png",
+    "grass.png", "gravel.png", "page.png", "moon.png", "retina.jpg", "apple.jpg", "orange.jpg",
+    "butterfly.jpg", "cards.png", "HappyFish.jpg", "blox.jpg", "licenseplate_motion.jpg",
+    "Blender_Suzanne1.jpg", "aero1.jpg", "leuvenA.jpg", "box_in_scene.png", "rubberwhale2.png",
+    "basketball2.png",
+)  # fmt: skip
+FRESH_REAL = (
+    ("leuvenA.jpg", "leuvenB.jpg"), ("aloeL.jpg", "aloeR.jpg"), ("rubberwhale1.png", "rubberwhale2.png"),
+    ("basketball1.png", "basketball2.png"), ("Blender_Suzanne1.jpg", "Blender_Suzanne2.jpg"),
+    ("aero1.jpg", "aero3.jpg"),
+)  # fmt: skip
+
+
+def fresh(s: Sources) -> Iterator[Pair]:
+    """For the verdict alone: two shots of each photograph, real pairs, different photographs, halves."""
+    found = list(s.photographs(*FRESH))
+    for number, (name, source) in enumerate(found):
+        h, w = source.shape[:2]
+        middle = move(w / 2 - 0.5, h / 2 - 0.5)
+        sides = int(0.72 * w), int(0.72 * h)
+        base = move(-(sides[0] - 1) / 2, -(sides[1] - 1) / 2)
+        # Turn and enlargement by turns; the second camera looks aside, so that about half is common.
+        for angle, zoomed, aside in ((12, 1.0, 0.13), (25 + number % 3 * 10, 1.3, 0.05)):
+            shift = move(aside * w, 0.3 * aside * h) @ turn(angle) @ np.diag([1 / zoomed, 1 / zoomed, 1])
+            pair = warped(
+                "fresh", f"{name} {angle} x{zoomed}", source, middle @ base, middle @ shift @ base, *sides
+            )
+            pair.only_verdict = True
+            yield pair
+    for names in FRESH_REAL:
+        both = [picture for _, picture in s.photographs(*names)]
+        if len(both) == 2:
+            yield Pair("fresh", " / ".join(names), *both, only_verdict=True)
+    order = [(i, j) for i in range(len(found)) for j in range(i)]
+    np.random.default_rng(5).shuffle(order)
+    for i, j in order[:60]:
+        names = f"{found[i][0]} / {found[j][0]}"
+        yield Pair("fresh", names, found[i][1], found[j][1], overlap=False, only_verdict=True)
+    for name, source in found:
+        w = source.shape[1]
+        if w >= 400:
+            one, two = (
+                np.ascontiguousarray(p) for p in (source[:, : int(0.47 * w)], source[:, int(0.53 * w) :])
+            )
+            yield Pair("fresh", f"halves of {name}", one, two, overlap=False, only_verdict=True)
+
+
 SETS: dict[str, Callable[..., Iterator[Pair]]] = {
     "graf": graf, "motorcycle": motorcycle, "chess": chess, "rotation": rotation, "zoom": zoom, "tilt": tilt,
-    "change": change, "room": room, "unrelated": unrelated,
+    "change": change, "room": room, "unrelated": unrelated, "fresh": fresh,
 }  # fmt: skip

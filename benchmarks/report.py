@@ -78,6 +78,25 @@ def _network(r: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _sizes(rows: list[dict[str, Any]]) -> list[str]:
+    lines = ["### Sizes", "", "Ours alone; sizes and kinds take turns.", ""]
+    head = ("", "seconds", "p95", "TFLOP/s", "share of peak", "joules")
+    return lines + table(
+        head,
+        (
+            (
+                r["name"],
+                _stage(r, "total"),
+                num(r["total"]["p95_s"]),
+                f"{r['gflops'] / 1e3:.3g}",
+                f"{r['share_of_peak']:.0%}",
+                "not counted here" if r["joules"] is None else num(r["joules"]),
+            )
+            for r in rows
+        ),
+    )
+
+
 def _pairs(rows: list[dict[str, Any]]) -> list[str]:
     return table(
         (
@@ -228,6 +247,7 @@ def _growth(r: dict[str, Any]) -> list[str]:
 
 SECTIONS = {
     "network": _network,
+    "sizes": _sizes,
     "memory": _memory,
     "threads": _threads,
     "matching": _matching,

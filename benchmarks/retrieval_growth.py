@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from mast3r_runtime._commands import synthetic
-from mast3r_runtime._output import safetensors
 from mast3r_runtime._pairs.graph import BLOCK, retrieval_pairs
+from mast3r_runtime._store import safetensors
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.retrieval import HostArray, RetrievalResult
 

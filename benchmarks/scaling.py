@@ -33,14 +33,20 @@ def measure(
     }
 
 
+def bind(threads: int) -> bool:
+    """Bind this process to as many processors, where that can be done, and say whether it was."""
+    if not hasattr(os, "sched_setaffinity") or threads > len(os.sched_getaffinity(0)):
+        return False
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    return True
+
+
 def at(names: list[str], path: Path, size: list[int], threads: int, rounds: int) -> dict[str, Any]:
     """Contenders taking turns with some number of threads; for a child process.
 
     With no rounds each runs once, and that counts: for numbers of threads that take long.
     """
-    bound = hasattr(os, "sched_setaffinity") and threads <= len(os.sched_getaffinity(0))
-    if bound:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    bound = bind(threads)
     import peers
 
     images = pictures(size[1], size[0])
@@ -57,12 +63,12 @@ def at(names: list[str], path: Path, size: list[int], threads: int, rounds: int)
     return {"rows": [c.row(first) for c in turn], "bound": bound, "products": infos}
 
 
-def lines(r: dict[str, Any]) -> list[str]:
+def lines(r: dict[str, Any], what: str = "seconds a pair") -> list[str]:
     """A table: a row for each contender, a column for each number of threads."""
     names = list(dict.fromkeys(row["name"] for part in r.values() for row in part["rows"]))
     cell = {(row["name"], n): num(row["total"]["median_s"]) for n, part in r.items() for row in part["rows"]}
     return table(
-        ("seconds a pair", *(f"{n} thread{'s' * (n != '1')}" for n in r)),
+        (what, *(f"{n} thread{'s' * (n != '1')}" for n in r)),
         ((name, *(cell.get((name, n), "") for n in r)) for name in names),
     )
 

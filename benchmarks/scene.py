@@ -103,9 +103,9 @@ def rate(poses: dict[str, F64], focals: list[float], truth: Truth) -> dict[str, 
 def dense_error(scene: scenes.Scene, truth: Truth, place: str, scale: float) -> tuple[float, float]:
     """Median relative error of depth after scaling to truth, and the share of pixels kept."""
     quads, errors, kept = views.quads_of(place), [], []
-    for p in scene.placed:
-        if p.depth is None or p.name not in truth.poses:
-            continue
+    with_depth = [p for p in scene.placed if p.depth is not None and p.name in truth.poses]
+    for p in with_depth[:: max(1, len(with_depth) // 16)]:  # true depth is as slow as a picture
+        assert p.depth is not None
         true = views.depth(quads, (truth.poses[p.name][:3, :3], truth.poses[p.name][:3, 3]))
         h, w = p.depth.depth.shape
         grid = np.stack(np.meshgrid(np.arange(w), np.arange(h)), -1)
@@ -191,8 +191,8 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
     """16 views: all pairs, a window of 3, neighbours alone; ours and SIFT."""
     paths = [room.folder / n for n in sorted(room.poses)]
     rows = []
-    bounds = {"complete": (5, 0.93), "swin-3": (5, 0.91), "swin-1": (15, None)}
-    for graph, (most, auc) in list(bounds.items())[1 if quick else 0 :]:
+    bounds = {"complete": (5, 0.93, 75), "swin-3": (5, 0.91, 25), "swin-1": (15, None, None)}
+    for graph, (most, auc, longest) in list(bounds.items())[1 if quick else 0 :]:
         store = out / "store" / graph
         shutil.rmtree(store, ignore_errors=True)
         scene, seconds = ours(engine, paths, store, graph=graph, threads=threads)
@@ -201,6 +201,9 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
         row["steps"] = scene.report["seconds"]
         row["dense_error"], row["dense_kept"] = dense_error(scene, room, "room", row["scale"])
         rows.append(row)
+        print(f"  {json.dumps(row)}", flush=True)
+        if longest:
+            need(f"{graph}: all in <= {longest} s on two idle cores", seconds <= longest, f"{seconds:.1f} s")
         need(f"{graph}: placed", row["placed"] == 16, f"{row['placed']} of 16")
         need(f"{graph}: position error <= {most} mm", row["ate_mm"] <= most, f"{row['ate_mm']:.2f} mm")
         need(f"{graph}: focal within 0.5 %", abs(row["focal_error"]) <= 5e-3, f"{row['focal_error']:+.3%}")
@@ -225,6 +228,7 @@ def the_room(engine: Any, room: Truth, out: Path, threads: int, quick: bool) -> 
                 "seconds": seconds,
             }
         )
+        print(f"  {json.dumps(rows[-1])}", flush=True)
     return rows
 
 
@@ -358,13 +362,17 @@ def large(engine: Any, out: Path, count: int, threads: int) -> list[dict[str, An
     worked = time.process_time()
     store = out / "store" / f"walk-{count}"
     scene, seconds = ours(engine, paths, store, graph="logwin-5", threads=threads)
+    wrote = time.monotonic()
+    if scene is not None:
+        scene.write(out / f"walk-{count}-scene")
+    wrote = time.monotonic() - wrote
     worked = time.process_time() - worked
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     row = {"set": f"walk of {count}", "graph": "logwin-5", "by": "ours", **rate(*placed(scene), truth)}
     row |= {"seconds": seconds, "cpu_seconds": worked, "pairs": pairs}
     row |= {"memory": used, "memory_estimated": said}
     if scene is not None:
-        row["steps"] = scene.report["seconds"]
+        row["steps"] = {**scene.report["seconds"], "write": round(wrote, 3)}
         row["dense_error"], row["dense_kept"] = dense_error(scene, truth, "room", row["scale"])
     print(f"  {json.dumps(row)}", flush=True)
     need(f"walk of {count}: placed", row["placed"] >= 0.98 * count, f"{row['placed']} of {count}")
@@ -399,13 +407,13 @@ def main() -> int:
     arguments = parser.parse_args()
     out, threads = arguments.out, arguments.threads
     out.mkdir(parents=True, exist_ok=True)
-    room, second = rendered(out / "views")
     with m3r.Engine("auto", resolution=256, precision="fp32", num_threads=threads) as engine:
         engine.load()
         rows: list[dict[str, Any]] = []
         if arguments.large:
             rows += large(engine, out, arguments.large, threads)
         if not arguments.only_large:
+            room, second = rendered(out / "views")
             rows += the_room(engine, room, out, threads, arguments.quick)
             rows += strangers(engine, room, second, out, threads)
             mappers(engine, room, out, threads, 3 if arguments.quick else arguments.seeds)

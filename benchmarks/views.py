@@ -3,8 +3,10 @@
 """Depth Anything 3 beside PyTorch, in one run: the same random weights, pictures and threads.
 
 First PyTorch's definition is compared with the golden data in the repository, then ours with
-PyTorch at full size; then both take turns. Memory is the peak of a process that looks at eight
-views. The table goes to build/views-bench/.
+PyTorch at full size; then both take turns, with a pause in which the threads of the one before go
+to sleep. How PyTorch's threads wait, OMP_WAIT_POLICY, is the caller's choice: `make views-bench` runs
+with the default and with PASSIVE. Memory is the peak of a process that looks at eight views, beside what
+`estimate_memory` says. The table goes to build/views-bench/.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, machine
+from common import ROOT, high_water_mb, machine
 
 GOLDEN = ROOT / "internal" / "model" / "da3" / "testdata"
 BOUND = 0.75  # ours over PyTorch's time
+PAUSE = 0.5  # seconds between turns
 
 
 def parse() -> argparse.Namespace:
@@ -111,15 +114,17 @@ def network_input(pictures: Any) -> Any:
 
 
 def memory(args: argparse.Namespace) -> None:
-    """In a process of its own: views at once, with our engine; prints the peak in bytes."""
-    import resource
-
+    """In a process of its own: views at once, with our engine; prints the peak, and the estimate."""
     import mast3r_runtime as m3r
 
     with m3r.Engine("auto", 0, "fp32", args.threads, "cpu") as engine:
         engine.load(args.only_memory)
         engine.infer_views(images(args.memory_views, args.height, args.width), preprocess=False)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    planned = m3r.estimate_memory(
+        args.only_memory, size=(args.height, args.width), pictures=args.memory_views, precision="fp32",
+        num_threads=args.threads,
+    )  # fmt: skip
+    print(json.dumps({"peak": int(high_water_mb() * 2**20), "estimate": planned["total"]}))
 
 
 def write_selfcheck() -> int:
@@ -185,6 +190,7 @@ def main() -> int:
         "golden": golden(),
         "size": args.size,
         "threads": args.threads,
+        "wait_policy": os.environ.get("OMP_WAIT_POLICY", "the library's default"),
     }
     with tempfile.TemporaryDirectory() as folder:
         net = Da3(args.size).eval()
@@ -208,8 +214,10 @@ def main() -> int:
                 "torch": lambda: net(x),
                 "torch with rays": lambda: net(x, rays=True),
             }
-            for _ in range(args.rounds):
-                for name, run in turns.items():
+            order = list(turns.items())
+            for k in range(args.rounds):
+                for name, run in order[k % len(order) :] + order[: k % len(order)]:
+                    time.sleep(PAUSE)
                     start = time.perf_counter()
                     run()
                     times[name].append(time.perf_counter() - start)
@@ -219,19 +227,12 @@ def main() -> int:
             "ratio": statistics.median(ratios),
             "ratios": ratios,
         }
-        command = [
-            sys.executable,
-            __file__,
-            "--only-memory",
-            str(path),
-            "--memory-views",
-            str(args.memory_views),
-        ]
-        command += ["--width", str(args.width), "--height", str(args.height), "--threads", str(args.threads)]
         report["memory_views"] = args.memory_views
-        report["memory_bytes"] = int(
-            subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        )
+        if args.memory_views:
+            command = [sys.executable, __file__, "--only-memory", path, "--memory-views", args.memory_views]
+            command += ["--width", args.width, "--height", args.height, "--threads", args.threads]
+            done = subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True)
+            report["memory"] = json.loads(done.stdout)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "views.json").write_text(json.dumps(report, indent=1) + "\n")
     print(table(report))
@@ -246,9 +247,14 @@ def table(r: dict[str, Any]) -> str:
         f"| depth, ours against PyTorch | {r['depth_error']:.1e} |",
         *(f"| a pair: {name}, s (best) | {s:.2f} |" for name, s in r["seconds"].items()),
         f"| ours / PyTorch (median of rounds; wanted at most {BOUND}) | {r['ratio']:.2f} |",
-        f"| {r['memory_views']} views, peak of the process | {r['memory_bytes'] / 2**30:.2f} GiB |",
     ]
-    return "\n".join([f"| {r['size']}, {r['threads']} threads | |", "|---|---|", *rows])
+    if memory := r.get("memory"):
+        rows.append(
+            f"| {r['memory_views']} views, peak of the process; estimate | "
+            f"{memory['peak'] / 2**30:.2f}, {memory['estimate'] / 2**30:.2f} GiB |"
+        )
+    head = f"| {r['size']}, {r['threads']} threads, OMP_WAIT_POLICY {r['wait_policy']} | |"
+    return "\n".join([head, "|---|---|", *rows])
 
 
 if __name__ == "__main__":

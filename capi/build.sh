@@ -8,8 +8,8 @@
 # library that tests run on the simulator of Metal. SONAME is
 # what programs that link with an installed library look for (make install).
 #
-# The build id is empty and C code has no debugging information: both would hold the path
-# of this folder, and two clones would give two files.
+# The build id is empty, C code has no debugging information, and a DLL has no symbols (with them come
+# a stamp and a GUID of the build): two clones give the same file.
 set -eu
 [ $# -eq 1 ] || [ $# -eq 2 ] || { echo "usage: capi/build.sh OUTPUT [SONAME]" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +18,7 @@ out=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 go=${GO:-go}
 case "$("$go" env GOOS)" in
 darwin) link="-Wl,-exported_symbol,_mast3r_* -Wl,-install_name,@rpath/$(basename "$out") -Wl,-dead_strip" ;;
-windows) link="-Wl,--out-implib,${out%.dll}.lib" ;;
+windows) link="-Wl,-s -Wl,--out-implib,${out%.dll}.lib" ;;
 *) link="-Wl,--version-script=$here/mast3r.map -Wl,--build-id=none -Wl,-s${2:+ -Wl,-soname,$2}" ;;
 esac
 cd "$here"

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -196,6 +197,7 @@ func m3r_engine_info(h C.mast3r_engine, out *C.mast3r_info) status {
 		putText(out.fallback_reason[:], in.FallbackReason)
 		putText(out.variant[:], in.Variant)
 		putText(out.precision[:], in.Precision)
+		putText(out.outputs[:], strings.Join(in.Outputs, " "))
 		return nil
 	})
 }

@@ -132,6 +132,10 @@ CALL(submit_index_add,
 CALL(submit_index_score,
      (mast3r_index index, const mast3r_local_features *pictures, size_t count, mast3r_job *out),
      (index, (mast3r_local_features *)pictures, count, out))
+CALL(submit_index_write,
+     (mast3r_index index, uint64_t first, const char *path, mast3r_job *out),
+     (index, first, (char *)path, out))
+CALL(submit_index_merge, (mast3r_index index, const char *path, mast3r_job *out), (index, (char *)path, out))
 CALL(index_length, (mast3r_index index, uint64_t *out), (index, out))
 CALL(index_close, (mast3r_index index), (index))
 CALL(scene_pairs,

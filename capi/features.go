@@ -41,19 +41,9 @@ func m3r_submit_encode(h C.mast3r_engine, images *C.mast3r_image, count C.size_t
 
 //export m3r_job_take_encoded
 func m3r_job_take_encoded(h C.mast3r_job, index C.size_t, out *C.mast3r_encoded) status {
-	return done(func() error {
-		const call = "mast3r_job_take_encoded"
-		if out == nil {
-			return null(call, "out")
-		}
-		if err := sized(call, "encoded", out.size, unsafe.Sizeof(*out)); err != nil {
-			return err
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		f, err := take(call, j, j.encoded, index)
+	const call = "mast3r_job_take_encoded"
+	return takeFrom(call, h, "encoded", out, func(j *job) error {
+		f, err := take(call, j.encoded, index)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"context"
+	"math"
 	"sync"
 	"unsafe"
 
@@ -81,17 +82,8 @@ func m3r_submit_index_open(h C.mast3r_engine, codebook *C.char, nfeat C.double, 
 
 //export m3r_job_take_index
 func m3r_job_take_index(h C.mast3r_job, out *C.mast3r_index) status {
-	return done(func() error {
-		const call = "mast3r_job_take_index"
-		if out == nil {
-			return null(call, "out")
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_index"
+	return takeFrom(call, h, "", out, func(j *job) error {
 		if j.index == nil {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: the job has no index, or it was taken already", call)
 		}
@@ -137,12 +129,7 @@ func submitIndex(call string, h C.mast3r_index, in *C.mast3r_local_features, cou
 	if err != nil {
 		return err
 	}
-	return i.e.submit(i.ctx, call, out, func(ctx context.Context, j *job) error {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		if i.x == nil {
-			return gomps.ErrClosed
-		}
+	return i.submit(call, out, func(ctx context.Context, j *job) error {
 		j.scoreLen = i.x.Len()
 		for _, r := range list {
 			if err := ctx.Err(); err != nil {
@@ -153,6 +140,49 @@ func submitIndex(call string, h C.mast3r_index, in *C.mast3r_local_features, cou
 			}
 		}
 		return nil
+	})
+}
+
+// submit starts work on an open index, when those before it are done.
+func (i *index) submit(call string, out *C.mast3r_job, work func(context.Context, *job) error) error {
+	return i.e.submit(i.ctx, call, out, func(ctx context.Context, j *job) error {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if i.x == nil {
+			return gomps.ErrClosed
+		}
+		return work(ctx, j)
+	})
+}
+
+// submitPart starts the reading or writing of pictures of an index.
+func submitPart(call string, h C.mast3r_index, path *C.char, out *C.mast3r_job, work func(context.Context, *gomps.RetrievalIndex, string) error) error {
+	i, err := lookup[*index](call, h, kindIndex)
+	if err != nil {
+		return err
+	}
+	if path == nil {
+		return null(call, "path")
+	}
+	name := C.GoString(path)
+	return i.submit(call, out, func(ctx context.Context, _ *job) error { return work(ctx, i.x, name) })
+}
+
+//export m3r_submit_index_write
+func m3r_submit_index_write(h C.mast3r_index, first C.uint64_t, path *C.char, out *C.mast3r_job) status {
+	return done(func() error {
+		return submitPart("mast3r_submit_index_write", h, path, out, func(_ context.Context, x *gomps.RetrievalIndex, path string) error {
+			return x.Write(path, int(min(uint64(first), math.MaxInt)))
+		})
+	})
+}
+
+//export m3r_submit_index_merge
+func m3r_submit_index_merge(h C.mast3r_index, path *C.char, out *C.mast3r_job) status {
+	return done(func() error {
+		return submitPart("mast3r_submit_index_merge", h, path, out, func(ctx context.Context, x *gomps.RetrievalIndex, path string) error {
+			return x.Merge(ctx, path)
+		})
 	})
 }
 
@@ -182,17 +212,8 @@ func m3r_submit_index_score(h C.mast3r_index, pictures *C.mast3r_local_features,
 
 //export m3r_job_take_scores
 func m3r_job_take_scores(h C.mast3r_job, out *C.mast3r_tensor) status {
-	return done(func() error {
-		const call = "mast3r_job_take_scores"
-		if out == nil {
-			return null(call, "out")
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_scores"
+	return takeFrom(call, h, "", out, func(j *job) error {
 		if j.scored == 0 {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: the job has no scores, or they were taken already", call)
 		}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -218,4 +219,27 @@ func ended(call string, h C.mast3r_job) (*job, error) {
 	default:
 		return nil, fail(C.MAST3R_E_ARGUMENT, "%s: the job still runs, wait for it first", call)
 	}
+}
+
+// takeFrom is the body of the mast3r_job_take calls: fill writes what a finished
+// job holds to out, under the job's lock. A struct begins with its size, and what
+// names it; a bare handle has no name.
+func takeFrom[T any](call string, h C.mast3r_job, what string, out *T, fill func(*job) error) status {
+	return done(func() error {
+		if out == nil {
+			return null(call, "out")
+		}
+		if what != "" {
+			if err := sized(call, what, *(*C.uint32_t)(unsafe.Pointer(out)), unsafe.Sizeof(*out)); err != nil {
+				return err
+			}
+		}
+		j, err := ended(call, h)
+		if err != nil {
+			return err
+		}
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return fill(j)
+	})
 }

@@ -7,7 +7,7 @@
  *  - Handles are numbers, not pointers. A stale, foreign or made-up handle is an
  *    error (MAST3R_E_HANDLE), never a crash. 0 is never a valid handle.
  *  - Every call returns a status. The text of the calling thread's last failure is
- *    mast3r_last_error(); it names what was got and what was wanted.
+ *    mast3r_last_error(); it says what was given and what was expected.
  *  - Every struct starts with its size in bytes, set by the caller. An unknown size
  *    is an error (MAST3R_E_ABI).
  *  - Work that takes time is a job: submit, wait (with a time limit), cancel. If the
@@ -54,7 +54,7 @@ extern "C" {
 #define MAST3R_VERSION "0.1.0"   /* of the library and its packages */
 #define MAST3R_ABI_VERSION 1     /* of the calls and structs below */
 #define MAST3R_MAX_DIMS 8        /* of a tensor */
-#define MAST3R_MAX_THREADS 1024  /* that a config may ask for */
+#define MAST3R_MAX_THREADS 1024  /* in a config */
 
 typedef int32_t mast3r_status;
 enum {
@@ -82,7 +82,7 @@ typedef uint64_t mast3r_engine;
 typedef uint64_t mast3r_job;
 typedef uint64_t mast3r_tensor;
 typedef uint64_t mast3r_tensor_context;
-typedef uint64_t mast3r_commands; /* operations of a context that are handed over together */
+typedef uint64_t mast3r_commands; /* a command buffer: operations that go to the device together */
 typedef uint64_t mast3r_executor; /* runs small graphs on a CPU and a GPU */
 typedef uint64_t mast3r_buffer;
 typedef uint64_t mast3r_index; /* pictures that can be searched by their retrieval features */
@@ -119,7 +119,7 @@ typedef struct {
   int32_t ready;                    /* a model is loaded */
   char name[128];                   /* "mast3r_tiny on cpu (avx512)" */
   char backend[32], device[128], isa[32], os[64];
-  char products[128];               /* the instructions that multiply in each precision, and why; "" on a GPU */
+  char products[128];               /* instructions used for products in each precision, and why; "" on a GPU */
   char fallback_reason[256];        /* why "auto" did not take a GPU; else "" */
   int32_t threads, unified_memory;
   uint64_t working_set, max_buffer; /* bytes */
@@ -129,6 +129,9 @@ typedef struct {
   int32_t patch, enc_dim, enc_depth, enc_heads, dec_dim, dec_depth, dec_heads, desc_dim;
   int32_t resolution, reserved;
   int64_t parameters;
+  /* outputs of the model, separated by spaces: of a pair "pts3d conf desc desc_conf", of a scene
+   * "depth poses intrinsics rays ray_conf sky" */
+  char outputs[128];
 } mast3r_info;
 
 /* 8-bit RGB, height x width x 3; stride in bytes between rows, 0: 3 * width. */
@@ -140,14 +143,14 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  int32_t raw;          /* pictures have the network's size: no resizing, no crop */
+  int32_t raw;          /* the pictures have the network's size: do not resize or crop them */
   int32_t rectangle_43; /* cut square pictures to 4:3, as the reference does */
   int32_t resolution;   /* long side in pixels for this call; 0: the engine's */
   int32_t only;         /* outputs to compute, MAST3R_POINTS | ...; 0: all. The other tensors are 0 */
 } mast3r_infer_options;
 
-/* Points and their confidence come from one branch of a head, descriptors and theirs from
- * the other. A branch without a requested output is not run. */
+/* One branch of a head computes points and their confidence, the other descriptors and their
+ * confidence. A branch without a requested output is not run. */
 enum { MAST3R_POINTS = 1, MAST3R_CONF = 2, MAST3R_DESC = 4, MAST3R_DESC_CONF = 8 };
 
 /* The maps of one picture, for matching. points, weight and mask may be NULL. */
@@ -158,6 +161,9 @@ typedef struct {
   const float *points;      /* [height, width, 3] */
   const float *weight;      /* [height, width]: confidence of each descriptor */
   const uint8_t *mask;      /* [height, width]: match only where it is not 0 */
+  /* not 0: a result's descriptors, in the place of a pointer to them. On a GPU they stay there
+   * as far as it finds the matches. It must not be released before the job has ended. */
+  mast3r_tensor tensor;
 } mast3r_map;
 
 /* Converts a pixel (x, y) of the network's map to the picture as given. Pixel centres have
@@ -199,7 +205,7 @@ typedef struct {
 
 enum { MAST3R_OVERLAP_NO = 0, MAST3R_OVERLAP_YES = 1, MAST3R_OVERLAP_UNSURE = 2 };
 
-/* Whether two pictures show a common part. */
+/* Whether two pictures show the same part of a scene. */
 typedef struct {
   int32_t verdict; /* MAST3R_OVERLAP_NO, ... */
   int32_t reserved;
@@ -252,7 +258,7 @@ typedef struct {
   double match_ms;
 } mast3r_matches;
 
-/* For each given position, in order. */
+/* Results for the given positions, in the same order. */
 typedef struct {
   uint32_t size;
   int32_t reserved;
@@ -284,7 +290,7 @@ typedef struct {
   int32_t reserved;
   char reason[64];
   double pose[16]; /* camera 2 to camera 1, X1 = R X2 + t, |t| = 1 */
-  double covariance[36]; /* of a rotation w after it, exp(w) R, in radians, and a shift of t */
+  double covariance[36]; /* of (w, d): the pose exp(w) R, t + d with w in radians */
   double intrinsics1[9], intrinsics2[9];
   double focal_sigma1, focal_sigma2;
   double rms;   /* of the inliers from the epipolar geometry, pixels */
@@ -329,9 +335,9 @@ typedef struct {
   uint32_t size;
   int32_t reserved;
   int64_t weights, activations, buffers, results;
-  int64_t runtime;  /* what a process with an engine has besides */
+  int64_t runtime;  /* other memory of a process with an engine */
   int64_t total;    /* the sum */
-  int64_t free;     /* what this process may still use; 0: not known */
+  int64_t free;     /* memory that this process may still use; 0: not known */
   char limit[128];  /* what sets that limit: the machine, a control group, the address space */
 } mast3r_memory;
 
@@ -357,15 +363,15 @@ typedef struct {
   int32_t raw;        /* as in mast3r_infer_options */
   int32_t resolution; /* long side in pixels for this call; 0: the engine's */
   int32_t rays;       /* rays of each view too */
-  int32_t window;     /* how many views are looked at together; 0: all, or as many as fit into memory */
-  int32_t overlap;    /* how many of them are those of the window before; 0: a third */
+  int32_t window;     /* views processed together; 0: all, or as many as fit into memory */
+  int32_t overlap;    /* views that a window shares with the one before; 0: a third */
   const char *reference; /* NULL or "saddle_balanced", "first", "middle", "saddle_sim_range" */
   /* Known cameras, or both NULL: world from camera [count, 4, 4], and camera matrices
    * [count, 3, 3] in pixels of the pictures as given. */
   const double *poses, *intrinsics;
 } mast3r_views_options;
 
-/* One view of a scene. A tensor is 0 where it was not asked for or the network has none. */
+/* One view of a scene. A tensor that was not requested, or that the network does not compute, is 0. */
 typedef struct {
   uint32_t size;
   int32_t reserved;
@@ -374,15 +380,15 @@ typedef struct {
   mast3r_tensor points;   /* [H, W, 3] in the world, which is the first view's camera */
   mast3r_tensor rays;     /* [h, w, 6]: direction and centre, for each cell of 8/14 of H and W */
   mast3r_tensor ray_conf; /* [h, w] */
-  mast3r_tensor sky;      /* [H, W]: from 0.3 on where the sky is */
+  mast3r_tensor sky;      /* [H, W]: sky where at least 0.3 */
   double pose[16];        /* world from camera */
   double intrinsics[9];   /* in network pixels */
   mast3r_transform transform;
 } mast3r_scene_view;
 
-/* Views that were looked at together, and how they were laid on those before: scale is the size
- * of their unit in the scene's, residual the root mean square of how far the points of the shared
- * views are apart, relative to their distance from the camera. */
+/* Views processed together, and their alignment with the window before. scale: their unit of
+ * length in units of the scene. residual: root mean square distance between the points of the
+ * shared views in both windows, relative to their distance from the camera. */
 typedef struct {
   uint32_t size;
   int32_t first, count, reference, overlap, points;
@@ -424,13 +430,13 @@ typedef struct {
   int32_t opset;            /* 0 or 20, or 23, which has an operator for attention */
 } mast3r_export_options;
 
-/* The memory of an engine or of tensors: what is kept for reuse, and what is in use.
- * Bytes count whole buffers; overhead_bytes is what those in use have more than was asked
- * for. The counters start again at cleanup. */
+/* The memory of an engine or of tensors: kept for reuse ("pooled") and in use. Bytes count whole
+ * buffers; overhead_bytes is the part of the buffers in use that nobody requested. cleanup sets
+ * the counters to 0. */
 typedef struct {
   uint32_t size;
-  int32_t per_size;     /* free buffers of one size that are kept */
-  uint64_t limit_bytes; /* of both together; 0: none */
+  int32_t per_size;     /* free buffers of one size to keep */
+  uint64_t limit_bytes; /* of pooled and used memory together; 0: none */
   uint64_t pooled_buffers, pooled_bytes, in_use_buffers, in_use_bytes;
   uint64_t allocations, reuses, evictions, peak_bytes, overhead_bytes;
 } mast3r_pool;
@@ -451,9 +457,9 @@ typedef struct {
   int32_t batch_size; /* operations collected before they go to the device; 0: 100 */
   int32_t cache_size; /* compiled operations kept; 0: 512 */
   const char *backend; /* NULL or "auto", "cpu", "metal", "cuda", "cuda:1", ... */
-  int32_t pool_per_size; /* free buffers of one size that are kept, at least batch_size; 0: as many, or 50 */
+  int32_t pool_per_size; /* free buffers of one size to keep, at least batch_size; 0: batch_size or 50 */
   int32_t reserved;
-  uint64_t pool_limit_bytes; /* in use and kept together; 0: the device's own limit */
+  uint64_t pool_limit_bytes; /* of pooled and used memory together; 0: the device's own limit */
 } mast3r_tensor_config;
 
 typedef struct {
@@ -478,7 +484,7 @@ int32_t mast3r_in_forked_child(void);
 
 mast3r_status mast3r_live(mast3r_stats *out);
 
-/* Sets the lowest level that is kept (0 at first). The newest 1024 records are kept. */
+/* Sets the lowest level of records to keep (0 at the start). The newest 1024 records are kept. */
 mast3r_status mast3r_log_level(int32_t level);
 mast3r_status mast3r_log_next(mast3r_log_record *out); /* MAST3R_PENDING: none */
 
@@ -492,8 +498,8 @@ mast3r_status mast3r_engine_info(mast3r_engine engine, mast3r_info *out);
 /* The model file's metadata as a JSON object of strings. *needed is the length with
  * the final 0; nothing is written when it is larger than capacity. */
 mast3r_status mast3r_engine_metadata(mast3r_engine engine, char *buffer, size_t capacity, size_t *needed);
-/* The MTLDevice and the MTLCommandQueue, NULL where the device is not Metal; they live until the
- * engine is closed. Either pointer may be NULL. */
+/* The MTLDevice and the MTLCommandQueue, or NULL if the device is not Metal. They are valid until
+ * the engine is closed. Either pointer may be NULL. */
 mast3r_status mast3r_engine_native(mast3r_engine engine, void **device, void **queue);
 /* Frees the memory that is kept for reuse. */
 mast3r_status mast3r_engine_trim(mast3r_engine engine);
@@ -513,14 +519,15 @@ mast3r_status mast3r_submit_infer(mast3r_engine engine, const mast3r_image *imag
 /* Pairs (i, i+1) of count >= 2 pictures; each is encoded once. images: an array of structs. */
 mast3r_status mast3r_submit_sequence(mast3r_engine engine, const mast3r_image *images, size_t count,
                                      const mast3r_infer_options *options, mast3r_job *out);
-/* The pairs (0, 1), (2, 3), ... of an even number of pictures, which have nothing to do with each other: the
- * results of as many mast3r_submit_infer. CUDA computes eight pairs of equal sizes at once. */
+/* Independent pairs (0, 1), (2, 3), ... of an even number of pictures. Each result is that of
+ * mast3r_submit_infer. CUDA computes eight pairs of equal sizes at once. */
 mast3r_status mast3r_submit_batch(mast3r_engine engine, const mast3r_image *images, size_t count,
                                   const mast3r_infer_options *options, mast3r_job *out);
-/* Both directions; four views: 1 in 1, 2 in 1, 2 in 2, 1 in 2. */
+/* Both directions of a pair. The four views are picture 1 in camera 1's frame, 2 in 1, 2 in 2
+ * and 1 in 2. */
 mast3r_status mast3r_submit_symmetric(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
                                       const mast3r_infer_options *options, mast3r_job *out);
-/* options may be NULL: every reciprocal match. */
+/* Matches two maps. options may be NULL: every reciprocal match. */
 mast3r_status mast3r_submit_match(mast3r_engine engine, const mast3r_map *map1, const mast3r_map *map2,
                                   const mast3r_match_options *options, mast3r_job *out);
 /* Moves positions in picture 2 until patches of the full pictures agree. Covariances are not
@@ -543,8 +550,9 @@ mast3r_status mast3r_submit_decode(mast3r_engine engine, const mast3r_features *
                                    const mast3r_features *picture2, const mast3r_infer_options *options,
                                    mast3r_job *out);
 
-/* Depth, points, pose and intrinsics of each of count >= 1 pictures, with a network of many views;
- * others are MAST3R_E_UNSUPPORTED. images: an array of structs. options may be NULL: all zero. */
+/* Computes depth, points, pose and intrinsics of count >= 1 pictures. Needs a network for many
+ * views; with any other the job fails with MAST3R_E_UNSUPPORTED. images: an array of structs.
+ * options may be NULL: all zero. */
 mast3r_status mast3r_submit_views(mast3r_engine engine, const mast3r_image *images, size_t count,
                                   const mast3r_views_options *options, mast3r_job *out);
 
@@ -569,7 +577,7 @@ mast3r_status mast3r_submit_convert(const char *in, const char *out, const char 
 
 /* Compares this machine's GPU with the CPU. Read the result with mast3r_job_report. */
 mast3r_status mast3r_submit_selfcheck(mast3r_job *out);
-/* Times a pair by stage and operation. wait: wait for the device after every
+/* Times a pair by stage and operation. If wait is not 0, it waits for the device after every
  * stage, so that on a GPU each stage has its own time. Read the result with mast3r_job_report. */
 mast3r_status mast3r_submit_profile(mast3r_engine engine, const mast3r_image *image1, const mast3r_image *image2,
                                     const mast3r_infer_options *options, int32_t iterations, int32_t wait,
@@ -577,8 +585,8 @@ mast3r_status mast3r_submit_profile(mast3r_engine engine, const mast3r_image *im
 /* Counts the work of a pair from its shapes; runs nothing. Read the result with
  * mast3r_job_report. */
 mast3r_status mast3r_submit_cost(const mast3r_cost_options *options, mast3r_job *out);
-/* Estimates what a call needs; runs nothing. A call that does not fit is refused with
- * MAST3R_E_MEMORY before anything is allocated for it, on the CPU. */
+/* Estimates the memory that a call needs; runs nothing. On the CPU a call that does not fit is
+ * refused with MAST3R_E_MEMORY before anything is allocated for it. */
 mast3r_status mast3r_submit_memory(const mast3r_memory_options *options, mast3r_job *out);
 mast3r_status mast3r_job_memory(mast3r_job job, mast3r_memory *out);
 /* The report of a finished job as a JSON object; see mast3r_engine_metadata. */
@@ -597,14 +605,14 @@ mast3r_status mast3r_job_free(mast3r_job job);
 
 /* ---- results ---------------------------------------------------------- */
 
-/* The number of results of a finished job: 1 for a pair, count - 1 for a sequence, count / 2 for a batch, count
- * for encode and retrieval. */
+/* The number of results of a finished job: 1 for a pair, count - 1 for a sequence, count / 2 for
+ * a batch, count for encode and retrieval. */
 mast3r_status mast3r_job_results(mast3r_job job, size_t *count);
 /* Takes a result. Its tensors belong to the caller and must each be released. */
 mast3r_status mast3r_job_take_result(mast3r_job job, size_t index, mast3r_result *out);
-/* A view of submit_views, and its windows: *count is how many there are, at most capacity of
- * them are written. timing may be NULL. */
+/* Takes a view of mast3r_submit_views. */
 mast3r_status mast3r_job_take_view(mast3r_job job, size_t index, mast3r_scene_view *out);
+/* Writes at most capacity windows of mast3r_submit_views; *count is their number. timing may be NULL. */
 mast3r_status mast3r_job_windows(mast3r_job job, mast3r_window *out, size_t capacity, size_t *count,
                                  mast3r_timing *timing);
 mast3r_status mast3r_job_take_matches(mast3r_job job, mast3r_matches *out);
@@ -612,19 +620,25 @@ mast3r_status mast3r_job_take_refined(mast3r_job job, mast3r_refined *out);
 mast3r_status mast3r_job_take_pose(mast3r_job job, mast3r_pose *out);
 mast3r_status mast3r_job_take_encoded(mast3r_job job, size_t index, mast3r_encoded *out);
 mast3r_status mast3r_job_take_retrieval(mast3r_job job, size_t index, mast3r_retrieval *out);
-/* The index of submit_index_open; the scores of submit_index_score, f32 [pictures, length]. */
+/* Takes the index of mast3r_submit_index_open. */
 mast3r_status mast3r_job_take_index(mast3r_job job, mast3r_index *out);
+/* Takes the scores of mast3r_submit_index_score: f32 [pictures, length of the index]. */
 mast3r_status mast3r_job_take_scores(mast3r_job job, mast3r_tensor *out);
 
 /* ---- indexes ---------------------------------------------------------- */
 
-/* Opens an empty index over a codebook. The nfeat features of greatest attention are used
- * of each picture. A negative nfeat is a fraction; -1 is all. */
+/* Opens an empty index over a codebook. It uses the nfeat features of each picture that have the
+ * largest attention; a negative nfeat is a fraction of all features, -1 is all. */
 mast3r_status mast3r_submit_index_open(mast3r_engine engine, const char *codebook, double nfeat, mast3r_job *out);
 mast3r_status mast3r_submit_index_add(mast3r_index index, const mast3r_local_features *pictures, size_t count,
                                       mast3r_job *out);
 mast3r_status mast3r_submit_index_score(mast3r_index index, const mast3r_local_features *pictures, size_t count,
                                         mast3r_job *out);
+/* The pictures of an index from number first on as a safetensors file, a thirtieth of their features in
+ * size; and those of such a file behind the ones that are there, as if they had been added one by one.
+ * Both indexes must be of the same codebook and nfeat. */
+mast3r_status mast3r_submit_index_write(mast3r_index index, uint64_t first, const char *path, mast3r_job *out);
+mast3r_status mast3r_submit_index_merge(mast3r_index index, const char *path, mast3r_job *out);
 mast3r_status mast3r_index_length(mast3r_index index, uint64_t *out);
 /* Closing the engine makes its indexes unusable; each must still be closed once. */
 mast3r_status mast3r_index_close(mast3r_index index);
@@ -665,28 +679,28 @@ mast3r_status mast3r_tensor_info(mast3r_tensor_context context, mast3r_tensor_st
 mast3r_status mast3r_tensor_commit(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_sync(mast3r_tensor_context context);
 mast3r_status mast3r_tensor_cleanup(mast3r_tensor_context context);
-/* A command buffer: the operations of the context between begin and commit. A context has one
- * at a time; what was collected before is handed over first. commit does not wait. wait is
- * for these operations and not for later ones; waiting again gives the same answer, waiting
- * before the commit is an error. Each must be released once, which commits what is not yet. */
+/* A command buffer holds the operations of a context between begin and commit. A context has one
+ * at a time; begin first sends the operations collected before. commit does not wait. wait waits
+ * for these operations, not for later ones; a second wait returns the same status, and a wait
+ * before commit is an error. Each must be released once; release commits it if nothing else did. */
 mast3r_status mast3r_commands_begin(mast3r_tensor_context context, mast3r_commands *out);
 mast3r_status mast3r_commands_commit(mast3r_commands commands);
 mast3r_status mast3r_commands_wait(mast3r_commands commands);
 mast3r_status mast3r_commands_release(mast3r_commands commands);
-/* The same as the calls with pool alone, for the memory of tensors. */
+/* The same as mast3r_pool_info, mast3r_pool_configure and mast3r_pool_pressure, for tensors. */
 mast3r_status mast3r_tensor_pool_info(mast3r_tensor_context context, mast3r_pool *out);
 mast3r_status mast3r_tensor_pool_configure(mast3r_tensor_context context, int32_t per_size, uint64_t limit_bytes);
 mast3r_status mast3r_tensor_pool_pressure(mast3r_tensor_context context, int32_t critical, uint64_t *freed);
 /* Copies nbytes of f32, f16 or i32 elements; data NULL: zeros. */
 mast3r_status mast3r_tensor_from_host(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
                                       const void *data, size_t nbytes, mast3r_tensor *out);
-/* Memory of the pool as it is: the elements are unspecified until an operation writes them. */
+/* Makes a tensor whose elements are unspecified until an operation writes them. */
 mast3r_status mast3r_tensor_empty(mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape,
                                   mast3r_tensor *out);
 /* The signatures of all operations, as a JSON array of strings; see mast3r_engine_metadata. */
 mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *needed);
-/* Runs an operation by name. attributes: NULL or a JSON object. operands: 0 for an optional one
- * that is left out. The results are new tensors; *produced is their number, 0 for operations
+/* Runs an operation by name. attributes: NULL or a JSON object. operands: 0 for an optional operand
+ * that is not given. The results are new tensors; *produced is their number, 0 for operations
  * that change an operand in place. */
 mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *operation, const char *attributes,
                                   const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity,
@@ -694,7 +708,7 @@ mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *ope
 
 /* ---- executor ---------------------------------------------------------- */
 
-/* An array of float32 on the host, row-major, and the name of the input that it is. */
+/* One input by its name: float32 on the host, row-major. */
 typedef struct {
   uint32_t size;
   int32_t ndim;
@@ -703,23 +717,24 @@ typedef struct {
   int64_t shape[MAST3R_MAX_DIMS];
 } mast3r_input;
 
-/* Runs graphs of a few operations, each on the GPU where its operands are large enough and
- * there is one, else on the CPU. The calls of one executor take turns. */
+/* Runs graphs of a few operations. An operation runs on the GPU if there is one and its operands
+ * are large enough, otherwise on the CPU. Calls on one executor run one at a time. */
 mast3r_status mast3r_executor_open(int32_t threads, mast3r_executor *out);
 mast3r_status mast3r_executor_close(mast3r_executor executor);
 /* graph is JSON:
  *   {"nodes": [{"name": "h", "op": "MatMul", "operands": ["x", "w"]},
  *              {"name": "y", "op": "LayerNorm", "operands": ["h", "g", "b"], "eps": 1e-5}],
  *    "outputs": ["y"], "optimize": true}
- * docs/tensor.md has the operations. An operand that names no node is an input; optimize joins
- * products with what follows. The results are float32 on the host, in the order of outputs. */
+ * docs/tensor.md has the operations. An operand that names no node is an input. optimize
+ * joins a product with the operation after it. The results are float32 on the host, in the order of outputs. */
 mast3r_status mast3r_executor_run(mast3r_executor executor, const char *graph, const mast3r_input *inputs, size_t count,
                                   mast3r_tensor *results, size_t capacity, size_t *produced);
-/* A JSON object: "cpu" and "gpu", how many operations ran there; "fallbacks", why the CPU ran
- * what was meant for the GPU, with how often; "thresholds". See mast3r_engine_metadata. */
+/* A JSON object: "cpu" and "gpu" count the operations that ran there, "fallbacks" counts by reason
+ * the operations for the GPU that ran on the CPU, "thresholds" are those of configure. See
+ * mast3r_engine_metadata. */
 mast3r_status mast3r_executor_info(mast3r_executor executor, char *buffer, size_t capacity, size_t *needed);
-/* thresholds is a JSON object: from how many elements of its operands on an operation goes to
- * the GPU. It replaces all; an operation that is not in it stays on the CPU. */
+/* thresholds is a JSON object: an operation runs on the GPU if its operands have at least so many
+ * elements. It replaces all thresholds; an operation that is not in it stays on the CPU. */
 mast3r_status mast3r_executor_configure(mast3r_executor executor, const char *thresholds);
 /* Measures products on both devices and sets their thresholds; without a GPU it changes nothing. */
 mast3r_status mast3r_executor_calibrate(mast3r_executor executor);
@@ -731,16 +746,16 @@ mast3r_status mast3r_executor_calibrate(mast3r_executor executor);
 mast3r_status mast3r_buffer_acquire(mast3r_engine engine, uint64_t nbytes, mast3r_buffer *out);
 /* Either pointer may be NULL. */
 mast3r_status mast3r_buffer_contents(mast3r_buffer buffer, void **out, uint64_t *length);
-/* The MTLBuffer, NULL where the device is not Metal; it lives until the buffer is released. */
+/* The MTLBuffer, or NULL if the device is not Metal. It is valid until the buffer is released. */
 mast3r_status mast3r_buffer_native(mast3r_buffer buffer, void **out);
 mast3r_status mast3r_buffer_release(mast3r_buffer buffer); /* back to the pool */
 /* Puts buffers of these sizes into the pool. */
 mast3r_status mast3r_pool_warmup(mast3r_engine engine, const uint64_t *sizes, size_t count);
 mast3r_status mast3r_pool_info(mast3r_engine engine, mast3r_pool *out);
-/* per_size 0: the usual number; limit_bytes 0: no limit. What is beyond goes back at once. */
+/* per_size 0: the usual number; limit_bytes 0: no limit. Free buffers beyond them are freed at once. */
 mast3r_status mast3r_pool_configure(mast3r_engine engine, int32_t per_size, uint64_t limit_bytes);
-/* For a host that is told to save memory: half of the kept memory goes back, all of it when
- * the need is critical. freed, the number of buffers, may be NULL. */
+/* For a program that is told to save memory: frees half of the pooled memory, or all of it if
+ * critical is not 0. freed is the number of buffers; it may be NULL. */
 mast3r_status mast3r_pool_pressure(mast3r_engine engine, int32_t critical, uint64_t *freed);
 
 #ifdef __cplusplus

@@ -278,6 +278,7 @@ class GPUTensor {
     return desc.valid != 0;
   }
 
+  mast3r_tensor handle() const { return handle_ ? handle_->get() : 0; } /* stays this object's */
   /* The tensor's own memory on the host, as long as a copy of this object lives. */
   template <class T = float>
   const T *data() const {
@@ -771,7 +772,7 @@ class MPSGraphEngine {
     m.height = static_cast<int32_t>(desc.shape()[0]);
     m.width = static_cast<int32_t>(desc.shape()[1]);
     m.dim = static_cast<int32_t>(desc.shape()[2]);
-    m.descriptors = desc.data();
+    m.tensor = desc.handle();
     if (points.ndim() != 0) m.points = points.data();
     return m;
   }

@@ -39,6 +39,12 @@ class RetrievalIndex {
     check(mast3r_job_take_scores(job->get(), &out));
     return GPUTensor(out).to_cpu();
   }
+  /* The pictures of this index from number first on as a file, and those of such a file behind the ones
+   * that are here. */
+  void write(const std::string &path, size_t first = 0) const {
+    detail::run(mast3r_submit_index_write, handle_->get(), first, path.c_str());
+  }
+  void merge(const std::string &path) { detail::run(mast3r_submit_index_merge, handle_->get(), path.c_str()); }
   size_t size() const {
     uint64_t n = 0;
     check(mast3r_index_length(handle_->get(), &n));

@@ -77,20 +77,8 @@ func m3r_submit_refine(h C.mast3r_engine, image1, image2 *C.mast3r_image, in *C.
 
 //export m3r_job_take_refined
 func m3r_job_take_refined(h C.mast3r_job, out *C.mast3r_refined) status {
-	return done(func() error {
-		const call = "mast3r_job_take_refined"
-		if out == nil {
-			return null(call, "out")
-		}
-		if err := sized(call, "refined", out.size, unsafe.Sizeof(*out)); err != nil {
-			return err
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_refined"
+	return takeFrom(call, h, "refined", out, func(j *job) error {
 		r := j.refined
 		if r == nil {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: the job refined nothing, or it was taken already", call)

@@ -85,8 +85,11 @@ func m3r_submit_pose(in *C.mast3r_places, options *C.mast3r_pose_options, out *C
 			depth = unsafe.Slice((*float64)(unsafe.Pointer(o.depth)), len(p.xy1)/2)
 		}
 		start(context.Background(), out, false, func() {}, func(ctx context.Context, j *job) error {
-			r, err := geometry.RelativePose(vectors(p.xy1), vectors(p.xy2), mat3(&o.intrinsics1), mat3(&o.intrinsics2), opt)
-			if err != nil {
+			r, err := geometry.RelativePose(ctx, vectors(p.xy1), vectors(p.xy2), mat3(&o.intrinsics1), mat3(&o.intrinsics2), opt)
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
 				return fail(C.MAST3R_E_SHAPE, "%s: %v", call, err)
 			}
 			j.pose = &relative{Relative: r}
@@ -115,20 +118,8 @@ func poseOf(m []float64) *geometry.Pose {
 
 //export m3r_job_take_pose
 func m3r_job_take_pose(h C.mast3r_job, out *C.mast3r_pose) status {
-	return done(func() error {
-		const call = "mast3r_job_take_pose"
-		if out == nil {
-			return null(call, "out")
-		}
-		if err := sized(call, "pose", out.size, unsafe.Sizeof(*out)); err != nil {
-			return err
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_pose"
+	return takeFrom(call, h, "pose", out, func(j *job) error {
 		r := j.pose
 		if r == nil {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: the job has no pose, or it was taken already", call)

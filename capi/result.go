@@ -9,7 +9,6 @@ import "C"
 
 import (
 	"time"
-	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
 )
@@ -32,20 +31,8 @@ func m3r_job_results(h C.mast3r_job, count *C.size_t) status {
 
 //export m3r_job_take_result
 func m3r_job_take_result(h C.mast3r_job, index C.size_t, out *C.mast3r_result) status {
-	return done(func() error {
-		const call = "mast3r_job_take_result"
-		if out == nil {
-			return null(call, "out")
-		}
-		if err := sized(call, "result", out.size, unsafe.Sizeof(*out)); err != nil {
-			return err
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_result"
+	return takeFrom(call, h, "result", out, func(j *job) error {
 		if uint64(index) >= uint64(len(j.results)) {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: result %d of %d", call, index, len(j.results))
 		}
@@ -82,20 +69,8 @@ func timingOf(t gomps.Timing) C.mast3r_timing {
 
 //export m3r_job_take_matches
 func m3r_job_take_matches(h C.mast3r_job, out *C.mast3r_matches) status {
-	return done(func() error {
-		const call = "mast3r_job_take_matches"
-		if out == nil {
-			return null(call, "out")
-		}
-		if err := sized(call, "matches", out.size, unsafe.Sizeof(*out)); err != nil {
-			return err
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_matches"
+	return takeFrom(call, h, "matches", out, func(j *job) error {
 		m := j.matches
 		if m == nil {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: the job has no matches, or they were taken already", call)

@@ -75,19 +75,9 @@ func m3r_submit_retrieval(h C.mast3r_engine, images *C.mast3r_image, count C.siz
 
 //export m3r_job_take_retrieval
 func m3r_job_take_retrieval(h C.mast3r_job, index C.size_t, out *C.mast3r_retrieval) status {
-	return done(func() error {
-		const call = "mast3r_job_take_retrieval"
-		if out == nil {
-			return null(call, "out")
-		}
-		if err := sized(call, "retrieval", out.size, unsafe.Sizeof(*out)); err != nil {
-			return err
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		r, err := take(call, j, j.retrievals, index)
+	const call = "mast3r_job_take_retrieval"
+	return takeFrom(call, h, "retrieval", out, func(j *job) error {
+		r, err := take(call, j.retrievals, index)
 		if err != nil {
 			return err
 		}
@@ -102,10 +92,8 @@ func m3r_job_take_retrieval(h C.mast3r_job, index C.size_t, out *C.mast3r_retrie
 	})
 }
 
-// take takes one of a finished job's results out of it.
-func take[T any](call string, j *job, list []*T, index C.size_t) (*T, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+// take takes one of a finished job's results out of its list. The job's lock is held.
+func take[T any](call string, list []*T, index C.size_t) (*T, error) {
 	if uint64(index) >= uint64(len(list)) {
 		return nil, fail(C.MAST3R_E_ARGUMENT, "%s: result %d of %d", call, index, len(list))
 	}

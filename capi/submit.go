@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"context"
+	"slices"
 	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
@@ -221,10 +222,27 @@ func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, error) {
 		return m, fail(C.MAST3R_E_SHAPE, "%s: %s is %d x %d x %d (height x width x dim), want sides up to %d and dim 1 to %d", call, what, m.Height, m.Width, m.Dim, maxSide, maxDim)
 	}
 	pixels := m.Height * m.Width
-	if in.descriptors == nil && pixels > 0 {
+	switch {
+	case in.tensor != 0 && in.descriptors != nil:
+		return m, fail(C.MAST3R_E_ARGUMENT, "%s: %s has descriptors and a tensor, want one of them", call, what)
+	case in.tensor != 0:
+		t, err := lookup[*tensor](call, in.tensor, kindTensor)
+		if err != nil {
+			return m, err
+		}
+		if t.mem == nil || !slices.Equal(t.shape, []int{m.Height, m.Width, m.Dim}) {
+			return m, fail(C.MAST3R_E_SHAPE, "%s: %s has a tensor of shape %v, want a result's of %d x %d x %d", call, what, t.shape, m.Height, m.Width, m.Dim)
+		}
+		of := gomps.MapOfDescriptors(t.mem)
+		m.Desc, m.Source = of.Desc, of.Source
+		if m.Desc == nil && m.Source == nil {
+			return m, fail(C.MAST3R_E_ARGUMENT, "%s: the tensor of %s was released", call, what)
+		}
+	case in.descriptors == nil && pixels > 0:
 		return m, null(call, what+".descriptors")
+	default:
+		m.Desc = floats(in.descriptors, pixels*m.Dim)
 	}
-	m.Desc = floats(in.descriptors, pixels*m.Dim)
 	m.Points = floats(in.points, pixels*3)
 	m.Weight = floats(in.weight, pixels)
 	if in.mask != nil {

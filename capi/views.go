@@ -70,20 +70,8 @@ func m3r_submit_views(h C.mast3r_engine, images *C.mast3r_image, count C.size_t,
 
 //export m3r_job_take_view
 func m3r_job_take_view(h C.mast3r_job, index C.size_t, out *C.mast3r_scene_view) status {
-	return done(func() error {
-		const call = "mast3r_job_take_view"
-		if out == nil {
-			return null(call, "out")
-		}
-		if err := sized(call, "view", out.size, unsafe.Sizeof(*out)); err != nil {
-			return err
-		}
-		j, err := ended(call, h)
-		if err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
+	const call = "mast3r_job_take_view"
+	return takeFrom(call, h, "view", out, func(j *job) error {
 		views := j.views()
 		if uint64(index) >= uint64(len(views)) {
 			return fail(C.MAST3R_E_ARGUMENT, "%s: view %d of %d", call, index, len(views))

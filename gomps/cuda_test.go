@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,99 @@ func TestCUDA(t *testing.T) {
 	})
 	if n := gpu.Info().LiveBuffers; n != 0 {
 		t.Errorf("%d buffers are left", n)
+	}
+}
+
+// TestCUDAMatches: descriptors that stay on the device give the CPU's matches.
+func TestCUDAMatches(t *testing.T) {
+	if os.Getenv("MAST3R_PJRT_CPU") == "" {
+		t.Skip("MAST3R_PJRT_CPU is not set: the backend cuda is not run (make xla-test)")
+	}
+	e := open(t, gomps.Config{Backend: "cuda", Precision: "fp32", ExecutableCache: t.TempDir()}, "mast3r_micro")
+	r, err := e.Infer(t.Context(), picture(64, 96, 1), picture(64, 96, 2), gomps.InferOptions{Raw: true, Only: gomps.OutputDesc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	far := [2]gomps.Map{gomps.MapOf(&r.View[0]), gomps.MapOf(&r.View[1])}
+	near := far
+	for i := range near {
+		if far[i].Source == nil || far[i].Desc != nil {
+			t.Fatalf("map %d is on the host", i)
+		}
+		near[i].Source, near[i].Desc = nil, slices.Clone(r.View[i].Desc.Float32s())
+	}
+	opt := gomps.MatchOptions{Reciprocal: true, Subsample: 4, BothWays: true, Subpixel: true}
+	got, err := e.Match(t.Context(), far[0], far[1], opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := e.Match(t.Context(), near[0], near[1], opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Len() == 0 || !slices.Equal(got.Idx1, want.Idx1) || !slices.Equal(got.XY2, want.XY2) {
+		t.Errorf("%d matches of maps on the device, %d of the same on the host", got.Len(), want.Len())
+	}
+	wrong := far[0]
+	wrong.Width--
+	var se *gomps.ShapeError
+	if _, err := e.Match(t.Context(), wrong, far[1], opt); !errors.As(err, &se) {
+		t.Errorf("a map of another size than its tensor: %v", err)
+	}
+	r.View[0].Desc.Release()
+	if _, err := e.Match(t.Context(), far[0], far[1], opt); err == nil {
+		t.Error("descriptors that were released were matched")
+	}
+}
+
+// TestCUDAViews: scenes are those of the CPU, and nothing of them comes to the host before
+// somebody reads it.
+func TestCUDAViews(t *testing.T) {
+	if os.Getenv("MAST3R_PJRT_CPU") == "" {
+		t.Skip("MAST3R_PJRT_CPU is not set: the backend cuda is not run (make xla-test)")
+	}
+	const height, width = 112, 168
+	cfg := gomps.Config{Precision: "fp32", ExecutableCache: t.TempDir()}
+	cfg.Backend = "cuda"
+	gpu := open(t, cfg, "da3_tiny")
+	cfg.Backend = "cpu"
+	cpu := open(t, cfg, "da3_tiny")
+	pics := pictures(4, height, width)
+	cam := gomps.KnownCamera{Intrinsics: [3][3]float64{{150, 0, 84}, {0, 150, 56}, {0, 0, 1}}}
+	for i := range 3 {
+		cam.Pose[i][i] = 1
+	}
+	known := make([]gomps.KnownCamera, len(pics))
+	for i := range known {
+		known[i] = cam
+		known[i].Pose[0][3] = 0.2 * float64(i)
+	}
+	for what, opt := range map[string]gomps.ViewsOptions{
+		"together": {Raw: true, Rays: true},
+		"known":    {Raw: true, Cameras: known},
+		"windows":  {Raw: true, Window: 3, Overlap: 1},
+	} {
+		s := inferViews(t, gpu, pics, opt)
+		if n := gpu.Pool().Stats().InUseBytes; what != "windows" && n > 0 {
+			t.Errorf("%s: the host has %d bytes of results that nobody has read", what, n)
+		}
+		want := inferViews(t, cpu, pics, opt)
+		for i := range want.View {
+			g, w := s.View[i], want.View[i]
+			for name, pair := range map[string][2]*gomps.Tensor{"depth": {g.Depth, w.Depth}, "conf": {g.Conf, w.Conf}, "points": {g.Points, w.Points}, "rays": {g.Rays, w.Rays}} {
+				if (pair[0] == nil) != (pair[1] == nil) {
+					t.Fatalf("%s: view %d: %s is there on one backend only", what, i, name)
+				}
+				if pair[0] == nil {
+					continue
+				}
+				if e := distance(pair[0].Float32s(), pair[1].Float32s()); !(e <= 2e-5) {
+					t.Errorf("%s: view %d: %s: relative L2 %.2g", what, i, name, e)
+				}
+			}
+		}
+		s.Release()
 	}
 }
 

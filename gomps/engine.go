@@ -42,6 +42,8 @@ type Engine struct {
 	matching turn
 	pool     *par.Pool
 	matcher  *match.Matcher
+	// rows are the programs that read some descriptors of a map, used with matching taken.
+	rows programs
 	// resizer is used with the turn taken.
 	resizer *preprocess.Resizer
 }
@@ -80,7 +82,7 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	pool := par.New(cfg.Threads)
 	return &Engine{cfg: cfg, log: log, dev: dev, fallback: fallback, turn: make(turn, 1), matching: make(turn, 1),
-		pool: pool, matcher: match.New(pool), resizer: preprocess.NewResizer(pool)}, nil
+		pool: pool, matcher: match.New(pool), rows: programs{dev: dev}, resizer: preprocess.NewResizer(pool)}, nil
 }
 
 // Load reads a model: a safetensors file, or a directory that holds
@@ -256,6 +258,7 @@ func (e *Engine) Info() Info {
 	}
 	m := l.facts
 	i.Variant, i.Precision = m.Variant, l.precision.String()
+	i.Outputs = l.outputs()
 	i.Patch, i.DescDim, i.Resolution = m.Patch, m.DescDim, l.size
 	i.EncDim, i.EncDepth, i.EncHeads = m.EncDim, m.EncDepth, m.EncHeads
 	i.DecDim, i.DecDepth, i.DecHeads = m.DecDim, m.DecDepth, m.DecHeads
@@ -305,7 +308,11 @@ func (e *Engine) Close() error {
 	}
 	l, r := e.loaded, e.retriever
 	e.set(func() { e.closed, e.loaded, e.retriever = true, nil, nil })
-	err := errors.Join(l.close(), r.close(), e.dev.Close())
-	e.pool.Close() // waits for a match that runs
+	if err := e.matching.take(context.Background()); err != nil { // waits for a match that runs
+		return err
+	}
+	defer e.matching.give()
+	err := errors.Join(l.close(), r.close(), e.rows.close(), e.dev.Close())
+	e.pool.Close()
 	return err
 }

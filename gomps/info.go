@@ -2,6 +2,8 @@
 
 package gomps
 
+import "github.com/mast3r-runtime/mast3r-runtime/internal/model/da3"
+
 // Info are facts about an engine: its device, and its model once one is loaded.
 type Info struct {
 	Backend, Device, ISA string
@@ -22,7 +24,10 @@ type Info struct {
 	// number committed since Open.
 	WeightsMapped, WeightsCopied, CommandBuffers int
 
-	Variant, Precision           string
+	Variant, Precision string
+	// Outputs names what the model gives: "pts3d", "conf", "desc", "desc_conf" of a pair, and
+	// "depth", "poses", "intrinsics", "rays", "ray_conf", "sky" of a scene.
+	Outputs                      []string
 	Patch, DescDim, Resolution   int
 	EncDim, EncDepth, EncHeads   int
 	DecDim, DecDepth, DecHeads   int
@@ -30,4 +35,26 @@ type Info struct {
 	Metadata                     map[string]string
 	UnusedTensors                []string
 	Encodes, Decodes, HeadPasses uint64
+}
+
+// outputs are those of Info.
+func (l *loaded) outputs() []string {
+	if l.pair != nil {
+		return []string{"pts3d", "conf", "desc", "desc_conf"}
+	}
+	var names []string
+	for _, o := range []struct {
+		of    da3.Outputs
+		names []string
+	}{
+		{da3.Depth, []string{"depth"}},
+		{da3.Conf, []string{"conf", "pts3d", "poses", "intrinsics"}},
+		{da3.Rays, []string{"rays", "ray_conf"}},
+		{da3.Sky, []string{"sky"}},
+	} {
+		if l.views.Outputs()&o.of != 0 {
+			names = append(names, o.names...)
+		}
+	}
+	return names
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // Map is a dense map of descriptors to match.
@@ -22,6 +23,9 @@ type Map struct {
 	// Desc are [Height,Width,Dim] descriptors.
 	Desc               []float32
 	Height, Width, Dim int
+	// Source has the descriptors, in the place of Desc: of a result on a GPU, where they
+	// stay as far as the GPU matches them.
+	Source *Tensor
 	// Points [Height,Width,3] and Weight [Height,Width], a confidence per pixel,
 	// may be nil.
 	Points, Weight []float32
@@ -36,13 +40,27 @@ func MapOf(v *View) Map {
 	if !v.Desc.Valid() {
 		return Map{}
 	}
-	s := v.Desc.Shape()
-	m := Map{Desc: v.Desc.Float32s(), Height: s[0], Width: s[1], Dim: s[2]}
+	m := MapOfDescriptors(v.Desc)
 	if v.Points.Valid() {
 		m.Points = v.Points.Float32s()
 	}
 	if v.DescConf.Valid() {
 		m.Weight = v.DescConf.Float32s()
+	}
+	return m
+}
+
+// MapOfDescriptors is the map of a tensor [Height,Width,Dim] of a result, without points
+// and confidences.
+func MapOfDescriptors(t *Tensor) Map {
+	if !t.Valid() || len(t.shape) != 3 {
+		return Map{}
+	}
+	m := Map{Height: t.shape[0], Width: t.shape[1], Dim: t.shape[2]}
+	if t.apart() {
+		m.Source = t
+	} else {
+		m.Desc = t.Float32s()
 	}
 	return m
 }
@@ -187,7 +205,7 @@ func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	}
 	var r *match.Result
 	err := e.pool.With(ctx, func(pool *par.Pool) (err error) {
-		r, err = e.matcher.On(pool).Find(e.finder(ctx)).Match(m1.view(), m2.view(), match.Options{
+		r, err = e.matcher.On(pool).Find(e.finder(ctx)).Match(e.view(ctx, m1), e.view(ctx, m2), match.Options{
 			Reciprocal: opt.Reciprocal, Subsample: opt.Subsample, TopK: top, Border: opt.Border,
 			MinConfidence: opt.MinConfidence, MinWeight: opt.MinWeight, Weighted: opt.Weighted,
 			BothWays: opt.BothWays, Spread: opt.Spread, Subpixel: opt.Subpixel,
@@ -213,9 +231,8 @@ func (e *Engine) finder(ctx context.Context) match.Finder {
 	if !ok {
 		return nil
 	}
-	return func(a, b match.Map, maskA, maskB []uint8) (out [2]match.Neighbours, ok bool, err error) {
-		n, err := dev.Nearest(ctx, backend.Descriptors{Data: a.Data, N: a.Pixels(), Dim: a.Dim, Keep: maskA},
-			backend.Descriptors{Data: b.Data, N: b.Pixels(), Dim: b.Dim, Keep: maskB})
+	return func(a, b match.View) (out [2]match.Neighbours, ok bool, err error) {
+		n, err := dev.Nearest(ctx, descriptors(a), descriptors(b))
 		switch {
 		case errors.Is(err, backend.ErrUnsupported):
 			return out, false, nil
@@ -292,14 +309,30 @@ func pick[T any](s []T, positions []int, n int) []T {
 // check refuses points of another size than the map; the descriptors are
 // checked by the matcher.
 func (m Map) check(number int) error {
+	if m.Source != nil {
+		if want := (tensor.Shape{m.Height, m.Width, m.Dim}); m.Desc != nil || !m.Source.shape.Equal(want) {
+			return &ShapeError{fmt.Sprintf("source of map %d", number), m.Source.shape.String(), want.String() + " and no Desc beside it"}
+		}
+	}
 	if m.Points != nil && len(m.Points) != 3*m.Height*m.Width {
 		return &ShapeError{fmt.Sprintf("points of map %d", number), fmt.Sprint(len(m.Points)), fmt.Sprintf("3*%d*%d", m.Height, m.Width)}
 	}
 	return nil
 }
 
-func (m Map) view() match.View {
-	return match.View{Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, Weight: m.Weight, Mask: m.Mask}
+func (e *Engine) view(ctx context.Context, m Map) match.View {
+	return match.View{Desc: match.Map{Data: m.Desc, Height: m.Height, Width: m.Width, Dim: m.Dim}, Weight: m.Weight, Mask: m.Mask, Far: e.farOf(ctx, m)}
+}
+
+// descriptors are those of a view for the device.
+func descriptors(v match.View) backend.Descriptors {
+	d := backend.Descriptors{Data: v.Desc.Data, N: v.Desc.Pixels(), Dim: v.Desc.Dim, Keep: v.Mask}
+	if f, ok := v.Far.(*far); ok {
+		if b := f.t.mem.buf.Load(); b != nil {
+			d.Buffer = *b
+		}
+	}
+	return d
 }
 
 // at gives the coordinates and the points of pixels.

@@ -268,12 +268,9 @@ func (j *job) admit(pictures []preprocess.Transform, symmetric bool) error {
 // admitImages is admit before anything is known of the pictures. Those that cannot be
 // used are left to prepare, which names them.
 func (j *job) admitImages(images []Image, opt InferOptions, symmetric bool) error {
-	plans := make([]preprocess.Transform, len(images))
-	for i, img := range images {
-		var err error
-		if plans[i], err = j.transform(img, opt); err != nil {
-			return nil
-		}
+	plans, err := j.plans(0, images, opt)
+	if err != nil {
+		return nil
 	}
 	return j.admit(plans, symmetric)
 }

@@ -47,6 +47,10 @@ func TestEstimateMemory(t *testing.T) {
 		{"mast3r_tiny", "fp32", 384, 512, 5, false},
 		{"mast3r_mini", "fp32", 192, 256, 2, false},
 		{"dune_micro", "fp32", 336, 448, 2, false},
+		{"da3_tiny", "fp32", 378, 504, 8, false},
+		{"da3_small", "fp32", 378, 504, 2, false},
+		{"da3_small", "fp32", 378, 504, 4, false},
+		{"da3_small", "bf16", 378, 504, 2, false},
 	} {
 		path := tiny
 		if c.variant != "mast3r_tiny" {
@@ -99,16 +103,18 @@ func measureCall(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	raw := gomps.InferOptions{Raw: true}
+	images := make([]gomps.Image, n)
+	for i := range images {
+		images[i] = grey
+	}
 	switch {
+	case strings.HasPrefix(f[0], "da3"):
+		_, err = e.InferViews(t.Context(), images, gomps.ViewsOptions{Raw: true})
 	case f[4] == "true":
 		_, err = e.InferSymmetric(t.Context(), grey, grey, raw)
 	case n == 2:
 		_, err = e.Infer(t.Context(), grey, grey, raw)
 	default:
-		images := make([]gomps.Image, n)
-		for i := range images {
-			images[i] = grey
-		}
 		_, err = e.InferSequence(t.Context(), images, raw)
 	}
 	if err != nil {

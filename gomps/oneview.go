@@ -5,12 +5,14 @@ package gomps
 import (
 	"slices"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/da3"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // oneView says whether the network takes one view at a time and tells the sky from the
 // rest (da3.md 11).
-func (c *viewsCall) oneView() bool { return c.l.views.Outputs()&da3.Sky != 0 }
+func (l *loaded) oneView() bool { return l.views.Outputs()&da3.Sky != 0 }
 
 // metricVariant is the network whose depth is in metres times 300 over the focal
 // length.
@@ -39,14 +41,30 @@ func (c *viewsCall) lookAtOne(i int) ([]SceneView, error) {
 			scale = (v.Intrinsics[0][0] + v.Intrinsics[1][1]) / 2 / metricFocal
 		}
 	}
-	if err := c.stretch(v, float32(scale)); err != nil {
-		return nil, err
+	return views, c.finishDepth(v, float32(scale))
+}
+
+// finishDepth multiplies the depth of a view and gives its sky one. The result has memory
+// of its own: what the host writes into that of a device stays with the host.
+func (c *viewsCall) finishDepth(v *SceneView, by float32) error {
+	for _, t := range []*Tensor{v.Depth, v.Sky} {
+		if err := t.Fetch(); err != nil {
+			return err
+		}
 	}
-	if err := v.Sky.Fetch(); err != nil {
-		return nil, err
+	t, buf, err := c.result(&graph.Node{Shape: v.Depth.shape, DType: tensor.F32})
+	if err != nil {
+		return err
 	}
-	fillSky(v.Depth.Float32s(), v.Sky.Float32s())
-	return views, nil
+	d := v.Depth.Float32s()
+	out := float32s(buf.Bytes(), len(d))
+	for i, x := range d {
+		out[i] = by * x
+	}
+	fillSky(out, v.Sky.Float32s())
+	v.Depth.Release()
+	v.Depth = t
+	return nil
 }
 
 // fillSky gives the sky the depth of the farthest things, unless there is next to

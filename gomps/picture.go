@@ -47,8 +47,24 @@ func (j *job) prepare(images []Image, opt InferOptions) ([]*picture, error) {
 
 // prepareAt is prepare for images whose first is number base of the call.
 func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture, error) {
-	start := time.Now()
+	plans, err := j.plans(base, images, opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.admit(plans, false); err != nil {
+		return nil, err
+	}
 	pics := make([]*picture, len(images))
+	for i, img := range images {
+		if pics[i], err = j.prepareOne(base+i, img, plans[i]); err != nil {
+			return nil, err
+		}
+	}
+	return pics, nil
+}
+
+// plans say how images come to network size, to one size for a network of many views.
+func (j *job) plans(base int, images []Image, opt InferOptions) ([]preprocess.Transform, error) {
 	plans := make([]preprocess.Transform, len(images))
 	for i, img := range images {
 		t, err := j.transform(img, opt)
@@ -60,24 +76,7 @@ func (j *job) prepareAt(base int, images []Image, opt InferOptions) ([]*picture,
 	if j.l.views != nil {
 		preprocess.Common(plans)
 	}
-	if err := j.admit(plans, false); err != nil {
-		return nil, err
-	}
-	for i, img := range images {
-		pic, err := j.prepareOne(img, plans[i])
-		if device := (*DeviceError)(nil); errors.As(err, &device) {
-			return nil, err // no fault of the picture
-		}
-		if cause := j.ctx.Err(); cause != nil {
-			return nil, fmt.Errorf("gomps: preprocessing: %w", cause)
-		}
-		if err != nil {
-			return nil, &ImageError{base + i, err}
-		}
-		pics[i] = pic
-	}
-	j.preprocess += time.Since(start)
-	return pics, nil
+	return plans, nil
 }
 
 // transform says how a picture comes to network size.
@@ -98,7 +97,24 @@ func (j *job) transform(img Image, opt InferOptions) (t preprocess.Transform, er
 	return preprocess.Plan(img.Width, img.Height, size, patch, opt.Rectangle43)
 }
 
-func (j *job) prepareOne(img Image, t preprocess.Transform) (_ *picture, err error) {
+// prepareOne is prepare for image number i of the call, whose plan is there.
+func (j *job) prepareOne(i int, img Image, t preprocess.Transform) (*picture, error) {
+	start := time.Now()
+	pic, err := j.resized(img, t)
+	if device := (*DeviceError)(nil); errors.As(err, &device) {
+		return nil, err // no fault of the picture
+	}
+	if cause := j.ctx.Err(); cause != nil {
+		return nil, fmt.Errorf("gomps: preprocessing: %w", cause)
+	}
+	if err != nil {
+		return nil, &ImageError{i, err}
+	}
+	j.preprocess += time.Since(start)
+	return pic, nil
+}
+
+func (j *job) resized(img Image, t preprocess.Transform) (_ *picture, err error) {
 	defer fault.Watch(img.Pix, "the memory of the picture")() // a mapped file, perhaps
 	defer fault.Guard(&err)()
 	buf, err := j.temp(3 * t.Width * t.Height)

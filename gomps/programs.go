@@ -28,7 +28,8 @@ type part struct {
 	want           mast3r.Outputs // heads of pairs
 	// Of networks of many views: known cameras, rays.
 	given, rays bool
-	pairs       int // at once; 0 is one on its own
+	pairs       int  // at once; 0 is one on its own
+	exact       bool // in float32 whatever the network's precision is
 }
 
 type program struct {
@@ -62,7 +63,11 @@ func (p *programs) get(ctx context.Context, key part, build func() (*graph.Graph
 	if err := p.evict(maxPrograms - 1); err != nil {
 		return nil, err
 	}
-	c, err := p.dev.Compile(ctx, g, p.opt)
+	opt := p.opt
+	if key.exact {
+		opt.Precision = backend.FP32
+	}
+	c, err := p.dev.Compile(ctx, g, opt)
 	if err != nil {
 		return nil, err
 	}

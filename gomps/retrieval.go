@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -234,6 +236,10 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 	return &Retrieval{Features: f.Values, N: f.N, Dim: f.Dim, Attention: f.Attention, Time: time.Since(start)}, nil
 }
 
+func bytesOf(f []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
+}
+
 func float32s(b []byte, n int) []float32 {
 	if n == 0 {
 		return nil
@@ -248,10 +254,14 @@ type RetrievalIndex struct {
 	nfeat float64
 	index *retrieval.Index
 	words *words
+	made  map[string]string // what the numbers in it depend on, beside the features
 	// seen are the nearest words of features by their hash: finding them is nearly
 	// all the work, and a picture is mostly both added and looked up.
 	seen map[[sha256.Size]byte][]int32
 }
+
+// mostSeen are the pictures whose words are remembered.
+const mostSeen = 4096
 
 // OpenIndex starts an index with a codebook (a safetensors file with "centroids"
 // [words,dim], or the published pickle, or a directory with one of them). The
@@ -264,6 +274,10 @@ func (e *Engine) OpenIndex(ctx context.Context, codebook string, nfeat float64) 
 		return nil, err
 	}
 	x := &RetrievalIndex{e: e, nfeat: nfeat, words: newWords(e.dev, book), seen: map[[sha256.Size]byte][]int32{}}
+	x.made = map[string]string{
+		"kind": "index part", "nfeat": fmt.Sprint(nfeat),
+		"codebook": fmt.Sprintf("%x", sha256.Sum256(bytesOf(book.Centroids))),
+	}
 	if x.index, err = retrieval.NewIndex(book, x.quantize); err != nil {
 		return nil, &WeightsError{codebook, err}
 	}
@@ -293,6 +307,40 @@ func (x *RetrievalIndex) Score(r *Retrieval) ([]float64, error) {
 	return s, indexError(err)
 }
 
+// Write writes the pictures of the index, from number first on, to a safetensors file that Merge
+// reads. It is some thirtieth of the size of their features.
+func (x *RetrievalIndex) Write(path string, first int) error {
+	if first < 0 || first > x.index.Len() {
+		return &ConfigError{"first", fmt.Sprint(first), fmt.Sprintf("0 to %d", x.index.Len())}
+	}
+	if err := weights.Write(path, x.index.Tensors(first), x.made, 0); err != nil {
+		return loadError(path, err)
+	}
+	return nil
+}
+
+// Merge puts the pictures that Write wrote behind those of this index, as if they had been added one
+// by one. The other index must have been made with the same codebook and number of features.
+func (x *RetrievalIndex) Merge(ctx context.Context, path string) error {
+	find := func(path string) (string, error) { return path, nil }
+	part, err := readSet(ctx, path, find, func(s *weights.Set) (*retrieval.Part, error) {
+		got := s.Metadata()
+		for _, name := range slices.Sorted(maps.Keys(x.made)) {
+			if got[name] != x.made[name] {
+				return nil, fmt.Errorf("%s %s, want %s", name, weights.Quoted(got[name]), x.made[name])
+			}
+		}
+		return retrieval.OpenPart(s)
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.index.Merge(part); err != nil {
+		return &WeightsError{path, err}
+	}
+	return nil
+}
+
 func indexError(err error) error {
 	var dev *DeviceError
 	if err == nil || errors.As(err, &dev) {
@@ -320,9 +368,12 @@ func (x *RetrievalIndex) quantize(features []float32, n, k int) ([]int32, error)
 	}
 	// The k nearest are the first of the most that anybody asks for.
 	most := min(retrieval.QueryAssignments, x.words.book.Words)
-	key := sha256.Sum256(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(features))), 4*len(features)))
+	key := sha256.Sum256(bytesOf(features))
 	top, ok := x.seen[key]
 	if !ok {
+		if len(x.seen) >= mostSeen { // of 300 features each: 25 MB
+			clear(x.seen)
+		}
 		var err error
 		if top, err = x.words.nearest(features, n, most); err != nil {
 			return nil, err

@@ -54,17 +54,31 @@ func (j *job) pairByViews(a, b *picture, va, vb *View, t *Timing) error {
 
 // sequenceByViews is InferSequence with a network of many views.
 func (j *job) sequenceByViews(images []Image, opt InferOptions) ([]*Result, error) {
-	pics, err := j.prepare(images, opt)
+	j.fitViews = j.fitSequence
+	plans, err := j.plans(0, images, opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.admit(plans, false); err != nil {
+		return nil, err
+	}
+	// One picture after another: a long sequence has never more than two in memory.
+	before, err := j.prepareOne(0, images[0], plans[0])
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*Result, len(images)-1)
 	for i := range out {
-		out[i] = &Result{}
-		if err := j.pairByViews(pics[i], pics[i+1], &out[i].View[0], &out[i].View[1], &out[i].Timing); err != nil {
+		next, err := j.prepareOne(i+1, images[i+1], plans[i+1])
+		if err != nil {
 			return nil, err
 		}
-		pics[i].feat.Release()
+		out[i] = &Result{}
+		if err := j.pairByViews(before, next, &out[i].View[0], &out[i].View[1], &out[i].Timing); err != nil {
+			return nil, err
+		}
+		before.feat.Release()
+		before = next
 	}
 	for _, r := range out {
 		j.keep(&r.Timing)

@@ -10,8 +10,6 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/da3"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
-	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
 
 // viewsCall is the state of a call with a network of many views.
@@ -71,7 +69,7 @@ func (c *viewsCall) encode() error {
 func (c *viewsCall) windows() [][2]int {
 	n := len(c.pics)
 	size := c.opt.Window
-	if c.oneView() {
+	if c.l.oneView() {
 		list := make([][2]int, n)
 		for i := range list {
 			list[i] = [2]int{i, i + 1}
@@ -125,7 +123,7 @@ func (c *viewsCall) window(from, to int) error {
 func (c *viewsCall) look(from, to int) ([]SceneView, WindowReport, error) {
 	report := WindowReport{First: from, Count: to - from, Scale: 1}
 	pics := c.pics[from:to]
-	if c.oneView() {
+	if c.l.oneView() {
 		views, err := c.lookAtOne(from)
 		return views, report, err
 	}
@@ -173,13 +171,40 @@ func (c *viewsCall) look(from, to int) ([]SceneView, WindowReport, error) {
 
 // reference chooses the view to which the others of a window refer.
 func (c *viewsCall) reference(pics []*picture) (int, error) {
-	class := make([][]float32, len(pics))
-	d := c.l.facts.EncDim
-	for i, p := range pics {
-		if err := p.feat.Fetch(); err != nil {
-			return 0, deviceError("read features", err)
-		}
-		class[i] = float32s(p.feat.Bytes(), d)
+	n, d := len(pics), c.l.facts.EncDim
+	if n < 3 {
+		return da3.Reference(make([][]float32, n), c.opt.Reference)
+	}
+	rows := c.l.rows(pics[0].height, pics[0].width)
+	p, err := c.program(part{what: "class", images: n, h1: rows, exact: true}, func() (*graph.Graph, error) { return classGraph(n, rows, d) })
+	if err != nil {
+		return 0, err
+	}
+	var in []backend.Buffer
+	for _, pic := range pics {
+		in = append(in, pic.feat)
+	}
+	out, err := c.temp(4 * n * d)
+	if err != nil {
+		return 0, err
+	}
+	w, err := c.begin(decoderQueue)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.run(p, in, []backend.Buffer{out}); err != nil {
+		return 0, err
+	}
+	if err := w.finish(&c.out.Timing); err != nil {
+		return 0, err
+	}
+	if err := out.Fetch(); err != nil {
+		return 0, deviceError("read features", err)
+	}
+	class := make([][]float32, n)
+	all := float32s(out.Bytes(), n*d)
+	for i := range class {
+		class[i] = all[i*d : (i+1)*d]
 	}
 	return da3.Reference(class, c.opt.Reference)
 }
@@ -255,31 +280,27 @@ func (c *viewsCall) known(from int, views []SceneView) error {
 	for i := range views {
 		k := c.opt.Cameras[from+i].Intrinsics
 		views[i].Pose, views[i].Intrinsics = cams[i].Pose, views[i].Transform.IntrinsicsToNetwork(k)
-		if err := c.stretch(&views[i], float32(scale)); err != nil {
-			return err
-		}
 	}
-	return nil
+	return c.stretch(views, float32(scale))
 }
 
-// stretch multiplies the depth of a view. The result has memory of its own: on a device
-// what the host writes into a result stays with the host.
-func (c *viewsCall) stretch(v *SceneView, by float32) error {
-	if err := v.Depth.Fetch(); err != nil {
-		return err
-	}
-	t, buf, err := c.result(&graph.Node{Shape: v.Depth.shape, DType: tensor.F32})
+// stretch multiplies the depth of views.
+func (c *viewsCall) stretch(views []SceneView, by float32) error {
+	return c.each(views, func(w *work, v *SceneView) error { return w.stretch(v, by) })
+}
+
+// each runs programs for each view, and waits for all.
+func (c *viewsCall) each(views []SceneView, run func(w *work, v *SceneView) error) error {
+	w, err := c.begin(decoderQueue)
 	if err != nil {
 		return err
 	}
-	d := v.Depth.Float32s()
-	out := float32s(buf.Bytes(), len(d))
-	for i, x := range d {
-		out[i] = by * x
+	for i := range views {
+		if err := run(w, &views[i]); err != nil {
+			return err
+		}
 	}
-	v.Depth.Release()
-	v.Depth = t
-	return nil
+	return w.finish(&c.out.Timing)
 }
 
 // align lays the views of a window on those that are done, by the points of the views
@@ -293,7 +314,14 @@ func (c *viewsCall) align(views []SceneView, r *WindowReport) error {
 	var weight []float64
 	for i := range r.Overlap {
 		old, fresh := &c.out.View[r.First+i], &views[i]
-		x, y := old.lift(), fresh.lift()
+		x, err := old.lift()
+		if err != nil {
+			return err
+		}
+		y, err := fresh.lift()
+		if err != nil {
+			return err
+		}
 		cell := old.Depth.shape[1]
 		for at, step := 0, max(len(x.depth)/most, 1)|1; at < len(x.depth); at += step {
 			p, q := x.at(at%cell, at/cell), y.at(at%cell, at/cell)
@@ -324,95 +352,20 @@ func (c *viewsCall) align(views []SceneView, r *WindowReport) error {
 			p[row][3] *= e.Scale
 		}
 		views[i].Pose = move.Times(p)
-		if err := c.stretch(&views[i], float32(e.Scale)); err != nil {
-			return err
-		}
 	}
-	return nil
+	return c.stretch(views, float32(e.Scale))
 }
 
 // finish makes the first camera the world and computes the points.
 func (c *viewsCall) finish() error {
 	origin := da3.Inverse(c.out.View[0].Pose)
-	for i := range c.out.View {
-		v := &c.out.View[i]
+	return c.each(c.out.View, func(w *work, v *SceneView) error {
 		v.Pose = origin.Times(v.Pose)
 		if v.Intrinsics == ([3][3]float64{}) {
-			continue // of a network of one view, which does not know them
+			return nil // of a network of one view, which does not know them
 		}
-		if err := c.points(v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// points computes the points of a view in the world.
-func (c *viewsCall) points(v *SceneView) error {
-	h, w := v.Depth.shape[0], v.Depth.shape[1]
-	t, buf, err := c.result(&graph.Node{Shape: tensor.Shape{h, w, 3}, DType: tensor.F32})
-	if err != nil {
-		return err
-	}
-	if err := v.Depth.Fetch(); err != nil {
-		return err
-	}
-	v.Points = t
-	out, l := float32s(buf.Bytes(), 3*h*w), v.lift()
-	return c.e.pool.With(c.ctx, func(pool *par.Pool) error {
-		pool.Run(h, func(_, y int) {
-			for x := range w {
-				p := l.at(x, y)
-				for k := range p {
-					out[3*(y*w+x)+k] = float32(p[k])
-				}
-			}
-		})
-		return nil
+		return w.points(v)
 	})
-}
-
-// lift takes pixels of a view to the world (da3.md 10).
-type lift struct {
-	depth, confidence []float32
-	width             int
-	pose              [3][4]float64
-	fx, fy, cx, cy    float64
-}
-
-func (v *SceneView) lift() lift {
-	k := v.Intrinsics
-	l := lift{depth: v.Depth.Float32s(), width: v.Depth.shape[1], pose: v.Pose, fx: k[0][0], fy: k[1][1], cx: k[0][2], cy: k[1][2]}
-	if v.Conf != nil {
-		l.confidence = v.Conf.Float32s()
-	}
-	return l
-}
-
-func (l *lift) at(x, y int) geometry.Vec3 {
-	d := float64(l.depth[y*l.width+x])
-	cam := [3]float64{(float64(x) - l.cx) / l.fx * d, (float64(y) - l.cy) / l.fy * d, d}
-	var p geometry.Vec3
-	for i, row := range l.pose {
-		p[i] = row[0]*cam[0] + row[1]*cam[1] + row[2]*cam[2] + row[3]
-	}
-	return p
-}
-
-func (l *lift) conf(i int) float32 {
-	if l.confidence == nil {
-		return 1
-	}
-	return l.confidence[i]
-}
-
-func usable(p geometry.Vec3) bool {
-	for _, v := range p {
-		if v-v != 0 || v > 1e15 || v < -1e15 {
-			return false
-		}
-	}
-	return true
 }
 
 // views runs the trunk, the cameras and the heads on encoded pictures and fills in
@@ -484,7 +437,11 @@ func (w *work) depth(pic *picture, hooks []backend.Buffer, rays bool, v *SceneVi
 		return &UnsupportedError{w.j.l.facts.Variant, "rays", "ask for none"}
 	}
 	p, err := w.j.program(part{what: "depth", h1: pic.height, w1: pic.width, rays: rays}, func() (*graph.Graph, error) {
-		return net.Head(pic.height, pic.width, want)
+		g, err := net.Head(pic.height, pic.width, want)
+		if err != nil || !w.j.l.apart {
+			return g, err
+		}
+		return withTotal(g)
 	})
 	if err != nil {
 		return err
@@ -492,6 +449,9 @@ func (w *work) depth(pic *picture, hooks []backend.Buffer, rays bool, v *SceneVi
 	var out []backend.Buffer
 	slots := map[string]**Tensor{"depth": &v.Depth, "conf": &v.Conf, "rays": &v.Rays, "ray_conf": &v.RayConf, "sky": &v.Sky}
 	for _, o := range p.Graph().Outputs {
+		if slots[o.Name] == nil {
+			continue // withTotal's
+		}
 		t, buf, err := w.j.result(o.Node)
 		if err != nil {
 			return err
@@ -501,6 +461,9 @@ func (w *work) depth(pic *picture, hooks []backend.Buffer, rays bool, v *SceneVi
 		*slots[o.Name] = t
 	}
 	v.Transform = pic.transform
+	if out, err = w.total(out); err != nil {
+		return err
+	}
 	if err := w.run(p, hooks, out); err != nil {
 		return err
 	}

@@ -19,9 +19,14 @@ import (
 type manyCall struct {
 	h, w, pictures, window int
 	rays, given            bool
+	// pairs says that the pictures are a sequence of pairs, whose points are kept.
+	pairs bool
 }
 
 func (c manyCall) String() string {
+	if c.pairs {
+		return fmt.Sprintf("a sequence of %d pictures of %dx%d (height x width)", c.pictures, c.h, c.w)
+	}
 	what := fmt.Sprintf("a scene of %d pictures of %dx%d (height x width)", c.pictures, c.h, c.w)
 	if c.window < c.pictures {
 		what += fmt.Sprintf(", %d at a time,", c.window)
@@ -75,12 +80,19 @@ func (c manyCall) memory(ctx context.Context, count counter, m model.Multiview, 
 		Weights: int64(f.Weights), Activations: int64(f.Activations)}
 	pixels, pictures, window := int64(c.h*c.w), int64(c.pictures), int64(c.window)
 	features := bytes(graphs[0]) / int64(min(together, c.pictures))
-	// Depth that was brought to another unit stands beside the one before it for a moment.
 	view := bytes(graphs[2]) + 3*4*pixels
 	out.Buffers = pictures*(3*pixels+features) + bytes(graphs[1])
 	out.Results = pictures * view
-	if c.window < c.pictures {
+	switch {
+	case c.pairs:
+		out.Buffers = window*(3*pixels+features) + bytes(graphs[1])
+		out.Results = window*view + (pictures-1)*2*4*4*pixels // points and confidence of both
+	case c.window < c.pictures:
 		out.Results += window * view
+	}
+	if c.given || c.window < c.pictures {
+		// Depth that was brought to another unit stands beside the one before it for a moment.
+		out.Results += window * 4 * pixels
 	}
 	planned := out.Weights + out.Activations + out.Buffers + out.Results
 	out.Runtime = runtimeBytes + planned/runtimePart
@@ -100,9 +112,9 @@ func (c *viewsCall) fit(n, height, width int) error {
 	if !ok || c.fits {
 		return nil
 	}
-	call := manyCall{h: height, w: width, pictures: n, window: n, rays: c.opt.Rays, given: c.opt.Cameras != nil && !c.oneView()}
+	call := manyCall{h: height, w: width, pictures: n, window: n, rays: c.opt.Rays, given: c.opt.Cameras != nil && !c.l.oneView()}
 	switch {
-	case c.oneView():
+	case c.l.oneView():
 		call.window = 1
 	case c.opt.Window > 0:
 		call.window = min(c.opt.Window, n)
@@ -113,17 +125,15 @@ func (c *viewsCall) fit(n, height, width int) error {
 	}
 	asked := call
 	for {
-		m, err := call.memory(c.ctx, planner.Footprint, c.l.views, c.l.programs.opt)
+		lack, err := c.lacks(planner, call)
 		if err != nil {
-			return c.planError(call.String(), err)
+			return err
 		}
-		room := memory.Now()
-		have := int64(room.Free) + int64(planner.Held())
-		if room.By == "" || m.Total <= have {
+		if lack == nil {
 			break
 		}
 		if c.opt.Window > 0 || call.window <= leastWindow {
-			return &MemoryError{What: call.String(), Need: m.Total, Free: have, Limit: room.By}
+			return lack
 		}
 		call.window = max(call.window*3/4, leastWindow)
 	}
@@ -135,10 +145,42 @@ func (c *viewsCall) fit(n, height, width int) error {
 	return nil
 }
 
+// lacks is what a call lacks beside what may still be used and what the backend holds
+// already; nil where it fits.
+func (j *job) lacks(planner backend.Planner, call manyCall) (*MemoryError, error) {
+	m, err := call.memory(j.ctx, planner.Footprint, j.l.views, j.l.programs.opt)
+	if err != nil {
+		return nil, j.planError(call.String(), err)
+	}
+	room := memory.Now()
+	have := int64(room.Free) + int64(planner.Held())
+	if room.By == "" || m.Total <= have {
+		return nil, nil
+	}
+	return &MemoryError{What: call.String(), Need: m.Total, Free: have, Limit: room.By}, nil
+}
+
+// fitSequence refuses a sequence of pairs that does not fit.
+func (j *job) fitSequence(n, height, width int) error {
+	planner, ok := j.e.dev.(backend.Planner)
+	if !ok {
+		return nil
+	}
+	call := manyCall{h: height, w: width, pictures: n, window: 2, pairs: true}
+	if j.l.oneView() {
+		call.window = 1
+	}
+	lack, err := j.lacks(planner, call)
+	if lack != nil {
+		return lack
+	}
+	return err
+}
+
 // chosen keeps a window that was chosen for the caller.
 func (c *viewsCall) chosen(n, window int) {
 	c.fits = true
-	if c.opt.Window == 0 && window < n && !c.oneView() {
+	if c.opt.Window == 0 && window < n && !c.l.oneView() {
 		c.opt.Window, c.opt.Overlap = window, min(max(c.opt.Overlap, 0), window-1)
 	}
 }

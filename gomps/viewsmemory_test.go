@@ -46,3 +46,22 @@ func TestScenesTooLargeForMemory(t *testing.T) {
 		t.Errorf("%d views after a refusal", len(s.View))
 	}
 }
+
+// TestSequencesTooLargeForMemory: the results of a sequence of pairs are all kept, so a long
+// one is refused before its pictures are touched.
+func TestSequencesTooLargeForMemory(t *testing.T) {
+	e := open(t, gomps.Config{}, "da3_tiny")
+	big := gomps.Image{Pix: make([]byte, 3*378*504), Height: 378, Width: 504}
+	images := make([]gomps.Image, 1<<17)
+	for i := range images {
+		images[i] = big
+	}
+	_, err := e.InferSequence(t.Context(), images, gomps.InferOptions{Raw: true})
+	var lack *gomps.MemoryError
+	if !errors.As(err, &lack) || lack.Need < 1<<17*2*16*378*504 {
+		t.Fatalf("a sequence of %d pictures: %v", len(images), err)
+	}
+	if n := e.Info().LiveBuffers; n != 0 {
+		t.Errorf("%d buffers were left by a call that was refused", n)
+	}
+}

@@ -110,7 +110,11 @@ func open(attention string) (*xla.Backend, error) {
 		}
 	}
 	if *plugin != "" {
-		return xla.New(xla.Config{Name: "xla", Plugin: *plugin, Flags: f})
+		folder := *cache
+		if folder == "off" {
+			folder = ""
+		}
+		return xla.New(xla.Config{Name: "xla", Plugin: *plugin, Cache: folder, Flags: f})
 	}
 	if err := os.Setenv(cuda.EnvAttention, attention); err != nil {
 		return nil, err

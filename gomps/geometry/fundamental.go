@@ -3,6 +3,7 @@
 package geometry
 
 import (
+	"context"
 	"fmt"
 	"math"
 )
@@ -43,7 +44,7 @@ func Fundamental(a, b []Vec2, tolerance float64) (f *Mat3, inliers []int, reason
 	back := Transpose(n2)
 	limit := tolerance * tolerance
 	cost := func(m Mat3, i int) float64 { return sampson(m, x[i], y[i]) }
-	best, in := ransac(len(x), 7, limit, func(pick []int) []Mat3 {
+	best, in := ransac(context.Background(), len(x), 7, limit, func(pick []int) []Mat3 {
 		var out []Mat3
 		for _, m := range sevenPoint(u, v, pick) {
 			out = append(out, Mul(back, Mul(m, n1)))

@@ -3,7 +3,10 @@
 package geometry
 
 import (
+	"context"
+	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -73,5 +76,121 @@ func TestDepthsBehindTheCamera(t *testing.T) {
 	}
 	if _, _, ok := MetricScale([]Vec3{{0, 0, -1}, {0, 0, -1}}, []float64{1, 1}); ok {
 		t.Error("a scale from points behind the camera")
+	}
+}
+
+// TestSampson: the distance from the epipolar geometry, to first order, is the error over the
+// length of its gradient by all four coordinates.
+func TestSampson(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 0))
+	for range 200 {
+		var f Mat3
+		for i := range f {
+			f[i] = Vec3{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+		}
+		p := [4]float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+		value := func(p [4]float64) float64 { return dot(Vec3{p[2], p[3], 1}, MulVec(f, Vec3{p[0], p[1], 1})) }
+		square := 0.0
+		for k := range p {
+			const h = 1e-5
+			more, less := p, p
+			more[k], less[k] = p[k]+h, p[k]-h
+			d := (value(more) - value(less)) / (2 * h)
+			square += d * d
+		}
+		want := value(p) * value(p) / square
+		if got := sampson(f, Vec2{p[0], p[1]}, Vec2{p[2], p[3]}); math.Abs(got-want) > 1e-6*(1+want) {
+			t.Fatalf("%v at %v: %g, want %g", f, p, got, want)
+		}
+	}
+}
+
+// TestTooFewForASample: a sample of seven cannot be drawn from six.
+func TestTooFewForASample(t *testing.T) {
+	for n := range 7 {
+		_, in := ransac(t.Context(), n, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 })
+		if in != nil {
+			t.Errorf("%d data, samples of 7: inliers %v", n, in)
+		}
+	}
+	if _, in := ransac(t.Context(), 7, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 }); len(in) != 7 {
+		t.Errorf("7 data, samples of 7: inliers %v", in)
+	}
+}
+
+// TestTrianglesOfTwoPoints: three points of which two are one make no triangle, whatever is seen.
+func TestTrianglesOfTwoPoints(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 0))
+	for n := range 300 {
+		x, ray := make([]Vec3, 3), make([]Vec3, 3)
+		for i := range x {
+			x[i] = Vec3{r.NormFloat64(), r.NormFloat64(), 4 + r.NormFloat64()}
+			ray[i] = Vec3{r.NormFloat64() / 3, r.NormFloat64() / 3, 1}
+			ray[i] = scale(ray[i], 1/norm(ray[i]))
+		}
+		x[n%3] = x[(n+1)%3]
+		if got := p3p(x, ray); got != nil {
+			t.Fatalf("points %v: %d cameras", x, len(got))
+		}
+	}
+}
+
+// TestP3PSeesThePoints: each camera that three points and directions give has the points before it, in
+// those directions.
+func TestP3PSeesThePoints(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 0))
+	found := 0
+	for range 500 {
+		x, ray := make([]Vec3, 3), make([]Vec3, 3)
+		for i := range x {
+			x[i] = Vec3{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+			ray[i] = Vec3{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+			ray[i] = scale(ray[i], 1/norm(ray[i]))
+		}
+		for _, p := range p3p(x, ray) {
+			found++
+			for i := range x {
+				seen := p.Apply(x[i])
+				if c := dot(seen, ray[i]) / norm(seen); c < 0.999 {
+					t.Fatalf("point %d lies at %v, want along %v: cosine %g", i, seen, ray[i], c)
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("%d cameras of 500 triangles", found)
+	}
+}
+
+// TestRelativePoseEndsWithItsContext: the search is asked between two hypotheses, whatever the matches are.
+func TestRelativePoseEndsWithItsContext(t *testing.T) {
+	k := Mat3{{100, 0, 50}, {0, 100, 40}, {0, 0, 1}}
+	r := rand.New(rand.NewPCG(8, 0))
+	a, b := make([]Vec2, 2000), make([]Vec2, 2000)
+	for i := range a {
+		a[i], b[i] = Vec2{100 * r.Float64(), 80 * r.Float64()}, Vec2{100 * r.Float64(), 80 * r.Float64()}
+	}
+	hypotheses := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	ransac(ctx, len(a), 5, 1, func([]int) []int {
+		if hypotheses++; hypotheses == 3 {
+			cancel()
+		}
+		return nil
+	}, func(int, int) float64 { return 0 })
+	if hypotheses != 3 {
+		t.Errorf("%d hypotheses, want none after the third", hypotheses)
+	}
+	if _, err := RelativePose(ctx, a, b, k, k, RelativeOptions{FocalSigma: [2]float64{0.3, 0.3}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+	p := newEpipolar(a, b, k, k, RelativeOptions{Sigma: 0.5, Tolerance: 1.5, Dependence: 1})
+	p.ctx = ctx
+	all := make([]int, len(a))
+	for i := range all {
+		all[i] = i
+	}
+	if _, ok := p.polish(state{pose: Pose{R: Identity, T: Vec3{1, 0, 0}}}, all); ok {
+		t.Error("a fit that was cancelled counts")
 	}
 }

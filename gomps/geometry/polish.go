@@ -108,6 +108,9 @@ func (p *epipolar) polish(s state, in []int) (fitted, bool) {
 	now := p.loss(s, in, r, spread)
 	damp := 1e-4
 	for range 30 {
+		if p.ctx.Err() != nil {
+			return fitted{}, false
+		}
 		a, b := p.normal(s, in, spread)
 		step, ok := dampedStep(a, b, damp)
 		if !ok {
@@ -431,7 +434,7 @@ func (p *epipolar) turnAlone() (Relative, bool) {
 	}
 	const limit = 9
 	cost := func(m Mat3, i int) float64 { return p.transfer(m, p.k2, a[i], i) }
-	best, in := ransac(len(p.x), 2, limit, func(pick []int) []Mat3 {
+	best, in := ransac(p.ctx, len(p.x), 2, limit, func(pick []int) []Mat3 {
 		if m, ok := hornTurn(pick2(pick)); ok {
 			return []Mat3{m}
 		}

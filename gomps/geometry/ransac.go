@@ -3,6 +3,7 @@
 package geometry
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 )
@@ -18,8 +19,8 @@ const (
 // models from size data, cost is the squared residual of one datum, and data
 // below limit agree. Models are ranked by the sum of costs, each capped at
 // limit, which prefers the tighter of two with as many inliers. The indices of
-// the inliers are nil when no model was found.
-func ransac[M any](n, size int, limit float64, solve func(pick []int) []M, cost func(m M, i int) float64) (best M, inliers []int) {
+// the inliers are nil when no model was found, or ctx ended.
+func ransac[M any](ctx context.Context, n, size int, limit float64, solve func(pick []int) []M, cost func(m M, i int) float64) (best M, inliers []int) {
 	if n < size {
 		return best, nil
 	}
@@ -31,6 +32,9 @@ func ransac[M any](n, size int, limit float64, solve func(pick []int) []M, cost 
 	score, found := math.Inf(1), false
 	pick := make([]int, size)
 	for iter, most := 0, ransacMost; iter < most; iter++ {
+		if ctx.Err() != nil {
+			return best, nil
+		}
 		sample(rnd, pick, n)
 		for _, m := range solve(pick) {
 			total, agree := 0.0, 0

@@ -3,6 +3,7 @@
 package geometry
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -60,36 +61,46 @@ type Relative struct {
 
 // RelativePose finds how two cameras stand to each other from matching pixels.
 // k1 and k2 are their matrices for the same pixels. The length of the translation
-// cannot be told from matches; it is 1.
-func RelativePose(xy1, xy2 []Vec2, k1, k2 Mat3, o RelativeOptions) (Relative, error) {
+// cannot be told from matches; it is 1. A search that ctx ends is ctx's error.
+func RelativePose(ctx context.Context, xy1, xy2 []Vec2, k1, k2 Mat3, o RelativeOptions) (Relative, error) {
 	if err := o.check(xy1, xy2, k1, k2); err != nil {
 		return Relative{}, err
 	}
 	none := Relative{K1: k1, K2: k2, FocalSigma: o.FocalSigma}
 	p := newEpipolar(xy1, xy2, k1, k2, o)
+	p.ctx = ctx
 	if len(p.x) < minInliers {
 		none.Reason = TooFewMatches
 		return none, nil
 	}
+	out := p.find(none)
+	if err := ctx.Err(); err != nil {
+		return none, fmt.Errorf("geometry: relative pose: %w", err)
+	}
+	return out, nil
+}
+
+// find is the answer, none with a reason where there is no pose.
+func (p *epipolar) find(none Relative) Relative {
 	state, ok := p.search()
 	if !ok {
 		// Of pictures from one place every essential matrix is as good as another.
 		if turned, ok := p.turnAlone(); ok {
-			return turned, nil
+			return turned
 		}
 		none.Reason = Degenerate
-		return none, nil
+		return none
 	}
 	in := p.agreeing(state)
 	var fit fitted
 	for range 4 {
 		if len(in) < minInliers {
 			none.Reason = NoConsensus
-			return none, nil
+			return none
 		}
 		if fit, ok = p.polish(state, in); !ok {
 			none.Reason = Degenerate
-			return none, nil
+			return none
 		}
 		state = fit.state
 		next := p.agreeing(state)
@@ -100,15 +111,15 @@ func RelativePose(xy1, xy2 []Vec2, k1, k2 Mat3, o RelativeOptions) (Relative, er
 	}
 	if len(in) < minInliers {
 		none.Reason = NoConsensus
-		return none, nil
+		return none
 	}
 	if p.o.FocalSigma != [2]float64{} && (p.flat(in) || p.strayed(fit.state)) {
 		if fit, ok = p.withFixedFocal(in); !ok {
 			none.Reason = Degenerate
-			return none, nil
+			return none
 		}
 	}
-	return p.answer(fit, in), nil
+	return p.answer(fit, in)
 }
 
 func (o *RelativeOptions) check(xy1, xy2 []Vec2, k1, k2 Mat3) error {
@@ -154,6 +165,7 @@ func (o *RelativeOptions) check(xy1, xy2 []Vec2, k1, k2 Mat3) error {
 // epipolar holds the usable data of one call. Within it a pose goes from camera 1
 // to camera 2, x2 = R x1 + t.
 type epipolar struct {
+	ctx        context.Context // asked between hypotheses, and between steps
 	o          RelativeOptions
 	k1, k2     Mat3
 	x, y       []Vec2
@@ -238,7 +250,7 @@ func (p *epipolar) search() (state, bool) {
 		back := Transpose(i2)
 		five := [2][]Vec3{make([]Vec3, 5), make([]Vec3, 5)}
 		// F judges a hypothesis: its cost is the cheapest.
-		f, in := ransac(len(p.x), 5, limit, func(pick []int) []Mat3 {
+		f, in := ransac(p.ctx, len(p.x), 5, limit, func(pick []int) []Mat3 {
 			for k, i := range pick {
 				five[0][k], five[1][k] = a[i], b[i]
 			}

@@ -3,6 +3,7 @@
 package geometry
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -148,7 +149,7 @@ func TestSturdyRoots(t *testing.T) {
 func TestRelativePoseExact(t *testing.T) {
 	for seed := range uint64(20) {
 		v := views(300, 1.2, seed%4 == 0, seed)
-		r, err := RelativePose(v.a, v.b, v.k1, v.k2, RelativeOptions{})
+		r, err := RelativePose(context.Background(), v.a, v.b, v.k1, v.k2, RelativeOptions{})
 		if err != nil || r.Pose == nil {
 			t.Fatalf("seed %d: %v %q", seed, err, r.Reason)
 		}
@@ -173,7 +174,7 @@ func TestRelativePoseWithOutliers(t *testing.T) {
 		v := views(900, 1, false, seed)
 		b := v.noisy(0.3, 2, seed)
 		b[5][0] = math.NaN()
-		r, err := RelativePose(v.a, b, v.k1, v.k2, RelativeOptions{Sigma: 0.3})
+		r, err := RelativePose(context.Background(), v.a, b, v.k1, v.k2, RelativeOptions{Sigma: 0.3})
 		if err != nil || r.Pose == nil {
 			t.Fatalf("seed %d: %v %q", seed, err, r.Reason)
 		}
@@ -181,13 +182,13 @@ func TestRelativePoseWithOutliers(t *testing.T) {
 		if turn > 0.3 || direction > 1.5 || slices.Contains(r.Inliers, 5) {
 			t.Errorf("seed %d: turn off by %g, direction by %g degrees", seed, turn, direction)
 		}
-		again, _ := RelativePose(v.a, b, v.k1, v.k2, RelativeOptions{Sigma: 0.3})
+		again, _ := RelativePose(context.Background(), v.a, b, v.k1, v.k2, RelativeOptions{Sigma: 0.3})
 		if *again.Pose != *r.Pose {
 			t.Error("a second call gives another pose")
 		}
 		// From another estimator's pose, polished: the same place.
 		near := Pose{Mul(rotation(Vec3{0.002, -0.001, 0.002}), r.Pose.R), r.Pose.T}
-		p, err := RelativePose(v.a, b, v.k1, v.k2, RelativeOptions{Sigma: 0.3, Start: &near})
+		p, err := RelativePose(context.Background(), v.a, b, v.k1, v.k2, RelativeOptions{Sigma: 0.3, Start: &near})
 		if err != nil || p.Pose == nil {
 			t.Fatalf("from a start: %v %q", err, p.Reason)
 		}
@@ -275,7 +276,7 @@ func TestIntervals(t *testing.T) {
 				off := c.focal * rnd.NormFloat64()
 				k1, k2 = zoomed(k1, off), zoomed(k2, off)
 			}
-			r, err := RelativePose(v.a, b, k1, k2, o)
+			r, err := RelativePose(context.Background(), v.a, b, k1, k2, o)
 			if err != nil || r.Pose == nil {
 				t.Fatalf("%s: %v %q", c.name, err, r.Reason)
 			}
@@ -307,7 +308,7 @@ func TestIntervals(t *testing.T) {
 func TestTurnOnly(t *testing.T) {
 	for _, sigma := range []float64{0, 0.3} {
 		v := views(400, 0, false, 4)
-		r, err := RelativePose(v.a, v.noisy(sigma, 0, 2), v.k1, v.k2, RelativeOptions{Sigma: 0.3})
+		r, err := RelativePose(context.Background(), v.a, v.noisy(sigma, 0, 2), v.k1, v.k2, RelativeOptions{Sigma: 0.3})
 		if err != nil || r.Pose == nil {
 			t.Fatalf("%v %q", err, r.Reason)
 		}
@@ -319,13 +320,13 @@ func TestTurnOnly(t *testing.T) {
 	}
 	// The same picture twice.
 	v := views(400, 1, false, 4)
-	r, err := RelativePose(v.a, v.a, v.k1, v.k1, RelativeOptions{})
+	r, err := RelativePose(context.Background(), v.a, v.a, v.k1, v.k1, RelativeOptions{})
 	if err != nil || r.Pose == nil || !r.TurnOnly || maxDiffRotation(r.Pose.R) > 1e-6 {
 		t.Errorf("the same picture: %v %q, %+v", err, r.Reason, r.Pose)
 	}
 	// A short baseline, of which the parallax is ten times the noise, is none of it.
 	v = views(400, 0.1, false, 4)
-	if r, _ := RelativePose(v.a, v.noisy(0.1, 0, 2), v.k1, v.k2, RelativeOptions{Sigma: 0.1}); r.Pose == nil || r.TurnOnly {
+	if r, _ := RelativePose(context.Background(), v.a, v.noisy(0.1, 0, 2), v.k1, v.k2, RelativeOptions{Sigma: 0.1}); r.Pose == nil || r.TurnOnly {
 		t.Errorf("a short baseline: %q, turn only %v", r.Reason, r.TurnOnly)
 	}
 }
@@ -351,7 +352,7 @@ func TestNoRelativePose(t *testing.T) {
 	for name, c := range map[string][2][]Vec2{
 		"none": {}, "eleven": {v.a[:11], v.b[:11]}, "NaN": {v.a, nan}, "unrelated": {v.a[:40], wild[:40]}, "one point": {one, one},
 	} {
-		got, err := RelativePose(c[0], c[1], v.k1, v.k2, RelativeOptions{Tolerance: 0.5})
+		got, err := RelativePose(context.Background(), c[0], c[1], v.k1, v.k2, RelativeOptions{Tolerance: 0.5})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -368,12 +369,12 @@ func TestNoRelativePose(t *testing.T) {
 	bad := v.k1
 	bad[0][0] = -1
 	for name, err := range map[string]error{
-		"lengths":    second(RelativePose(v.a, v.b[1:], v.k1, v.k2, RelativeOptions{})),
-		"camera":     second(RelativePose(v.a, v.b, bad, v.k2, RelativeOptions{})),
-		"tolerance":  second(RelativePose(v.a, v.b, v.k1, v.k2, RelativeOptions{Tolerance: -1})),
-		"covariance": second(RelativePose(v.a, v.b, v.k1, v.k2, RelativeOptions{Covariance: make([]float32, 3)})),
-		"focal":      second(RelativePose(v.a, v.b, v.k1, v.k2, RelativeOptions{FocalSigma: [2]float64{math.NaN(), 0}})),
-		"start":      second(RelativePose(v.a, v.b, v.k1, v.k2, RelativeOptions{Start: &Pose{}})),
+		"lengths":    second(RelativePose(context.Background(), v.a, v.b[1:], v.k1, v.k2, RelativeOptions{})),
+		"camera":     second(RelativePose(context.Background(), v.a, v.b, bad, v.k2, RelativeOptions{})),
+		"tolerance":  second(RelativePose(context.Background(), v.a, v.b, v.k1, v.k2, RelativeOptions{Tolerance: -1})),
+		"covariance": second(RelativePose(context.Background(), v.a, v.b, v.k1, v.k2, RelativeOptions{Covariance: make([]float32, 3)})),
+		"focal":      second(RelativePose(context.Background(), v.a, v.b, v.k1, v.k2, RelativeOptions{FocalSigma: [2]float64{math.NaN(), 0}})),
+		"start":      second(RelativePose(context.Background(), v.a, v.b, v.k1, v.k2, RelativeOptions{Start: &Pose{}})),
 		"F lengths":  func() error { _, _, _, err := Fundamental(v.a, v.b[1:], 0); return err }(),
 		"F limit":    func() error { _, _, _, err := Fundamental(v.a, v.b, math.NaN()); return err }(),
 	} {
@@ -416,7 +417,7 @@ func BenchmarkRelativePose(b *testing.B) {
 	v := views(2500, 1, false, 1)
 	p := v.noisy(0.4, 5, 1)
 	for range b.N {
-		if r, err := RelativePose(v.a, p, v.k1, v.k2, RelativeOptions{}); err != nil || r.Pose == nil {
+		if r, err := RelativePose(context.Background(), v.a, p, v.k1, v.k2, RelativeOptions{}); err != nil || r.Pose == nil {
 			b.Fatal(err, r.Reason)
 		}
 	}

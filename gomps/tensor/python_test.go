@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._context import Tensor, TensorLike, apply
+from .context import Tensor, TensorLike, apply
 
 __all__ = [
 %s]
@@ -35,7 +35,7 @@ func TestOperationsInPython(t *testing.T) {
 		fmt.Fprintf(&names, "    %q,\n", op.Name)
 		functions.WriteString("\n\n" + pythonFunction(named[op.Name].sig, op.Doc))
 	}
-	path := filepath.Join("..", "..", "python", "mast3r_runtime", "tensor", "_operations.py")
+	path := filepath.Join("..", "..", "python", "mast3r_runtime", "_eager", "operations.py")
 	generated(t, path, fmt.Sprintf(pythonHead, names.String())+functions.String())
 }
 

@@ -219,8 +219,9 @@ type Pending interface {
 
 // Descriptors are the vectors of a map.
 type Descriptors struct {
-	// Data are N vectors of Dim numbers.
+	// Data are N vectors of Dim numbers; nil where Buffer has them, on this backend.
 	Data   []float32
+	Buffer Buffer
 	N, Dim int
 	// Keep, where not nil, has 0 for those that are left out.
 	Keep []uint8

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/emulated"
 )
 
 // mapped returns a mapping of a file of several pages that has been cut to one.
@@ -44,6 +46,7 @@ func read(b []byte, at int) (sum byte, err error) {
 }
 
 func TestAFaultIsAnError(t *testing.T) {
+	emulated.SkipFaults(t)
 	b := mapped(t)
 	page := os.Getpagesize()
 	forget := Watch(b, "the model file")

@@ -14,6 +14,7 @@ type Set uint8
 const (
 	Portable   Set = iota // plain Go
 	NEON                  // arm64
+	NEONMMLA              // NEON, and products of 2 x 2 sums of bfloat16 and of bytes: FEAT_BF16, FEAT_I8MM
 	AVX2                  // AVX2, FMA and F16C
 	AVX512                // AVX-512 F, BW, DQ, VL
 	AVX512BF16            // AVX512 and native bfloat16 products
@@ -21,7 +22,7 @@ const (
 	Count
 )
 
-var names = [Count]string{"portable", "neon", "avx2", "avx512", "avx512bf16", "avx512amx"}
+var names = [Count]string{"portable", "neon", "neonmmla", "avx2", "avx512", "avx512bf16", "avx512amx"}
 
 // String is the lower-case name.
 func (s Set) String() string {
@@ -52,24 +53,28 @@ func Usable() []Set {
 // should use: the best of them that is not better than the set that Env names, or
 // than the best that this machine runs.
 //
-// VDPBF16PS counts only where it pays, unless Env asks for it.
-func Pick(have []Set) Set { return pick(have, Usable(), os.Getenv(Env)) }
+// VDPBF16PS counts only where it pays, unless Env asks for it. Of BFMMLA and SMMLA
+// nobody has measured that for us: pays, which has the package's own kernels, finds
+// out.
+func Pick(have []Set, pays func() bool) Set { return pick(have, Usable(), os.Getenv(Env), pays) }
 
-func pick(have, usable []Set, name string) Set {
+func pick(have, usable []Set, name string, pays func() bool) Set {
 	wanted := usable[len(usable)-1]
 	if wanted == AVX512BF16 && !VectorBF16Pays() {
 		wanted = AVX512
 	}
+	asked := false
 	for _, s := range usable {
 		if s.String() == name {
-			wanted = s
+			wanted, asked = s, true
 		}
 	}
 	best := Portable
 	for _, s := range have {
-		if s <= wanted && s.Usable() {
-			best = s
+		if s > wanted || !s.Usable() || s == NEONMMLA && !asked && !pays() {
+			continue
 		}
+		best = s
 	}
 	return best
 }

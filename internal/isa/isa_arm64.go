@@ -6,7 +6,18 @@ import "golang.org/x/sys/cpu"
 
 // Usable: NEON with fused multiply-add and half-precision conversion is part of
 // every arm64 that Go runs on.
-func (s Set) Usable() bool { return s == Portable || s == NEON }
+func (s Set) Usable() bool {
+	switch s {
+	case Portable, NEON:
+		return true
+	case NEONMMLA:
+		return cpu.ARM64.HasASIMDDP && cpu.ARM64.HasI8MM && matrixBF16
+	}
+	return false
+}
+
+// matrixBF16: x/sys/cpu does not know FEAT_BF16.
+var matrixBF16 = hasBF16()
 
 // ByteProducts reports whether there are instructions that multiply bytes and add
 // the products to 32 bits: those of ARMv8.2.

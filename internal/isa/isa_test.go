@@ -19,13 +19,22 @@ func TestPick(t *testing.T) {
 	for i := range all {
 		all[i] = Set(i)
 	}
-	for _, name := range []string{"", "nonsense", "AVX2", best.String()} {
-		if got := pick(all, usable, name); got != best {
-			t.Errorf("%q of all: %v, want the best, %v", name, got, best)
+	for _, pays := range []bool{true, false} {
+		want := best
+		if best == NEONMMLA && !pays {
+			want = NEON
+		}
+		for _, name := range []string{"", "nonsense", "AVX2", best.String()} {
+			if name == best.String() {
+				want = best
+			}
+			if got := pick(all, usable, name, func() bool { return pays }); got != want {
+				t.Errorf("%q of all: %v, want the best, %v", name, got, want)
+			}
 		}
 	}
 	for i, s := range usable {
-		if got := pick(all, usable, s.String()); got != s {
+		if got := pick(all, usable, s.String(), nil); got != s {
 			t.Errorf("%v of all: %v", s, got)
 		}
 		// A package without kernels for the set takes its next best.
@@ -33,7 +42,7 @@ func TestPick(t *testing.T) {
 		if i > 0 {
 			want = usable[i-1]
 		}
-		if got := pick(append([]Set{Portable}, usable[:i]...), usable, s.String()); got != want {
+		if got := pick(append([]Set{Portable}, usable[:i]...), usable, s.String(), nil); got != want {
 			t.Errorf("%v of %v: %v, want %v", s, usable[:i], got, want)
 		}
 	}
@@ -44,7 +53,7 @@ func TestPick(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Setenv(Env, "portable")
-	if got := Pick(Usable()); got != Portable {
+	if got := Pick(Usable(), nil); got != Portable {
 		t.Errorf("%s=portable picks %v", Env, got)
 	}
 }

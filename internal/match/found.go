@@ -11,9 +11,9 @@ type Neighbours struct {
 	Used []uint8
 }
 
-// Finder finds the neighbours of whole maps, both ways; masks may be nil, else 0
-// excludes a pixel. It may decline.
-type Finder func(a, b Map, maskA, maskB []uint8) (n [2]Neighbours, ok bool, err error)
+// Finder finds the neighbours of whole maps, both ways, of the pixels that the views'
+// masks leave. It may decline.
+type Finder func(a, b View) (n [2]Neighbours, ok bool, err error)
 
 // finderPairs is the least number of products for which a Finder is asked: what
 // the maps' way there and back is worth.
@@ -42,7 +42,8 @@ func (m *Matcher) ask(v1, v2 View, maskA, maskB []uint8) error {
 	if m.finder == nil || p1 == 0 || p2 < finderPairs/p1 {
 		return nil
 	}
-	n, ok, err := m.finder(v1.Desc, v2.Desc, maskA, maskB)
+	v1.Mask, v2.Mask = maskA, maskB
+	n, ok, err := m.finder(v1, v2)
 	if err != nil || !ok {
 		return err
 	}

@@ -16,10 +16,11 @@ import (
 // finderOf answers by another Matcher. Scores and neighbours of pixels that are left
 // out are rubbish, as those of a GPU may be.
 func finderOf(m *Matcher, asked *int) Finder {
-	return func(a, b Map, maskA, maskB []uint8) (n [2]Neighbours, ok bool, err error) {
+	return func(v1, v2 View) (n [2]Neighbours, ok bool, err error) {
 		*asked++
-		m.prepare(&m.a, a, maskA)
-		m.prepare(&m.b, b, maskB)
+		a, b := v1.Desc, v2.Desc
+		m.prepare(&m.a, a, v1.Mask)
+		m.prepare(&m.b, b, v2.Mask)
 		if m.a.n > 0 && m.b.n > 0 {
 			if err := m.nearestBoth(); err != nil {
 				return n, false, err
@@ -106,18 +107,78 @@ func TestFinderDeclines(t *testing.T) {
 		ok  bool
 		err error
 	}{{false, nil}, {false, failure}} {
-		m := New(pool).Find(func(_, _ Map, _, _ []uint8) (n [2]Neighbours, ok bool, err error) { return n, c.ok, c.err })
+		m := New(pool).Find(func(_, _ View) (n [2]Neighbours, ok bool, err error) { return n, c.ok, c.err })
 		got, err := m.Match(v1, v2, Options{Reciprocal: true})
 		if !errors.Is(err, c.err) || c.err == nil && !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	small := unit(r, 8, 8)
-	m := New(pool).Find(func(_, _ Map, _, _ []uint8) ([2]Neighbours, bool, error) {
+	m := New(pool).Find(func(_, _ View) ([2]Neighbours, bool, error) {
 		t.Error("asked for a small map")
 		return [2]Neighbours{}, false, nil
 	})
 	if _, err := m.Match(View{Desc: small}, View{Desc: small}, Options{Reciprocal: true}); err != nil {
 		t.Error(err)
+	}
+}
+
+// farMap counts how it is read.
+type farMap struct {
+	m         Map
+	all, rows int
+}
+
+func (f *farMap) All() ([]float32, error) { f.all++; return f.m.Data, nil }
+
+func (f *farMap) Rows(pixels []int32) (out []float32, err error) {
+	f.rows++
+	for _, p := range pixels {
+		out = append(out, f.m.Data[int(p)*f.m.Dim:][:f.m.Dim]...)
+	}
+	return out, nil
+}
+
+// TestFar: descriptors that the host cannot read give the same matches; where somebody else
+// finds the neighbours, they are not brought, and of them only those beside the matches.
+func TestFar(t *testing.T) {
+	pool := par.New(2)
+	defer pool.Close()
+	const h, w, dim = 96, 176, 24
+	r := rand.New(rand.NewPCG(31, 1))
+	a, b := unit(r, h, w), unit(r, h, w)
+	copy(b.Data[:len(b.Data)/2], a.Data[dim*7:])
+	o := Options{Reciprocal: true, Subsample: 8, BothWays: true, Subpixel: true}
+	want, err := New(pool).Match(View{Desc: a}, View{Desc: b}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := func(m Map) (View, *farMap) {
+		f := &farMap{m: m}
+		return View{Desc: Map{Height: m.Height, Width: m.Width, Dim: m.Dim}, Far: f}, f
+	}
+	for _, found := range []bool{true, false} {
+		m, asked := New(pool), 0
+		if found {
+			other := finderOf(New(pool), &asked)
+			m.Find(func(x, y View) ([2]Neighbours, bool, error) {
+				x.Desc, y.Desc = x.Far.(*farMap).m, y.Far.(*farMap).m
+				return other(x, y)
+			})
+		}
+		d1, f1 := far(a)
+		d2, f2 := far(b)
+		got, err := m.Match(d1, d2, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("found %v: %d matches, want the same %d", found, len(got.Idx1), len(want.Idx1))
+		}
+		for _, f := range []*farMap{f1, f2} {
+			if found && (f.all != 0 || f.rows != 1) || !found && (f.all != 1 || f.rows != 0) {
+				t.Errorf("found %v: the whole map was read %d times, rows %d times", found, f.all, f.rows)
+			}
+		}
 	}
 }

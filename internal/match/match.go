@@ -18,6 +18,16 @@ type View struct {
 	// Weight, when not nil, is the network's confidence in each descriptor
 	// (above 0), needed by the options that name it.
 	Weight []float32
+	// Far, where not nil, has the descriptors in the place of Desc.Data.
+	Far Far
+}
+
+// Far are descriptors in memory that the host cannot read.
+type Far interface {
+	// All is the whole map.
+	All() ([]float32, error)
+	// Rows are the descriptors of pixels, one after the other.
+	Rows(pixels []int32) ([]float32, error)
 }
 
 // Options of Match. The zero value asks for the nearest neighbour of every pixel,
@@ -83,6 +93,11 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 		return nil, err
 	}
 	if !m.found.ready {
+		for _, v := range []*View{&v1, &v2} {
+			if err := v.bring(); err != nil {
+				return nil, err
+			}
+		}
 		m.prepare(&m.a, v1.Desc, mask1)
 		m.prepare(&m.b, v2.Desc, mask2)
 	}
@@ -99,9 +114,24 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 	}
 	r.Seeds = seedCount(v1.Desc, o.Subsample)
 	if o.Subpixel {
-		r.XY2 = subpixel(v1, v2, r.Idx1, r.Idx2)
+		var err error
+		if r.XY2, err = subpixel(v1, v2, r.Idx1, r.Idx2); err != nil {
+			return nil, err
+		}
 	}
 	return r, nil
+}
+
+// bring brings descriptors that are far.
+func (v *View) bring() (err error) {
+	if v.Far == nil {
+		return nil
+	}
+	if v.Desc.Data, err = v.Far.All(); err != nil {
+		return err
+	}
+	v.Far = nil
+	return v.Desc.check("map")
 }
 
 // choose keeps the matches at the given positions.
@@ -124,7 +154,7 @@ func seedCount(d Map, subsample int) int {
 }
 
 func (o Options) check(v1, v2 View) error {
-	if err := checkPair(v1.Desc, v2.Desc); err != nil {
+	if err := checkViews(v1, v2); err != nil {
 		return err
 	}
 	needConf := o.Weighted || o.MinWeight != 0

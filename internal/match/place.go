@@ -14,25 +14,67 @@ import (
 // maximum of the parabola through the similarities of the match and of its two
 // neighbours, at most half a pixel away. Where the match is no maximum among the
 // three, or a neighbour is missing or unusable, the coordinate stays whole.
-func subpixel(v1, v2 View, idx1, idx2 []int64) []float32 {
-	d1, d2 := v1.Desc, v2.Desc
-	similarity := func(p int64, x, y int) float64 {
-		q := y*d2.Width + x
-		return float64(kernel.Dot(d1.Data[int(p)*d1.Dim:][:d1.Dim], d2.Data[q*d2.Dim:][:d2.Dim]))
+func subpixel(v1, v2 View, idx1, idx2 []int64) ([]float32, error) {
+	d2 := v2.Desc
+	ends := make([]int32, len(idx1))
+	for k, p := range idx1 {
+		ends[k] = int32(p)
+	}
+	one, err := v1.rows(ends)
+	if err != nil {
+		return nil, err
+	}
+	around := make([]int32, 0, cross*len(idx2))
+	for _, q := range idx2 {
+		around = append(around, d2.crossAt(int(q))...)
+	}
+	two, err := v2.rows(around)
+	if err != nil {
+		return nil, err
 	}
 	xy := make([]float32, 2*len(idx2))
 	for k, q := range idx2 {
 		x, y := int(q)%d2.Width, int(q)/d2.Width
+		similarity := func(i int) float64 { return float64(kernel.Dot(one(k), two(cross*k+i))) }
 		xy[2*k], xy[2*k+1] = float32(x), float32(y)
-		middle := similarity(idx1[k], x, y)
+		middle := similarity(0)
 		if x > 0 && x < d2.Width-1 {
-			xy[2*k] += vertex(similarity(idx1[k], x-1, y), middle, similarity(idx1[k], x+1, y))
+			xy[2*k] += vertex(similarity(1), middle, similarity(2))
 		}
 		if y > 0 && y < d2.Height-1 {
-			xy[2*k+1] += vertex(similarity(idx1[k], x, y-1), middle, similarity(idx1[k], x, y+1))
+			xy[2*k+1] += vertex(similarity(3), middle, similarity(4))
 		}
 	}
-	return xy
+	return xy, nil
+}
+
+// cross is how many pixels crossAt gives.
+const cross = 5
+
+// crossAt are a pixel and those left, right, above and below it, or itself where there
+// is none.
+func (d Map) crossAt(q int) []int32 {
+	x, y := q%d.Width, q/d.Width
+	at := func(x, y int) int32 {
+		return int32(min(max(y, 0), d.Height-1)*d.Width + min(max(x, 0), d.Width-1))
+	}
+	return []int32{int32(q), at(x-1, y), at(x+1, y), at(x, y-1), at(x, y+1)}
+}
+
+// rows gives the descriptor of pixels[i] by i.
+func (v View) rows(pixels []int32) (func(i int) []float32, error) {
+	d := v.Desc
+	if v.Far == nil {
+		return func(i int) []float32 { return d.Data[int(pixels[i])*d.Dim:][:d.Dim] }, nil
+	}
+	data, err := v.Far.Rows(pixels)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) != len(pixels)*d.Dim {
+		return nil, shapeError("descriptors of pixels", len(data), len(pixels)*d.Dim)
+	}
+	return func(i int) []float32 { return data[i*d.Dim:][:d.Dim] }, nil
 }
 
 // vertex is where the parabola through (-1, a), (0, b), (1, c) is greatest; 0

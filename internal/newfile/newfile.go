@@ -38,7 +38,7 @@ func Create(path string) (*File, error) {
 	for {
 		name := fmt.Sprintf(".mast3r-%016x.tmp", rand.Uint64())
 		// With the mode that the user's umask gives to any file.
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := open(filepath.Join(dir, name), true)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
@@ -128,7 +128,7 @@ func sweep(dir string) {
 		return
 	}
 	for _, path := range left {
-		f, err := os.OpenFile(path, os.O_RDWR|nonBlocking, 0)
+		f, err := open(path, false)
 		if err != nil {
 			continue
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !unix
+//go:build !unix && !windows
 
 package newfile
 
@@ -9,7 +9,12 @@ import (
 	"os"
 )
 
-const nonBlocking = 0
+func open(path string, create bool) (*os.File, error) {
+	if create {
+		return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	}
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
 
 func lock(*os.File) error { return errors.ErrUnsupported }
 

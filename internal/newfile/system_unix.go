@@ -10,7 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const nonBlocking = unix.O_NONBLOCK
+// open makes a file that is not there yet, or opens one that is, for reading and writing.
+func open(path string, create bool) (*os.File, error) {
+	if create {
+		return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	}
+	return os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+}
 
 // lock takes the file's lock, or fails when another process has it.
 func lock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }

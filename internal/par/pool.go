@@ -16,7 +16,7 @@ import (
 // gap between two regions and for the last tiles of one, too short to matter when nothing
 // follows or when another process wants the core. Threads are woken one after the other,
 // so the more there are, the longer.
-const lingerFor = 20 * time.Microsecond // for each thread
+const lingerFor = 20 * time.Microsecond // for each thread beside the caller
 
 // Pool is a fixed set of workers: threads-1 goroutines and the caller of Run.
 // Its methods may be called from several goroutines.
@@ -222,7 +222,7 @@ func (p *crew) drain(w int) {
 
 // spin calls f until it is true or the time is up, and reports whether it was.
 func (p *crew) spin(f func() bool) bool {
-	long := time.Duration(p.threads) * lingerFor
+	long := time.Duration(max(1, p.threads-1)) * lingerFor
 	for start := time.Now(); time.Since(start) < long; {
 		for range 32 {
 			if f() {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/emulated"
 )
 
 // A cancelled region skips the tiles that have not started, and Run does not return
@@ -107,6 +109,7 @@ func TestTilesAfterAPanicAreSkipped(t *testing.T) {
 
 // A memory fault on any worker is the caller's panic and not the end of the process.
 func TestAFaultOnAWorkerIsAPanic(t *testing.T) {
+	emulated.SkipFaults(t)
 	page := os.Getpagesize()
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, make([]byte, 2*page), 0o600); err != nil {

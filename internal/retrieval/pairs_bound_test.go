@@ -31,3 +31,15 @@ func TestPairsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A product that does not fit 64 bits is too many, whatever is left of it.
+func TestManyPairsOverflow(t *testing.T) {
+	for _, c := range []struct{ a, b int }{{1 << 32, 1 << 32}, {1 << 62, 4}, {1 << 40, 1 << 24}} {
+		if tooMany(c.a, "complete", c.b, 2) == nil {
+			t.Errorf("%d x %d / 2 pairs: accepted", c.a, c.b)
+		}
+	}
+	if err := tooMany(1<<12, "complete", 1<<11, 2); err != nil {
+		t.Error(err)
+	}
+}

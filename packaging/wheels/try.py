@@ -8,6 +8,8 @@ FILE``), each relative to its largest value, and prints the largest difference.
 import argparse
 import platform
 import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 
 import numpy as np
@@ -20,6 +22,7 @@ def main() -> None:
     parser.add_argument("reference", nargs="?", help="fields of another machine")
     parser.add_argument("--write", metavar="FILE", help="write this machine's fields")
     parser.add_argument("--resolution", type=int, default=256)
+    parser.add_argument("--threads", type=int, default=0, help="also infer in so many threads at once")
     parser.add_argument("--limit", type=float, default=1e-5, help="largest relative difference that passes")
     arguments = parser.parse_args()
     pictures = files("mast3r_runtime") / "pictures"
@@ -29,6 +32,8 @@ def main() -> None:
         engine.load()
         name = engine.name()
         result = engine.infer_gpu(str(pictures / "room_1.png"), str(pictures / "room_2.png"))
+        if arguments.threads:
+            together(engine, [str(pictures / f"room_{k}.png") for k in (1, 2)], result, arguments.threads)
         matches = engine.match(result.desc_1, result.desc_2, top_k=0)  # every reciprocal match, exactly
         fields = {
             "points": result.pts3d_1.numpy(),
@@ -47,6 +52,18 @@ def main() -> None:
         np.savez_compressed(arguments.write, **fields)
     if arguments.reference:
         compare(fields, dict(np.load(arguments.reference)), arguments.limit)
+
+
+def together(engine: m3r.Engine, pair: list[str], want: m3r.InferenceResult, count: int) -> None:
+    """Threads that use one engine at once get the bits that one of them gets alone."""
+    with ThreadPoolExecutor(count) as pool:
+        results = list(pool.map(lambda _: engine.infer_gpu(*pair), range(2 * count)))
+    for result in results:
+        for name in ("pts3d_1", "conf_2", "desc_1"):
+            if not np.array_equal(getattr(result, name).numpy(), getattr(want, name).numpy()):
+                sys.exit(f"try.py: {name} differs in one of {count} threads")
+    locked = not sysconfig.get_config_var("Py_GIL_DISABLED") or sys._is_gil_enabled()
+    print(f"{count} threads at once: the same bits, {'one' if locked else 'no'} interpreter lock")
 
 
 def compare(fields: dict[str, np.ndarray], reference: dict[str, np.ndarray], limit: float) -> None:

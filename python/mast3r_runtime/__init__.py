@@ -19,8 +19,21 @@ from ._checkpoints.convert import convert
 from ._checkpoints.download import FileStatus, ModelStatus, download, status
 from ._checkpoints.places import get_checkpoint_paths, get_checkpoint_urls, get_total_checkpoint_size_mb
 from ._checkpoints.specs import MODEL_SPECS, CheckpointFile, ModelSpec
+from ._engine.config import (
+    PRESET_DESKTOP_PRECISION,
+    PRESET_DRONE_FAST,
+    PRESET_DRONE_QUALITY,
+    BackendType,
+    MASt3RRuntimeConfig,
+    MatchingConfig,
+    ModelConfig,
+    ModelVariant,
+    Precision,
+    RuntimeConfig,
+)
 from ._engine.engine import Engine
 from ._engine.features import Features
+from ._engine.index import Index, Pair, RetrievalResult, scene_pairs, similarity
 from ._engine.reports import check_metal, estimate_cost, estimate_memory, profile
 from ._engine.runtime import (
     Runtime,
@@ -34,21 +47,7 @@ from ._engine.views import assemblers as _assemblers
 from ._library.limits import CancelToken, limit
 from ._library.memory import GPUTensor
 from ._library.version import __version__
-from .config import (
-    PRESET_DESKTOP_PRECISION,
-    PRESET_DRONE_FAST,
-    PRESET_DRONE_QUALITY,
-    BackendType,
-    MASt3RRuntimeConfig,
-    MatchingConfig,
-    ModelConfig,
-    ModelVariant,
-    Precision,
-    RuntimeConfig,
-)
-from .errors import Mast3rError
-from .images import read_image
-from .results import (
+from ._results.results import (
     GPUInferenceResult,
     InferenceResult,
     MatchResult,
@@ -57,7 +56,8 @@ from .results import (
     ViewResult,
     confidence_mask,
 )
-from .retrieval import Index, Pair, RetrievalResult, scene_pairs, similarity
+from .errors import Mast3rError
+from .images import read_image
 
 __all__ = [
     "BackendType",
@@ -148,7 +148,6 @@ class _Moved(_ModuleType):
 
 for _name, _now in {
     "_download": "_checkpoints.download",
-    "_eager": "tensor._context",
     "_features": "_engine.features",
     "_specs": "_checkpoints.specs",
     "_tensor": "_library.memory",

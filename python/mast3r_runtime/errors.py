@@ -46,6 +46,18 @@ __all__ = [
 ]
 
 
+def quoted(text: object) -> str:
+    """A name or a path in an error text: on one line and in quotes. A backslash stays one, for Windows
+    paths are full of them."""
+    name = os.fspath(text) if isinstance(text, os.PathLike) else text
+    return repr(name if isinstance(name, bytes) else str(name)).replace("\\\\", "\\")
+
+
+def reason(error: Exception) -> str:
+    """What an error says, without the path that the system puts behind it, its backslashes doubled."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 class Mast3rError(RuntimeError):
     """Base of every error that the package raises."""
 

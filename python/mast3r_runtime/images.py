@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ImageError, ImageNotFoundError, ImageTypeError, checked
+from .errors import ImageError, ImageNotFoundError, ImageTypeError, checked, quoted
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
@@ -94,12 +94,12 @@ def _read_path(path: str | bytes) -> U8:
         with open(path, "rb") as file:
             return _decode(file, name)
     except FileNotFoundError as error:
-        raise ImageNotFoundError(f"image {name!r}: no such file") from error
+        raise ImageNotFoundError(f"image {quoted(name)}: no such file") from error
     except (OSError, ValueError) as error:  # a directory, no permission, a NUL in the name
         if isinstance(error, ImageError):
             raise
         reason = getattr(error, "strerror", None) or str(error)
-        raise ImageError(f"image {name!r}: cannot be read: {reason}") from error
+        raise ImageError(f"image {quoted(name)}: cannot be read: {reason}") from error
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def _decoder_errors(name: str) -> Iterator[None]:
     except Exception as error:
         # Pillow puts addresses of objects into some of its texts.
         text = re.sub(r"<_?io\.\w+[^>]*>", "the file", str(error)) or type(error).__name__
-        raise ImageError(f"image {name!r}: {text}") from error
+        raise ImageError(f"image {quoted(name)}: {text}") from error
 
 
 def formats() -> list[str]:
@@ -174,7 +174,7 @@ def _open(file: BinaryIO, head: bytes, name: str) -> tuple[PILImage.Image, Any]:
         try:
             picture = Image.open(file, formats=formats())
         except UnidentifiedImageError as error:
-            raise ImageError(f"image {name!r}: {_what(head)}") from error
+            raise ImageError(f"image {quoted(name)}: {_what(head)}") from error
         except Exception as error:
             bare = _bare_png(file) if head.startswith(b"\x89PNG") else None
             if bare is None:
@@ -208,7 +208,7 @@ def _check_size(picture: PILImage.Image, name: str) -> None:
     most = Image.MAX_IMAGE_PIXELS
     if most is not None and width * height > most:
         raise ImageError(
-            f"image {name!r}: {width} x {height} = {width * height} pixels, want at most {most} "
+            f"image {quoted(name)}: {width} x {height} = {width * height} pixels, want at most {most} "
             "(PIL.Image.MAX_IMAGE_PIXELS)"
         )
 
@@ -220,11 +220,11 @@ def _check_tiff(picture: PILImage.Image, head: bytes, name: str) -> None:
         return
     camera = "a raw camera file (DNG)" if 50706 in tags else "a raw camera file" if 271 in tags else None
     if 50706 in tags or head[8:10] == b"CR":
-        raise ImageError(f"image {name!r}: {camera or 'a raw camera file'}; develop it first")
+        raise ImageError(f"image {quoted(name)}: {camera or 'a raw camera file'}; develop it first")
     larger = any(w * h > picture.width * picture.height for w, h in _sub_pictures(picture, tags, head))
     if int(tags.get(254) or 0) & 1 or larger:
         what = f"{camera}; develop it first" if camera else "its first picture is a reduced one"
-        raise ImageError(f"image {name!r}: {what} ({picture.width} x {picture.height} is a preview)")
+        raise ImageError(f"image {quoted(name)}: {what} ({picture.width} x {picture.height} is a preview)")
 
 
 def _sub_pictures(picture: PILImage.Image, tags: Any, head: bytes) -> Iterator[tuple[int, int]]:

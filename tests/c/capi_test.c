@@ -292,7 +292,7 @@ static void test_pair(void) {
   mast3r_engine engine = open_engine(1);
   mast3r_info info = {.size = sizeof info};
   CHECK(mast3r_engine_info(engine, &info) == MAST3R_OK && info.ready && info.patch == 16);
-  CHECK(strncmp(info.name, "mast3r_tiny on cpu", 18) == 0);
+  CHECK(strncmp(info.name, "mast3r_tiny on cpu", 18) == 0 && strcmp(info.outputs, "pts3d conf desc desc_conf") == 0);
   size_t needed = 0;
   CHECK(mast3r_engine_metadata(engine, NULL, 0, &needed) == MAST3R_OK && needed > 2);
   char *text = malloc(needed);

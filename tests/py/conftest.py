@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,10 +86,31 @@ def assert_same(a: object, b: object, fields: list[str] = FIELDS) -> None:
         np.testing.assert_array_equal(np.asarray(getattr(a, field)), np.asarray(getattr(b, field)), field)
 
 
-# What Windows has not, or has differently: fork, FIFOs, SIGINT to one process, file modes, limits.
+# What Windows has not, or has differently: fork, FIFOs, file modes, limits.
 unix_only = pytest.mark.skipif(os.name != "posix", reason="this system is not Unix")
 
 
 def child_environment() -> dict[str, str]:
     """The environment for a Python process that imports what this one imports."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+# Options of subprocess.Popen for a process that interrupt() can reach: on Windows, a console of its own.
+CONSOLE = {"creationflags": 0x08000000} if os.name == "nt" else {}
+
+CTRL_C_ON_WINDOWS = """
+import ctypes, sys
+kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+kernel.FreeConsole()
+done = kernel.AttachConsole(int(sys.argv[1]))
+done = done and kernel.SetConsoleCtrlHandler(None, 1) and kernel.GenerateConsoleCtrlEvent(0, 0)
+sys.exit(0 if done else f"no Ctrl-C sent: error {ctypes.get_last_error()}")
+"""
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Press Ctrl-C in a process that was started with CONSOLE."""
+    if os.name == "posix":
+        process.send_signal(signal.SIGINT)
+    else:
+        subprocess.run([sys.executable, "-c", CTRL_C_ON_WINDOWS, str(process.pid)], check=True, timeout=60)

@@ -26,6 +26,7 @@ class Served:
     etag: str = '"one"'
     length: bool = True
     delay: float = 0.0  # before each block: time for others to come
+    gate: threading.Event | None = None  # no byte is sent before it is set
 
 
 @dataclass
@@ -87,6 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if fault == "stall":
                     self.state.stop.wait(20)
                 return
+            if served.gate is not None:
+                served.gate.wait(300)
             for at in range(0, len(body), 65536):
                 time.sleep(served.delay)
                 self.wfile.write(body[at : at + 65536])

@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -17,7 +18,7 @@ from conftest import ROOT
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    names = ("common", "matching", "peers", "report", "scaling", "growth")
+    names = ("common", "matching", "peers", "report", "scaling", "growth", "sizes")
     yield {n: importlib.import_module(n) for n in names}
     for n in names:
         sys.modules.pop(n, None)
@@ -50,6 +51,47 @@ def test_turns_alternate(bench: dict[str, ModuleType]) -> None:
     row = b.row(a)
     assert row["ours_over_this"] == 0.5  # the median of 0.5, 2 and 0.5, and not of the medians
     assert row["total"]["median_s"] == 2 and row["total"]["p95_s"] == 6
+
+
+def test_sizes_that_people_use(
+    bench: dict[str, ModuleType], micro: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T33: four sizes, a pair, both ways and a sequence, each with its figures, all in one run."""
+    sizes = bench["sizes"]
+    assert sizes.SIZES == ((224, 224), (512, 288), (512, 384), (512, 512))
+    counter = iter(range(0, 10_000, 3))
+    monkeypatch.setattr(sizes, "meter", lambda: lambda: float(next(counter) % 7))
+
+    class Peak:
+        asked = 0
+
+        def ask(self) -> dict[str, float]:
+            self.asked += 1
+            return {"f32": 100.0}
+
+    peak = Peak()
+    rows = sizes.measure(micro, "mast3r_tiny", 2, 2, peak, ((64, 64), (96, 64)), pause=0)
+    kinds = ("pair", "pair both ways", "sequence of 8")
+    assert [(r["width"], r["height"], r["kind"]) for r in rows] == [
+        (w, 64, kind) for w in (64, 96) for kind in kinds
+    ]
+    assert peak.asked == 2
+    for r in rows:
+        assert len(r["total"]["all_s"]) == 2 and 0 < r["total"]["median_s"] <= r["total"]["p95_s"]
+        assert r["gflops"] == pytest.approx(r["gflop"] / r["total"]["median_s"])
+        shares = [r["gflop"] / t / 100 for t in r["total"]["all_s"]]
+        assert min(shares) <= r["share_of_peak"] <= max(shares) and 0 <= r["joules"] < 7
+    one, both, several = (r["gflop"] for r in rows[:3])
+    encoder = bench["common"].encoder_gflop("mast3r_tiny", 64, 64)
+    assert both == pytest.approx(2 * one - 2 * encoder)
+    assert several == pytest.approx(7 * one - 6 * encoder)
+    told = "\n".join(bench["report"]._sizes(rows))
+    assert "| 96 x 64, sequence of 8 |" in told and "TFLOP/s" in told
+    monkeypatch.setattr(sizes, "meter", lambda: lambda: None)
+    rows = sizes.measure(micro, "mast3r_tiny", 2, 1, peak, ((64, 64),), pause=0)
+    assert {r["joules"] for r in rows} == {None} and "not counted here" in "\n".join(
+        bench["report"]._sizes(rows)
+    )
 
 
 def test_counts_of_threads(bench: dict[str, ModuleType]) -> None:
@@ -144,6 +186,7 @@ def test_tables(bench: dict[str, ModuleType]) -> None:
             "peak_gflops": {"f32": 400.0, "f32_cpu": 200.0},
             "isa": "avx512",
         },
+        "sizes": [row | {"joules": joules} for joules in (None, 12.5)],
         "memory": {"ours": point},
         "threads": size
         | {
@@ -176,6 +219,7 @@ def test_tables(bench: dict[str, ModuleType]) -> None:
         "80% of f32",
         "| PyTorch | 2 | 2 |",
         "| PyTorch | tiles |",
+        "| 80% | 12.5 |",
         "| 0.25 |",
         "| 512x384 | ours | 1 | 2 | 200 |",
     ):
@@ -184,3 +228,23 @@ def test_tables(bench: dict[str, ModuleType]) -> None:
     for line in text.splitlines():  # every row has as many cells as its head
         assert not line.startswith("|") or cells in (0, line.count("|")), line
         cells = line.count("|") if line.startswith("|") else 0
+
+
+def test_bounds_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A figure beyond its bound is said to be, and one that is missing is not taken for kept."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "cuda"))
+    measure = importlib.import_module("measure")
+    rows = {
+        "network": [{"what": "pair", "median_ms": 7.5}, {"what": "batch", "median_ms": 48.0}],
+        "torch": [{"median_ms": 39.5}, {"median_ms": 5.0}],
+        "memory": [{"failed_step": "stopped after 60 s", "error": "no\nend"}],
+    }
+    values = {what: value for what, _, value in measure.bounds(rows)}
+    assert values["one pair beside PyTorch's best, ratio"] == 1.5
+    assert values["a pair of eight, bf16, ms"] == 6.0
+    text = measure.table(rows, rehearse=False)
+    assert "| one pair, bf16, ms | 11 | 7.5 | ok |" in text
+    assert "| a pair of eight, bf16, ms | 5.5 | 6 | **missed** |" in text
+    assert "| growth of memory over the pairs, MB | 1 | not shown | |" in text
+    assert "memory: stopped after 60 s" in text
+    sys.modules.pop("measure", None)

@@ -23,7 +23,8 @@ from conftest import child_environment, noise, unix_only
 from PIL import Image
 
 from mast3r_runtime import cli, collection, errors, export
-from mast3r_runtime._output.files import check_target, replacing, short_name
+from mast3r_runtime._pairs.folder import natural
+from mast3r_runtime._store.files import check_target, replacing, short_name
 from mast3r_runtime.images import formats, read_image
 
 QUIET = ["--resolution", "64", "--precision", "fp32", "--threads", "2"]
@@ -201,7 +202,7 @@ def test_natural_order_and_what_is_left_out(
     assert names == ["a.jfif", "b.gif", "c.pgm", "d.JPG", *(f"frame_{i}.png" for i in (1, 2, 9, 10, 11, 100))]
     assert "2 files left out: notes.txt, x.nef" in caplog.text
     padded = [f"p_{i:04d}" for i in range(200)]
-    assert sorted(padded, key=collection.natural) == sorted(padded)
+    assert sorted(padded, key=natural) == sorted(padded)
 
 
 NAMES = ["a.jpg", "b.jpg", "a b.jpg", "c.jpg", "a.jpg b.jpg"]
@@ -262,6 +263,7 @@ def odd_folder(tmp_path: Path, rng: np.random.Generator) -> Path:
     return folder
 
 
+@unix_only
 def test_a_bad_picture_does_not_end_a_run(
     odd_folder: Path, micro: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,6 +285,7 @@ def test_a_bad_picture_does_not_end_a_run(
     assert "another top_k" in capsys.readouterr().err
 
 
+@unix_only
 def test_retrieve_with_odd_names(
     odd_folder: Path, micro: Path, head: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,6 +328,7 @@ def test_targets(tmp_path: Path) -> None:
         check_target(tmp_path / "x.jpg", (".png",))
 
 
+@unix_only
 def test_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / ".mast3r-00000000deadbeef.tmp").write_text("of a process that was killed")
     with pytest.raises(KeyError), replacing(tmp_path / "f") as temporary:
@@ -333,6 +337,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@unix_only
 def test_the_umask_counts(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
@@ -369,14 +374,23 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert done.returncode in (0, 141) and done.stderr == b""
 
 
-def test_a_terminal_without_the_letters(tmp_path: Path, micro: Path, rng: np.random.Generator) -> None:
-    for name in ("a.png", "b.png"):
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
+def test_a_terminal_without_the_letters(
+    tmp_path: Path, micro: Path, rng: np.random.Generator, encoding: str
+) -> None:
+    """What a terminal or a pipe cannot show is spelled out, in results and in errors; the status is right."""
+    for name in ("写真一.png", "写真二.png"):
         Image.fromarray(noise(rng, 48, 64)).save(tmp_path / name)
-    command = [
-        sys.executable, "-m", "mast3r_runtime", "match", "a.png", "b.png", "--model", str(micro), *QUIET,
-        "-o", "Größe.png",
-    ]  # fmt: skip
-    environment = child_environment() | {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0 and b"Gr\\xf6" in done.stdout, done.stderr
-    assert (tmp_path / "Größe.png").is_file()
+    environment = child_environment() | {"PYTHONIOENCODING": encoding}
+
+    def run(*names: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "mast3r_runtime", "match", *names, "--model", str(micro), *QUIET]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+
+    done = run("写真一.png", "写真二.png", "-o", "Größe 写真.png")
+    size = {"ascii": b"Gr\\xf6", "cp1252": b"Gr\xf6", "cp437": b"Gr\x94"}[encoding]
+    assert done.returncode == 0 and size in done.stdout and b"\\u5199\\u771f.png" in done.stdout, done
+    assert (tmp_path / "Größe 写真.png").is_file()
+    done = run("写真一.png", "無い.png", "-o", "no.png")
+    assert done.returncode == 1 and b"\\u7121\\u3044.png" in done.stderr, done
+    assert b"Traceback" not in done.stderr

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,10 +105,24 @@ def test_times_that_are_none(timeout: object) -> None:
 
 def test_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    slow = {"/f": Served(bytes(10 << 20), delay=0.02)}
-    with serving(slow) as server, pytest.raises(errors.TimeLimitError), m3r.limit(timeout=0.3):
+    held = {"/f": Served(bytes(1 << 20), gate=threading.Event())}
+    with serving(held) as server, pytest.raises(errors.TimeLimitError), m3r.limit(timeout=0.3):
         fetch([server.url + "/f"], tmp_path / "f")
-    assert not (tmp_path / "f").exists() and (tmp_path / "f.part").stat().st_size > 0
+    assert not (tmp_path / "f").exists()
+    token, part = m3r.CancelToken(), tmp_path / "g.part"
+
+    def cancel() -> None:
+        while not (part.exists() and part.stat().st_size):
+            time.sleep(0.01)
+        token.cancel()
+
+    watch = threading.Thread(target=cancel, daemon=True)
+    watch.start()
+    stalled = {"/g": Served(bytes(1 << 20), faults=["stall:200000"] * 9)}
+    with serving(stalled) as server, pytest.raises(errors.CancelledError), m3r.limit(cancel=token):
+        fetch([server.url + "/g"], tmp_path / "g")
+    watch.join()
+    assert not (tmp_path / "g").exists() and part.stat().st_size > 0
 
 
 INTERRUPTED = """

@@ -78,6 +78,10 @@ def test_dense_matches_tell_less(rng: np.random.Generator) -> None:
     grid = np.stack([x, y], -1).reshape(-1, 2)
     assert abs(geometry.dependence(100 * grid) - 1) < 1e-9
     assert abs(geometry.dependence(np.zeros((50, 2))) - 50) < 1e-6
+    # of many matches some are asked, and stand for all: those inside a grid count for 4 pi sigma^2 / 8^2
+    x, y = np.meshgrid(np.arange(60.0), np.arange(60.0))
+    many = geometry.dependence(8 * np.stack([x, y], -1).reshape(-1, 2))
+    assert abs(many / (4 * np.pi * 5**2 / 8**2) - 1) < 0.05
     # the variance of a mean of Gaussian means of white noise, against that of as many independent ones
     noise = rng.normal(size=(4000, 96 + 60))
     at = np.arange(-30, 31)
@@ -195,7 +199,7 @@ def test_a_pair(tiny: CPUEngine) -> None:
     assert np.degrees(np.arccos((np.trace(turn) - 1) / 2)) < 2
     exif = tiny.relative_pose(result, focal_1=430.0)
     assert exif.intrinsics_source == "exif" and abs(exif.intrinsics_1[0, 0] / 430 - 1) < 0.12
-    with pytest.raises(ValueError, match="focal"):
+    with pytest.raises(ValueError, match="focal length -3"):
         result.cameras(focal_1=-3.0)
 
 

@@ -87,6 +87,14 @@ class Counting(Executor):
 # ---- arithmetic ----------------------------------------------------------
 
 
+@pytest.mark.parametrize("pairs", [[(0.5, 1)], np.full((1, 2), np.nan), [(0, 2)], [(-1, 1)], [("0", "1")]])
+def test_pairs_that_are_none(pairs: Any) -> None:
+    with pytest.raises(ArgumentError, match="pairs"):
+        plan.normal(pairs, 2)
+    assert plan.normal([], 2).shape == (0, 2)
+    assert plan.normal([(1, 0), (0, 1), (1, 1)], 2).tolist() == [[0, 1]]
+
+
 def test_tiles_hold_every_pair_once_and_few_pictures() -> None:
     pairs = plan.normal([(i, j) for i in range(37) for j in range(37) if (i * j) % 3], 37)
     assert (pairs[:, 0] < pairs[:, 1]).all() and len(np.unique(pairs, axis=0)) == len(pairs)

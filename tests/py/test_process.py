@@ -7,7 +7,6 @@ import copy
 import logging
 import multiprocessing
 import pickle
-import signal
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import assert_same, child_environment, noise, unix_only
+from conftest import CONSOLE, assert_same, child_environment, interrupt, noise, unix_only
 
 import mast3r_runtime
 from mast3r_runtime import errors
@@ -176,18 +175,17 @@ CTRL_C = """
 """
 
 
-@unix_only
 def test_ctrl_c(micro: Path) -> None:
     """SIGINT reaches Python during a long call, and the engine is usable after it."""
     command = [sys.executable, "-c", textwrap.dedent(CTRL_C), str(micro)]
-    process = subprocess.Popen(command, env=child_environment(), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=child_environment(), stdout=subprocess.PIPE, text=True, **CONSOLE)
     assert process.stdout is not None
     guard = threading.Timer(120, process.kill)  # a call that is not interrupted must not hang the suite
     guard.start()
     with process:
         assert process.stdout.readline().strip() == "ready"
         time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         assert process.stdout.read().split("\n")[:2] == ["interrupted", "works on"]
     guard.cancel()
     assert process.returncode == 0
@@ -214,16 +212,15 @@ BRIEF = """
 """
 
 
-@unix_only
 def test_ctrl_c_among_brief_calls(micro: Path) -> None:
     """Calls so short that the calling thread makes them itself let signals through between them."""
     command = [sys.executable, "-c", textwrap.dedent(BRIEF), str(micro)]
-    process = subprocess.Popen(command, env=child_environment(), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=child_environment(), stdout=subprocess.PIPE, text=True, **CONSOLE)
     assert process.stdout is not None
     with process:
         assert process.stdout.readline().strip() == "ready"
         time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         assert process.stdout.read().strip() == "interrupted True"
     assert process.returncode == 0
 

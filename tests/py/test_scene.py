@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,12 @@ from conftest import ROOT, child_environment
 from PIL import Image
 
 from mast3r_runtime import cli
-from mast3r_runtime._scene import known, photos, solver
+from mast3r_runtime._commands.scene import _link, _warnings
+from mast3r_runtime._output.export import write_points
+from mast3r_runtime._scene import colmap_files, known, photos, solver
 from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
+from mast3r_runtime.distributed import run_pairs
 from mast3r_runtime.errors import ArgumentError, FileError, ImageNotFoundError, SceneError
 from mast3r_runtime.scene import FORMATS, Lens, Scene, reconstruct
 from mast3r_runtime.viewer import pair_page, write_html
@@ -144,6 +148,21 @@ def test_a_stopped_run_goes_on(wheel_engine: CPUEngine, tmp_path: Path) -> None:
     assert done.report["decoded"] == 2 * 3 and len(done.placed) == 4
 
 
+@needs_pycolmap
+@pytest.mark.parametrize("features", ["float16", "float32"])
+def test_pairs_of_batch_are_not_made_again(wheel_engine: CPUEngine, tmp_path: Path, features: str) -> None:
+    """``batch --only dense`` leaves all that ``reconstruct`` takes: nothing is encoded or decoded again."""
+    pictures = known.paths()[4:8]
+    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    done = run_pairs(
+        pictures, pairs, store=tmp_path, only="dense", features=features,
+        backend="cpu", precision="fp32", resolution=256, threads=2,
+    )  # fmt: skip
+    assert done.computed == len(pairs) and done.encoded == 4
+    scene = reconstruct(wheel_engine, pictures, store=tmp_path)
+    assert (scene.report["encoded"], scene.report["decoded"]) == (0, 0) and len(scene.placed) == 4
+
+
 def test_files_come_back(scene: Scene, tmp_path: Path) -> None:
     folder = tmp_path / "scene"
     scene.write(folder)
@@ -215,6 +234,25 @@ def test_point_files_agree_with_the_points(scene: Scene, tmp_path: Path) -> None
     assert len(dense.vertices) == len(scene.dense_points(0).points)
     glb = trimesh.load(tmp_path / "scene.glb")
     assert len(glb.geometry) >= 1 + 5
+
+
+def test_more_points_than_a_float_counts(tmp_path: Path) -> None:
+    """T30: of more than 2^24 points none is lost, and the last are where they belong."""
+    count = 2**24 + 3
+    points, colours = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.uint8)
+    points[-3:] = np.arange(1, 10).reshape(3, 3)
+    colours[-3:] = np.arange(10, 100, 10).reshape(3, 3)
+    path = tmp_path / "many.ply"
+    write_points(path, points, colours)
+    with path.open("rb") as file:
+        head = file.read(400).split(b"end_header\n")[0].decode()
+        assert f"element vertex {count}\n" in head
+        fields = [("xyz", "<f4", 3), ("rgba", "u1", 4)]
+        file.seek(-3 * 16, os.SEEK_END)
+        last = np.frombuffer(file.read(), np.dtype(fields))
+    assert path.stat().st_size == len(head) + len("end_header\n") + 16 * count
+    np.testing.assert_array_equal(last["xyz"], points[-3:])
+    np.testing.assert_array_equal(last["rgba"][:, :3], colours[-3:])
 
 
 def test_writing_twice_and_where_it_cannot(scene: Scene, tmp_path: Path) -> None:
@@ -396,8 +434,54 @@ def test_finding_pictures(tmp_path: Path) -> None:
     assert [n for n, _ in photos.find([tmp_path], recursive=True)] == ["a.png", "b.jpg", "sub/c d.jpg"]
     names = [n for n, _ in photos.find([tmp_path / "b.jpg", tmp_path / "sub"])]
     assert names == ["b.jpg", "c d.jpg"]
-    twice = [n for n, _ in photos.find([tmp_path, tmp_path / "b.jpg"])]
-    assert len(set(twice)) == len(twice) or twice.count("b.jpg") <= 1
+    assert [n for n, _ in photos.find([tmp_path, tmp_path / "b.jpg"])] == ["a.png", "b.jpg"]
+
+
+def test_names_stay_inside_the_scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of one name from folders above: with "../.." in a name, its link would replace the picture."""
+    for folder in ("left", "right", "here/deep"):
+        (tmp_path / folder).mkdir(parents=True)
+        shutil.copy(known.paths()[len(folder) % 3], tmp_path / folder / "1.jpg")
+    monkeypatch.chdir(tmp_path / "here" / "deep")
+    found = photos.find(["../../left/1.jpg", Path("../../right"), "1.jpg"])
+    assert [n for n, _ in found] == ["left/1.jpg", "right/1.jpg", "here/deep/1.jpg"]
+    assert all(path.is_file() for _, path in found)
+    _link(tmp_path / "images", found, copy=False)
+    assert sum(path.is_symlink() for path in tmp_path.rglob("*.jpg")) == 3
+    for name, path in found:
+        assert not path.is_symlink() and (tmp_path / "images" / name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not have such names")
+@needs_pycolmap
+def test_hostile_names(
+    tmp_path: Path, store: Path, wheel_engine: CPUEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any name a file can have: a scene is made, files come back, and what cannot be held is named."""
+    fine = ["<script><img src=x onerror=alert(1)>.jpg", "a  b %2F.jpg", "\u202eגיפה 😀.jpg"]
+    fine += ["-o --json '; rm.jpg", "# 1.jpg"]
+    names = [*fine, "line\nbreak.jpg", os.fsdecode(b"\xff\xfe.jpg")]
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name, path in zip(names, known.paths()):
+        shutil.copy(path, folder / name)
+    out = tmp_path / "out"
+    common = ["--resolution", "256", "--precision", "fp32", "--backend", "cpu", "--threads", "2"]
+    assert cli.main(["reconstruct", str(folder), "-o", str(out), "--store", str(store), *common]) == 0
+    told = capsys.readouterr().err
+    assert "5 of 7 pictures placed" in told and told.count("rename it") == 2
+    loaded = Scene.load(out)
+    assert {p.name for p in loaded.placed} == set(fine)
+    text, _ = colmap_files.read(out / "sparse" / "0" / "text")
+    assert sorted(text) == sorted(fine)
+    # COLMAP's own reader of text cuts names at a blank, that of binary files does not
+    whole = pycolmap.Reconstruction(out / "sparse" / "0")
+    assert {image.name for image in whole.images.values()} == set(fine)
+    assert {frame["file_path"] for frame in json.loads((out / "transforms.json").read_text())["frames"]} == {
+        f"images/{name}" for name in fine
+    }
+    assert all((out / "images" / name).is_file() for name in fine)
+    assert "<img src=x" not in (out / "scene.html").read_text(encoding="utf-8")
 
 
 # ---- the command line ------------------------------------------------------------------------
@@ -433,6 +517,19 @@ def test_command_line(
     assert json.loads(capsys.readouterr().out)["inliers"] >= 30
     assert cli.main([*find, str(collection / "noise.png"), *common]) == 3
     assert "no_overlap" in capsys.readouterr().out
+
+
+def test_warnings_name_what_is_wrong(scene: Scene) -> None:
+    """Of pictures that are not placed, of several components and of unstable ones, in plain words."""
+    (lost,) = _warnings(scene)
+    assert lost.startswith("6 of 10 pictures placed; not placed: ") and "noise.png (unmatched: " in lost
+    part = replace(scene.components[0], names=("x.jpg", "y.jpg"), unstable="no parallax: flat")
+    several = replace(scene, components=(*scene.components, part))
+    assert _warnings(several)[1:] == [
+        "2 components that share no pictures, each in a world of its own: "
+        f"0: {', '.join(scene.components[0].names[:6])}; 1: x.jpg, y.jpg",
+        "component 1 is unstable: no parallax: flat",
+    ]
 
 
 @needs_pycolmap

@@ -82,6 +82,7 @@ def test_files_of_poses(tmp_path: Path) -> None:
     ["", "{}", "[1]", '{"frames": 3}', '{"frames": [{"file_path": "a.jpg"}]}',
      '{"frames": [{"file_path": "a.jpg", "transform_matrix": [[1, 2], [3, 4]]}]}',
      '{"frames": [{"file_path": "a.jpg", "transform_matrix": [[9,0,0,0],[0,1,0,0],[0,0,1,0],[0,0,0,1]]}]}',
+     '{"frames": [{"file_path": "a.jpg", "transform_matrix": [[1,0,0,NaN],[0,1,0,0],[0,0,1,0],[0,0,0,1]]}]}',
      '{"frames": []}'],
 )  # fmt: skip
 def test_files_that_hold_no_poses(text: str, tmp_path: Path) -> None:
@@ -143,7 +144,8 @@ def test_parts_that_share_pictures_are_joined(tmp_path: Path) -> None:
     problem = scene.problem()
     verified = solver.verify(problem)
     database = tmp_path / "database.db"
-    solver._write_database(pycolmap, problem, verified, verified.passed(30), database)
+    geometry = {pair: verified.geometry[pair] for pair in verified.passed(30)}
+    solver._write_database(pycolmap, problem, geometry, database)
 
     def part(pictures: range, scale: float, shift: list[float]) -> object:
         turn = pycolmap.Rotation3d(np.array([0, np.sin(0.3), 0, np.cos(0.3)]))
@@ -320,7 +322,10 @@ def engine_256() -> CPUEngine:
 @pytest.mark.parametrize(
     ("options", "words"),
     [({"up": "down"}, "up"), ({"fix_poses": True}, "fix_poses without poses"),
-     ({"poses": {"a": np.eye(3)}}, "pose of 'a'"), ({"poses": {"a": np.full((4, 4), np.nan)}}, "finite")],
+     ({"poses": {"a": np.eye(3)}}, "pose of 'a'"), ({"poses": {"a": np.full((4, 4), np.nan)}}, "finite"),
+     ({"scale": ("a", "b", -1.0)}, "scale"), ({"scale": ("a", "b", float("nan"))}, "scale"),
+     ({"scale": "big"}, "scale"), ({"dense": "yes"}, "dense"), ({"threads": 2**31}, "threads"),
+     ({"dense_conf": float("inf")}, "dense_conf")],
 )  # fmt: skip
 def test_options_that_cannot_be(engine_256: CPUEngine, options: dict[str, object], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):

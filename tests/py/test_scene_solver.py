@@ -11,7 +11,17 @@ import made_scene as made
 import numpy as np
 import pytest
 
-from mast3r_runtime._scene import cameras, check, colmap_files, dense, gauge, given, solver, uncertainty
+from mast3r_runtime._scene import (
+    cameras,
+    check,
+    colmap_files,
+    dense,
+    gauge,
+    given,
+    solver,
+    tracks,
+    uncertainty,
+)
 from mast3r_runtime._scene.model import Lens, Model
 from mast3r_runtime._scene.photos import Photo
 from mast3r_runtime.errors import ArgumentError, FileError
@@ -112,6 +122,45 @@ def test_no_accepted_picture_is_weak(mapper: str) -> None:
     assert placed >= 25  # the sets are not all hopeless
 
 
+def test_thinning_keeps_the_longest_tracks_of_all_of_a_picture() -> None:
+    """Stars: anchors of picture 0 with matches in pictures 1 to 5, some in all, some in one."""
+    made_up = np.random.default_rng(0)
+    grid = np.stack(np.meshgrid(np.arange(32), np.arange(24)), -1).reshape(-1, 2) * 20.0
+    reach = made_up.integers(1, 6, len(grid))  # in how many pictures an anchor is seen
+    matches, xy = {}, [grid]
+    for k in range(1, 6):
+        anchors = np.flatnonzero(reach >= k)
+        xy.append(grid[anchors] + made_up.uniform(-3, 3, (len(anchors), 2)))
+        matches[0, k] = np.stack([anchors, np.arange(len(anchors))], 1).astype(np.uint32)
+    kept = tracks.thinned(tracks.KeyPoints(xy, matches), matches, 192, 0)
+    anchors = {k: set(numbers[:, 0].tolist()) for (_, k), numbers in kept.items()}
+    assert len(anchors[1]) == 192
+    for k in range(1, 6):
+        whole = {(int(a), int(b)) for a, b in matches[0, k]}
+        assert {(int(a), int(b)) for a, b in kept[0, k]} <= whole
+        assert anchors[k] == {a for a in anchors[1] if reach[a] >= k}  # a track is kept whole
+    # one of every 2 x 2 anchors: the one that is seen most
+    assert reach[sorted(anchors[1])].mean() > reach.mean() + 1
+    cells = {(int(x) // 2, int(y) // 2) for x, y in grid[sorted(anchors[1])] / 20}
+    assert len(cells) == 192
+    floor = tracks.thinned(tracks.KeyPoints(xy, matches), matches, 4, 50)
+    assert [len(n) for n in floor.values()] == [50] * 5
+
+
+def test_many_pictures_are_solved_by_the_longest_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a number of pictures the mapper is given fewer tracks; places stay as exact."""
+    monkeypatch.setattr(solver, "MANY", 7)
+    monkeypatch.setattr(solver, "TRACKS", 40)
+    monkeypatch.setattr(solver, "LEAST_INLIERS", 100)
+    scene = made.make(made.arc(8), 600, noise=0.3)
+    _, thin = solve(scene)
+    monkeypatch.setattr(solver, "MANY", 8)
+    _, whole = solve(scene)
+    assert len(thin.models[0].pictures) == 8
+    assert len(thin.models[0].seen) < 0.6 * len(whole.models[0].seen)
+    assert centre_errors(thin.models[0], scene.poses).max() < 0.02
+
+
 def test_given_cameras_are_kept() -> None:
     scene = made.make(made.arc(5))
     _, solved = solve(scene, focal=530.0, fixed=frozenset([0]), known=frozenset([0]))
@@ -186,6 +235,8 @@ def test_check_names_every_fault() -> None:
     wild = replace(model, lenses=(Lens("SIMPLE_PINHOLE", 640, 480, (4e8, 319.5, 239.5)), *model.lenses[1:]))
     assert "observations" in check.faults(wild, first, pixel)[0]  # nothing projects where it was seen
     assert "moved to" in check.faults(model, {**first, 1: 1300.0}, pixel)[1]
+    wide = replace(model, lenses=(replace(model.lenses[0], width=1800, height=480), *model.lenses[1:]))
+    assert "long sides, want 0.3 to 5" in check.faults(wide, first, pixel)[0]
     corner = np.where((model.seen_by == 3)[:, None], model.seen_at * 0.1, model.seen_at)
     close = replace(model, seen_at=corner)
     assert check.faults(close, first, {**pixel, 3: 1e4})[3].startswith("its observations reach")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,8 +15,8 @@ import mast3r_runtime as m3r
 import mast3r_runtime.backends._cpu
 import mast3r_runtime.tensor as mt
 from mast3r_runtime import errors
+from mast3r_runtime._eager import operations as _operations
 from mast3r_runtime._library import calls, structs
-from mast3r_runtime.tensor import _operations
 
 
 @pytest.fixture
@@ -330,3 +331,32 @@ def test_empty_is_memory_of_the_pool() -> None:
         assert context.pool.stats().reuses == before.reuses + 1
         with pytest.raises(errors.ArgumentError, match="int64"):
             context.empty((2,), np.int64)
+
+
+def test_a_forgotten_tensor_is_given_back_without_python_code(context: mt.Context) -> None:
+    """Python code in a finalizer is where a Ctrl-C of that moment is printed and lost."""
+    x = context.tensor(np.ones(3, np.float32))
+    gc.collect()
+    before, ran = context.stats().live_tensors, list[str]()
+    gc.disable()
+    sys.setprofile(
+        lambda frame, event, argument: ran.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        del x
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    assert not ran
+    assert context.stats().live_tensors == before - 1
+
+
+def test_a_released_tensor_still_says_what_it_was(context: mt.Context) -> None:
+    x = context.tensor(np.ones((3, 2), np.float16))
+    y = x + x  # nobody has asked for its shape
+    for tensor in (x, y):
+        tensor.release()
+        tensor.release()
+        assert (tensor.shape, tensor.dtype, tensor.is_valid) == ((3, 2), np.dtype(np.float16), False)
+        with pytest.raises(errors.ClosedError):
+            tensor.numpy()

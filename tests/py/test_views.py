@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,8 @@ import pytest
 from conftest import ROOT
 
 import mast3r_runtime as m3r
-from mast3r_runtime import cli, errors
+from mast3r_runtime import Transform, cli, errors
+from mast3r_runtime._scene.dense import DepthMap
 from mast3r_runtime.scene import Lens, Picture, Scale, Scene, reconstruct
 
 TINY = ROOT / "internal" / "model" / "da3" / "testdata" / "tiny.safetensors"
@@ -117,6 +120,24 @@ def test_known_cameras(many: m3r.Engine) -> None:
         many.infer_views(room(), poses=[np.eye(4), stretched], intrinsics=[camera()] * 2)
 
 
+def test_rays(many: m3r.Engine, engine: m3r.Engine, tmp_path: Path) -> None:
+    """What the network gives is named, and its rays come with the scene where asked for."""
+    assert many.info()["outputs"] == ("depth", "conf", "pts3d", "poses", "intrinsics", "rays", "ray_conf")
+    assert engine.info()["outputs"] == ("pts3d", "conf", "desc", "desc_conf")
+    assert all(p.rays is None for p in many.infer_views(room()).pictures.values())
+    scene = many.infer_views(room(), rays=True)
+    scene.write(tmp_path, ["report", "npz", "dense"])
+    for p, again in zip(scene.pictures.values(), Scene.load(tmp_path).pictures.values()):
+        assert p.depth is not None and p.rays is not None and again.rays is not None
+        height, width = p.depth.depth.shape
+        cells = (height * 8 // 14, width * 8 // 14)
+        assert p.rays.directions.shape == p.rays.centres.shape == (*cells, 3)
+        assert p.rays.confidence.shape == cells and (p.rays.confidence >= 1).all()
+        assert np.isfinite(p.rays.directions).all() and p.rays.directions.std() > 0
+        np.testing.assert_array_equal(again.rays.directions, p.rays.directions)
+        np.testing.assert_array_equal(again.rays.confidence, p.rays.confidence)
+
+
 def test_windows(many: m3r.Engine) -> None:
     rng = np.random.default_rng(3)
     pictures = [rng.integers(0, 256, (84, 112, 3), np.uint8) for _ in range(5)]
@@ -163,28 +184,74 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 1 and "mast3r download da3_base" in err
 
 
+def test_known_cameras_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The files that a scene writes are those that it takes: what comes back is what went in."""
+    common = ("--model", TINY, "--resolution", 84, "--backend", "cpu", "--threads", 2, "--no-html")
+    pose = np.eye(4)
+    pose[:3, 3] = (0.5, 0, 0.1)
+    frames = [
+        {"file_path": f"images/{path.name}", "transform_matrix": (at @ np.diag([1, -1, -1, 1])).tolist()}
+        for path, at in zip(room(), (np.eye(4), pose))
+    ]
+    own = [{"fl_x": 500, "fl_y": 510, "cx": 256, "cy": 192, "w": 512, "h": 384, **f} for f in frames]
+    file = tmp_path / "transforms.json"
+    file.write_text(json.dumps({"applied_transform": np.eye(4)[:3].tolist(), "frames": own}))
+    out = tmp_path / "out"
+    given = ("--poses", file, "--intrinsics", file)
+    status, _, err = run_verb(capsys, "views", *room(), "-o", out, *common, *given, "--rays")
+    assert status == 0, err
+    second = Scene.load(out).pictures["room_2.png"]
+    np.testing.assert_allclose(second.pose, pose, atol=1e-9)
+    assert second.intrinsics is not None and second.rays is not None
+    np.testing.assert_allclose(second.intrinsics, [[500, 0, 255.5], [0, 510, 191.5], [0, 0, 1]], atol=1e-9)
+    status, _, err = run_verb(capsys, "views", *room(), "-o", out, *common, "--poses", file)
+    assert status == 1 and "--intrinsics" in err
+    own[1]["k1"] = 0.1
+    file.write_text(json.dumps({"frames": own}))
+    status, _, err = run_verb(capsys, "views", *room(), "-o", out, *common, *given)
+    assert status == 1 and "distortion" in err
+    file.write_text(json.dumps({"frames": own[:1]}))
+    status, _, err = run_verb(capsys, "views", *room(), "-o", out, *common, *given)
+    assert status == 1 and "room_2.png" in err
+
+
+def moved_cameras(count: int) -> tuple[list[Path], Callable[..., Scene]]:
+    """Pictures of the rendered room, and in the place of ``infer_views`` what gives their true
+    cameras moved a little, and the true depth."""
+    from mast3r_runtime._scene import known
+
+    paths = known.paths()[:count]
+    with np.load(known.FOLDER / "truth.npz") as truth:
+        poses, k, surfaces = (truth[n] for n in ("world_from_camera", "intrinsics", "surfaces"))
+    t = Transform(384, 512, 96, 128, 0, 0, 96, 128)
+    grid = t.to_original(np.stack(np.meshgrid(np.arange(128), np.arange(96)), -1).reshape(-1, 2))
+
+    def guess(pictures: dict[str, Path]) -> Scene:
+        rng = np.random.default_rng(1)
+        found = {}
+        for (name, path), pose in zip(pictures.items(), poses):
+            moved = np.linalg.inv(poses[0]) @ pose
+            moved[:3, 3] += rng.normal(0, 0.03, 3)
+            lens = Lens("PINHOLE", 512, 384, (k[0, 0] * 1.02, k[1, 1] * 1.02, k[0, 2], k[1, 2]))
+            depth = known._depth(surfaces, pose, k, grid).reshape(96, 128).astype(np.float32)
+            sure, grey = np.full_like(depth, 2), np.zeros((96, 128, 3), np.uint8)
+            found[name] = Picture(
+                name, path, 512, 384, "placed", component=0, pose=moved, lens=lens,
+                depth=DepthMap(depth, sure, sure > 0, grey, t),
+            )  # fmt: skip
+        return Scene(found, (), Scale(1.0, "none", 0.0, 0), {})
+
+    return paths, guess
+
+
 def test_cameras_to_start_from(many: m3r.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cameras that a network of many views gives, here the true ones moved a little, are refined
     by the matches of a MASt3R model."""
     pytest.importorskip("pycolmap")
     from mast3r_runtime._scene import known
 
-    paths = known.paths()[:4]
-    with np.load(known.FOLDER / "truth.npz") as truth:
-        poses, k = truth["world_from_camera"][:4], truth["intrinsics"]
-    rng = np.random.default_rng(1)
-
-    def guess(pictures: dict[str, Path]) -> Scene:
-        found = {}
-        for (name, path), pose in zip(pictures.items(), poses):
-            moved = np.linalg.inv(poses[0]) @ pose
-            moved[:3, 3] += rng.normal(0, 0.03, 3)
-            lens = Lens("PINHOLE", 512, 384, (k[0, 0] * 1.02, k[1, 1] * 1.02, k[0, 2], k[1, 2]))
-            found[name] = Picture(name, path, 512, 384, "placed", component=0, pose=moved, lens=lens)
-        return Scene(found, (), Scale(1.0, "none", 0.0, 0), {})
-
+    paths, guess = moved_cameras(4)
     start = guess({p.name: p for p in paths})
-    rng = np.random.default_rng(1)
     monkeypatch.setattr(type(many), "infer_views", lambda self, pictures: guess(pictures))
     with m3r.Engine("auto", 256, "auto", 2, "cpu") as matcher:
         matcher.load()
@@ -192,3 +259,39 @@ def test_cameras_to_start_from(many: m3r.Engine, monkeypatch: pytest.MonkeyPatch
     assert len(scene.placed) == 4 and scene.components[0].mapper == "poses as given"
     before, after = known.rate(start), known.rate(scene)
     assert after.position < 0.3 * before.position and abs(after.focal) < abs(before.focal)
+
+
+def test_cameras_refined_by_sift(many: m3r.Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same by SIFT; the dense depth is that of the network of many views, and what was matched
+    is not matched again."""
+    pytest.importorskip("pycolmap")
+    pytest.importorskip("cv2")
+    from mast3r_runtime._scene import known, sift
+
+    paths, guess = moved_cameras(4)
+    start = guess({p.name: p for p in paths})
+    monkeypatch.setattr(type(many), "infer_views", lambda self, pictures: guess(pictures))
+    scene = reconstruct(many, paths, matcher="sift", threads=1, store=tmp_path)
+    assert len(scene.placed) == 4 and scene.report["matches"] == "sift" and scene.report["encoded"] == 4
+    before, after = known.rate(start), known.rate(scene)
+    assert after.position < 0.1 * before.position and abs(after.focal) < 0.2 * abs(before.focal)
+    assert after.dense < 0.005 and all(p.depth is not None for p in scene.placed)
+    monkeypatch.setattr(sift, "_match", None)
+    again = reconstruct(many, paths, matcher="sift", threads=1, store=tmp_path)
+    np.testing.assert_array_equal(again.placed[1].pose, scene.placed[1].pose)
+
+
+def test_matchers_that_are_refused(
+    many: m3r.Engine, engine: m3r.Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("pycolmap")
+    with pytest.raises(errors.ArgumentError, match="orb"):
+        reconstruct(many, room(), matcher="orb")
+    with pytest.raises(errors.ArgumentError, match="of its own"):
+        reconstruct(engine, room(), matcher="sift")
+    with pytest.raises(errors.ArgumentError, match="no intrinsics, such as room_1.png"):
+        reconstruct(many, room(), poses={p.name: np.eye(4) for p in room()})
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(errors.DependencyError, match=r"mast3r-runtime\[sift\]"):
+        reconstruct(many, room(), matcher="sift", store=tmp_path / "none")
+    assert not (tmp_path / "none").exists()  # before the work

@@ -3,11 +3,13 @@
 // Command mutate puts mistakes into the code, one at a time, and says which test
 // notices each:
 //
-//	go run ./tools/mutate [-run REGEXP] [-timeout 5m] [-keep N/M]
+//	go run ./tools/mutate [-run REGEXP] [-timeout 5m] [-for 10m] [-resume FILE]
 //
 // The list is mutants.txt beside it; doc.go describes its form. It works on a copy of
-// the repository (git worktree) and leaves the checkout alone. The exit status is 1
-// when a mutant survives.
+// the repository's last commit (git worktree) and leaves the checkout alone. Mutants of
+// one file follow each other, so that little is compiled. With -resume, what was found is
+// kept in FILE, and the mutants in it are not tried again: a long run in pieces of -for. The
+// exit status is 1 when a mutant survives.
 package main
 
 import (
@@ -20,6 +22,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -41,6 +44,8 @@ func main() {
 func run() error {
 	only := flag.String("run", "", "run the mutants whose id matches")
 	limit := flag.Duration("timeout", 5*time.Minute, "for the tests of one mutant; one that hangs is noticed")
+	most := flag.Duration("for", 0, "begin no mutant after so long; 0: all")
+	resume := flag.String("resume", "", "a file of what was found, read and continued")
 	list := flag.String("list", filepath.Join("tools", "mutate", "mutants.txt"), "the list")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
@@ -55,49 +60,105 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "mutate-")
+	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !pattern.MatchString(m.id) })
+	if len(mutants) == 0 {
+		return errors.New("no mutant of that name")
+	}
+	// Files of one folder share compiled packages.
+	slices.SortStableFunc(mutants, func(a, b mutant) int { return strings.Compare(a.file, b.file) })
+	found, file, err := results(*resume)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	tree := filepath.Join(dir, "tree")
-	if out, err := exec.Command("git", "worktree", "add", "--detach", tree, "HEAD").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	if file != nil {
+		defer file.Close()
 	}
-	defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree).Run() }()
-	var survivors []string
-	killed := 0
+	tree, remove, err := worktree()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	begin := time.Now()
 	for _, m := range mutants {
-		if !pattern.MatchString(m.id) {
+		if _, done := found[m.id]; done || *most > 0 && time.Since(begin) > *most {
 			continue
 		}
 		start := time.Now()
 		by, err := m.try(tree, *limit)
 		if err != nil {
-			fmt.Printf("%-6s %s\n", m.id, err)
-			survivors = append(survivors, m.id)
+			fmt.Printf("%-6s cannot be tried: %v\n", m.id, err)
 			continue
 		}
-		verdict := "killed by " + by
-		if by == "" {
-			verdict = "SURVIVED"
-			survivors = append(survivors, m.id)
-		} else {
-			killed++
+		found[m.id] = by
+		if file != nil {
+			if _, err := fmt.Fprintf(file, "%s\t%s\n", m.id, by); err != nil {
+				return err
+			}
+		}
+		verdict := "SURVIVED"
+		if by != "" {
+			verdict = "killed by " + by
 		}
 		fmt.Printf("%-6s %-60s %s (%.0f s)\n", m.id, m.file+": "+m.text, verdict, time.Since(start).Seconds())
 	}
-	total := killed + len(survivors)
-	if total == 0 {
-		return errors.New("no mutant of that name")
+	return sum(mutants, found)
+}
+
+// sum says how many were killed, and which were not.
+func sum(mutants []mutant, found map[string]string) error {
+	killed, tried := 0, 0
+	var survivors []string
+	for _, m := range mutants {
+		by, ok := found[m.id]
+		switch {
+		case !ok:
+			continue
+		case by == "":
+			survivors = append(survivors, m.id)
+		default:
+			killed++
+		}
+		tried++
 	}
-	fmt.Printf("%d of %d killed (%.0f %%)", killed, total, 100*float64(killed)/float64(total))
+	fmt.Printf("%d of %d killed (%.0f %%), %d not tried", killed, tried, 100*float64(killed)/float64(max(tried, 1)), len(mutants)-tried)
 	if len(survivors) > 0 {
 		fmt.Printf("; survivors: %s\n", strings.Join(survivors, ", "))
 		return errors.New("mutants survive")
 	}
 	fmt.Println()
 	return nil
+}
+
+// results reads what an earlier run found, by id, and opens the file for more.
+func results(path string) (map[string]string, *os.File, error) {
+	found := map[string]string{}
+	if path == "" {
+		return found, nil, nil
+	}
+	if text, err := os.ReadFile(path); err == nil {
+		for line := range strings.Lines(string(text)) {
+			id, by, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+			found[id] = by
+		}
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	return found, file, err
+}
+
+// worktree is a copy of the last commit, and what removes it.
+func worktree() (tree string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "mutate-")
+	if err != nil {
+		return "", nil, err
+	}
+	tree = filepath.Join(dir, "tree")
+	if out, err := exec.Command("git", "worktree", "add", "--detach", tree, "HEAD").CombinedOutput(); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("%w: %s", err, out), os.RemoveAll(dir))
+	}
+	return tree, func() {
+		_ = exec.Command("git", "worktree", "remove", "--force", tree).Run()
+		_ = os.RemoveAll(dir)
+	}, nil
 }
 
 // parse reads the list.
@@ -124,7 +185,7 @@ func parse(text string) ([]mutant, error) {
 func command(test string) string {
 	files, python := strings.CutPrefix(test, "py ")
 	if !python {
-		return test
+		return strings.ReplaceAll(test, "go test ", "go test -vet=off -failfast ") // the first that notices is enough
 	}
 	root, err := os.Getwd()
 	if err != nil {

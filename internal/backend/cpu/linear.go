@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
 )
@@ -222,23 +223,30 @@ func (l *lowering) matMul(n *graph.Node, o graph.MatMul) (step, error) {
 	return s, nil
 }
 
-// matVec is the product of matrices and vectors, turned round: a panel of 32
-// columns would hold one. The transposed product multiplies the same numbers in
-// the same order.
+// matVecStep is the product of matrices and vectors: a panel of 32 columns would hold
+// one. Each element is a sum over lanes, whatever the number of rows or threads.
+type matVecStep struct {
+	overTiles
+	b    view
+	rows int // of a matrix
+	t    tiling
+}
+
 func (l *lowering) matVec(n *graph.Node) (step, error) {
-	a, b := l.operand(n.In[0]), l.operand(n.In[1])
-	m, k := a.shape[len(a.shape)-2], a.c
-	batch := a.rows / m
-	f, err := l.dynamic(a, gemm.Source{Type: tensor.F32, StrideN: a.ld, StrideC: 1, StrideB: m * a.ld}, m, k, batch)
-	if err != nil {
-		return nil, err
-	}
-	s := &productStep{w: f, a: b, c: l.denseResult(n)}
-	s.a.rows, s.a.c, s.a.ld = batch, k, k
-	s.c.rows, s.c.c, s.c.ld = batch, m, m
-	s.mm.M, s.mm.Batch, s.mm.StrideA, s.mm.StrideC = 1, batch, k, m
-	l.finish(s)
+	a := n.In[0].Shape
+	s := &matVecStep{overTiles: overTiles{src: l.operand(n.In[0])}, b: l.operand(n.In[1]), rows: a[len(a)-2]}
+	s.dst = l.denseResult(n)
+	s.t = newTiling(s.src.rows, s.src.c)
+	s.tiles, s.fn = s.t.tiles, s.tile
 	return s, nil
+}
+
+func (s *matVecStep) tile(_, t int) {
+	x, k := s.e.f32(s.b), s.src.c
+	from, to := s.t.span(t)
+	for r := from; r < to; r++ {
+		s.y[r] = vec.Dot(s.src.row(s.x, r), x[r/s.rows*k:][:k])
+	}
 }
 
 func isParam(n *graph.Node) bool { _, ok := n.Op.(graph.Param); return ok }

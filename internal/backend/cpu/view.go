@@ -145,4 +145,5 @@ func (e *exec) raw(v view) []byte {
 }
 
 // row returns row r of a float32 view's memory.
-func (v view) row(x []float32, r int) []float32 { return x[r*v.ld : r*v.ld+v.c] }
+// A pointer: steps call it for every pixel, and a copy of the view costs more than the rest.
+func (v *view) row(x []float32, r int) []float32 { return x[r*v.ld : r*v.ld+v.c] }

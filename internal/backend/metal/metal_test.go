@@ -194,10 +194,10 @@ func TestDeviceErrors(t *testing.T) {
 	defer x.Release()
 	defer y.Release()
 	copy(x.Bytes(), floats(1, 2, 3, 4))
-	// The encoder's command buffer must be the one that fails, and only after the
-	// decoder's has been committed: it takes a while, the decoder's longer.
+	// The encoder's command buffer is the one that fails, and only after the
+	// decoder's has been committed.
 	s.Set("fail_command", "1")
-	s.Set("latency", "0.15")
+	s.Set("hold", "1")
 	enc, dec := begin(t, b, backend.First), begin(t, b, backend.Second)
 	if err := enc.Run(background, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil {
 		t.Fatal(err)
@@ -206,8 +206,6 @@ func TestDeviceErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond)
-	s.Set("latency", "0.5")
 	// Work of the other queue that waits for it must not hang.
 	if err := dec.After(failed); err != nil {
 		t.Fatal(err)
@@ -216,6 +214,7 @@ func TestDeviceErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Set("hold", "0")
 	var ce *device.CommandError
 	if _, err := failed.Wait(background); !errors.As(err, &ce) || !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("got %v, want a CommandError, out of memory", err)
@@ -223,7 +222,6 @@ func TestDeviceErrors(t *testing.T) {
 	if _, err := done.Wait(background); err != nil {
 		t.Errorf("the other queue: %v", err)
 	}
-	s.Set("latency", "0")
 	runAffine(t, b, p, 4)
 
 	b.Trim() // with free buffers to give back, the pool would try again

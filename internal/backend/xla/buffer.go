@@ -22,7 +22,7 @@ type buffer struct {
 	dev      *pjrt.Buffer
 	fetched  bool // host is a copy of dev
 	released bool
-	err      error // of the last fetch
+	held     int // while it is not 0, a release leaves dev
 }
 
 var _ backend.DeviceMemory = (*buffer)(nil)
@@ -85,6 +85,29 @@ func (x *buffer) Fetch() error {
 var types = map[tensor.DType]pjrt.Type{
 	tensor.F32: pjrt.F32, tensor.F16: pjrt.F16, tensor.BF16: pjrt.BF16, tensor.F64: pjrt.F64,
 	tensor.I32: pjrt.S32, tensor.I64: pjrt.S64, tensor.U8: pjrt.U8,
+}
+
+// hold is input for somebody whose run a release may not disturb, until letGo.
+func (x *buffer) hold() (*pjrt.Buffer, error) {
+	dev, err := x.input(tensor.F32)
+	if err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.released { // in between
+		return nil, bufpool.ErrReleased
+	}
+	x.held++
+	return dev, nil
+}
+
+func (x *buffer) letGo() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.held--; x.held == 0 && x.released {
+		x.dev.Close()
+	}
 }
 
 // input is the array on the device; the host's bytes are uploaded on first use.
@@ -163,7 +186,9 @@ func (x *buffer) drop() bool {
 		return false
 	}
 	x.released = true
-	x.dev.Close()
+	if x.held == 0 {
+		x.dev.Close()
+	}
 	if x.host != nil {
 		x.host.Release()
 	}

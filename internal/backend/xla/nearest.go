@@ -82,17 +82,13 @@ func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (ou
 		return out, err
 	}
 	var args []*pjrt.Buffer
-	defer func() {
-		for _, x := range args {
-			x.Close()
-		}
-	}()
 	for _, d := range []backend.Descriptors{one, two} {
-		uploaded, err := b.upload(d)
-		args = append(args, uploaded...)
+		own, release, err := b.operands(d)
 		if err != nil {
 			return out, err
 		}
+		defer release()
+		args = append(args, own[:]...)
 	}
 	if err := ctx.Err(); err != nil {
 		return out, err
@@ -114,8 +110,9 @@ func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (ou
 	return b.neighbours(results, one.N, two.N)
 }
 
-// upload brings a map's descriptors, and which of them to keep, to the device.
-func (b *Backend) upload(d backend.Descriptors) ([]*pjrt.Buffer, error) {
+// operands are a map's descriptors on the device, where they may be already, and which
+// of them to keep. They hold until release is called.
+func (b *Backend) operands(d backend.Descriptors) (out [2]*pjrt.Buffer, release func(), err error) {
 	keep := d.Keep
 	if keep == nil {
 		keep = make([]uint8, d.N)
@@ -123,20 +120,34 @@ func (b *Backend) upload(d backend.Descriptors) ([]*pjrt.Buffer, error) {
 			keep[i] = 1
 		}
 	}
-	if len(d.Data) != d.N*d.Dim || len(keep) != d.N {
-		return nil, fmt.Errorf("xla: %d numbers and %d marks of %d descriptors of %d", len(d.Data), len(keep), d.N, d.Dim)
+	own, here := d.Buffer.(*buffer)
+	here = here && own.b == b
+	switch {
+	case len(keep) != d.N:
+		return out, nil, fmt.Errorf("xla: %d marks of %d descriptors", len(keep), d.N)
+	case here && own.n != 4*d.N*d.Dim:
+		return out, nil, fmt.Errorf("xla: %d bytes of %d descriptors of %d numbers", own.n, d.N, d.Dim)
+	case !here && d.Data == nil:
+		return out, nil, fmt.Errorf("%w: descriptors of another device", backend.ErrUnsupported)
+	case !here && len(d.Data) != d.N*d.Dim:
+		return out, nil, fmt.Errorf("xla: %d numbers of %d descriptors of %d", len(d.Data), d.N, d.Dim)
+	}
+	if out[1], err = b.dev.Upload(keep, pjrt.U8, []int64{int64(len(keep))}); err != nil {
+		return out, nil, err
+	}
+	if here {
+		if out[0], err = own.hold(); err != nil {
+			out[1].Close()
+			return out, nil, err
+		}
+		return out, func() { own.letGo(); out[1].Close() }, nil
 	}
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(d.Data))), 4*len(d.Data))
-	x, err := b.dev.Upload(data, pjrt.F32, []int64{int64(len(d.Data))})
-	if err != nil {
-		return nil, err
+	if out[0], err = b.dev.Upload(data, pjrt.F32, []int64{int64(len(d.Data))}); err != nil {
+		out[1].Close()
+		return out, nil, err
 	}
-	k, err := b.dev.Upload(keep, pjrt.U8, []int64{int64(len(keep))})
-	if err != nil {
-		x.Close()
-		return nil, err
-	}
-	return []*pjrt.Buffer{x, k}, nil
+	return out, func() { out[0].Close(); out[1].Close() }, nil
 }
 
 // neighbours reads the results of the program: three arrays of each side, of the

@@ -49,10 +49,26 @@ func TestLargeLogits(t *testing.T) { optest.LargeLogits(t, runner(t), 1e-3) }
 
 func TestArgOfNaN(t *testing.T) { optest.ArgOfNaN(t, runner(t)) }
 
+// TestIntermediates: networks of all kinds, every intermediate or every output of every
+// part, against golden data of this repository or the plain loops.
+func TestIntermediates(t *testing.T) {
+	run := runner(t)
+	modeltest.Agree(t, run, "mast3r_micro", 1e-5)
+	modeltest.Agree(t, run, "dune_micro", 1e-5)
+	modeltest.Shapes(t, run, 1e-5)
+	modeltest.Views(t, run, filepath.Join("..", "..", "..", modeltest.SmallViews), 1e-5)
+}
+
+// TestViews runs every case of networks of many views.
+func TestViews(t *testing.T) {
+	dir := golden.Path(t, "golden", "da3")
+	t.Log(modeltest.Views(t, runner(t), dir, 1e-5))
+	modeltest.Posed(t, runner(t), dir, 1e-5)
+}
+
 // TestModels: the graph's third execution agrees with the golden data, whole
 // networks of both kinds.
 func TestModels(t *testing.T) {
-	modeltest.Views(t, runner(t), filepath.Join("..", "..", "..", modeltest.SmallViews), 1e-5)
 	modeltest.Tiny(t, runner(t), "mast3r_tiny", 1e-5)
 	modeltest.Tiny(t, runner(t), "dunemast3r_tiny", 1e-5)
 	modeltest.Trained(t, runner(t), golden.Path(t, "models", "mast3r_tiny", "unified.safetensors"), golden.FP32)

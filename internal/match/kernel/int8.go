@@ -4,7 +4,12 @@ package kernel
 
 import (
 	"math"
+	"slices"
+	"sync"
+	"time"
 	"unsafe"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 )
 
 // Int8 is the quantised companion of a Kernel, with the same NR.
@@ -65,6 +70,37 @@ func (k *Int8) StripRow(p *Int8Args) {
 		return
 	}
 	k.stripRow(p)
+}
+
+// mmlaPays measures, once, whether strips by SMMLA are faster than those by SDOT on this
+// processor, by a tenth at least: nobody has run both for us.
+func mmlaPays(all []*Kernel) bool {
+	mmlaOnce.Do(func() { mmlaFaster = 10*stripTime(all, isa.NEONMMLA) <= 9*stripTime(all, isa.NEON) })
+	return mmlaFaster
+}
+
+var (
+	mmlaOnce   sync.Once
+	mmlaFaster bool
+)
+
+// stripTime is the shortest of some runs of a strip, of some microseconds each.
+func stripTime(all []*Kernel, set isa.Set) time.Duration {
+	const panels, rounds = 128, 7
+	i := slices.IndexFunc(all, func(k *Kernel) bool { return k.ISA == set })
+	k := all[i]
+	words := make([]uint32, UnrolledDim/4*max(k.Int8.MR, panels*k.NR))
+	sums := make([]int32, panels*k.NR)
+	var tmp, rowMax [TmpFloats]int32
+	p := Int8Args{Rows: &words[0], Cols: &words[0], Panels: panels, ColMax: &sums[0], Tmp: &tmp[0], RowMax: &rowMax[0],
+		Quads: UnrolledDim / 4, Start: &sums[0]}
+	best := time.Duration(math.MaxInt64 / 10)
+	for range rounds {
+		start := time.Now()
+		k.Int8.Strip(&p)
+		best = min(best, time.Since(start))
+	}
+	return best
 }
 
 // BestArgs is the search of one row, with its descriptors both rounded and as

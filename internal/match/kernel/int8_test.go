@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/isa"
 )
@@ -239,5 +240,18 @@ func BenchmarkStripInt8(b *testing.B) {
 				b.ReportMetric(op/b.Elapsed().Seconds()/1e9, "GOP/s")
 			})
 		}
+	}
+}
+
+// A measurement decides between SMMLA and SDOT, the same way for a whole process.
+func TestMMLAPays(t *testing.T) {
+	if !isa.NEONMMLA.Usable() {
+		t.Skip("no SMMLA here")
+	}
+	if d := stripTime(All(), isa.NEONMMLA); d <= 0 || d > time.Second {
+		t.Errorf("a strip takes %v", d)
+	}
+	if mmlaPays(All()) != mmlaPays(All()) {
+		t.Error("two answers")
 	}
 }

@@ -92,5 +92,5 @@ func Best() *Kernel {
 	for _, k := range all {
 		have = append(have, k.ISA)
 	}
-	return all[slices.Index(have, isa.Pick(have))]
+	return all[slices.Index(have, isa.Pick(have, func() bool { return mmlaPays(all) }))]
 }

@@ -26,8 +26,27 @@ func native() []*Kernel {
 			pack: func(p *PackArgs) { packGo(p, k.NR, 0) },
 		}
 	}
-	return []*Kernel{k}
+	if !isa.NEONMMLA.Usable() {
+		return []*Kernel{k}
+	}
+	m, i := *k, *k.Int8
+	m.ISA, m.Int8 = isa.NEONMMLA, &i
+	i.strip, i.stripUnrolled = stripInt8MMLA, stripInt8UnrolledMMLA
+	i.stripRow, i.stripRowUnrolled = stripRowInt8MMLA, stripRowInt8UnrolledMMLA
+	return []*Kernel{&m, k}
 }
+
+//go:noescape
+func stripInt8MMLA(p *Int8Args)
+
+//go:noescape
+func stripInt8UnrolledMMLA(p *Int8Args)
+
+//go:noescape
+func stripRowInt8MMLA(p *Int8Args)
+
+//go:noescape
+func stripRowInt8UnrolledMMLA(p *Int8Args)
 
 //go:noescape
 func stripNEON(p *Args)

@@ -32,17 +32,28 @@ func (l linear) singular() (s1, s2 float64) {
 // near is how many neighbours give a match its map.
 const near = 12
 
-// neighbours lists, for every match, the matches nearest to it in picture 1, by
-// distance, ties by number. It needs more than near matches.
-func neighbours(xy []float64, run func(n int, work func(i int))) []int32 {
-	n := len(xy) / 2
-	grid := newGrid(xy)
-	out := make([]int32, n*near)
-	run(n, func(i int) { grid.nearest(i, out[i*near:(i+1)*near]) })
+// neighbours lists, for every match, the good matches nearest to it in picture 1, by
+// distance, ties by number. Where there are hardly any good ones, all are.
+func neighbours(xy []float64, good []bool, run func(n int, work func(i int))) []int32 {
+	var list []int32
+	for i, ok := range good {
+		if ok {
+			list = append(list, int32(i))
+		}
+	}
+	if len(list) <= near {
+		list = list[:0]
+		for i := range good {
+			list = append(list, int32(i))
+		}
+	}
+	grid := newGrid(xy, list)
+	out := make([]int32, len(good)*near)
+	run(len(good), func(i int) { grid.nearest(i, out[i*near:(i+1)*near]) })
 	return out
 }
 
-// bucketGrid sorts points into square cells of about four points each.
+// bucketGrid sorts some of the points into square cells of about four points each.
 type bucketGrid struct {
 	xy         []float64
 	x0, y0     float64
@@ -52,29 +63,28 @@ type bucketGrid struct {
 	order      []int32
 }
 
-func newGrid(xy []float64) *bucketGrid {
-	n := len(xy) / 2
+func newGrid(xy []float64, list []int32) *bucketGrid {
 	g := &bucketGrid{xy: xy, x0: math.Inf(1), y0: math.Inf(1)}
 	x1, y1 := math.Inf(-1), math.Inf(-1)
-	for i := range n {
+	for _, i := range list {
 		g.x0, x1 = min(g.x0, xy[2*i]), max(x1, xy[2*i])
 		g.y0, y1 = min(g.y0, xy[2*i+1]), max(y1, xy[2*i+1])
 	}
 	w, h := x1-g.x0+1, y1-g.y0+1
-	g.cell = math.Sqrt(w * h * 4 / float64(n))
+	g.cell = math.Sqrt(w * h * 4 / float64(len(list)))
 	g.cols, g.rows = int(w/g.cell)+1, int(h/g.cell)+1
 	g.start = make([]int32, g.cols*g.rows+1)
-	for i := range n {
-		g.start[g.at(i)+1]++
+	for _, i := range list {
+		g.start[g.at(int(i))+1]++
 	}
 	for c := range g.cols * g.rows {
 		g.start[c+1] += g.start[c]
 	}
-	g.order = make([]int32, n)
+	g.order = make([]int32, len(list))
 	fill := slices.Clone(g.start)
-	for i := range n {
-		c := g.at(i)
-		g.order[fill[c]] = int32(i)
+	for _, i := range list {
+		c := g.at(int(i))
+		g.order[fill[c]] = i
 		fill[c]++
 	}
 	return g
@@ -93,11 +103,14 @@ type candidate struct {
 // anything nearer.
 func (g *bucketGrid) nearest(i int, out []int32) {
 	x, y := g.xy[2*i], g.xy[2*i+1]
-	cx, cy := int((x-g.x0)/g.cell), int((y-g.y0)/g.cell)
+	// A point outside the grid looks from the cell beside it, and a circle as far.
+	cx := clamp(int((x-g.x0)/g.cell), g.cols)
+	cy := clamp(int((y-g.y0)/g.cell), g.rows)
+	outside := max(g.x0-x, x-g.x0-float64(g.cols)*g.cell, g.y0-y, y-g.y0-float64(g.rows)*g.cell, 0)
 	var found []candidate
 	for ring := 1; ; ring *= 2 {
 		found = found[:0]
-		limit := float64(ring) * g.cell
+		limit := max(0, float64(ring)*g.cell-outside)
 		for r := max(0, cy-ring); r <= min(g.rows-1, cy+ring); r++ {
 			for c := max(0, cx-ring); c <= min(g.cols-1, cx+ring); c++ {
 				for _, j := range g.order[g.start[r*g.cols+c]:g.start[r*g.cols+c+1]] {

@@ -5,6 +5,7 @@ package refine
 import (
 	"fmt"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/match/refine/kernel"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
@@ -21,16 +22,10 @@ func (p Picture) check(name string) error {
 	return nil
 }
 
-// Weights of red, green and blue in a grey value (ITU-R BT.601), times 256.
-const (
-	redWeight   = 77
-	greenWeight = 150
-	blueWeight  = 29
-)
-
 // pyramid is a picture and its reductions. Level 0 is read from the colours
 // where it is needed: patches touch a small part of a large picture.
 type pyramid struct {
+	kernel  *kernel.Kernel
 	picture Picture
 	levels  []plane // from level 1
 }
@@ -57,8 +52,8 @@ func (p *pyramid) deepest() int { return len(p.levels) }
 const minSide = 32
 
 // build makes the levels 1 to deepest, or fewer where the picture is small.
-func build(pool *par.Pool, picture Picture, deepest int) *pyramid {
-	p := &pyramid{picture: picture}
+func build(pool *par.Pool, k *kernel.Kernel, picture Picture, deepest int) *pyramid {
+	p := &pyramid{kernel: k, picture: picture}
 	width, height := picture.Width, picture.Height
 	for level := 1; level <= deepest && min(width, height) >= 2*minSide; level++ {
 		width, height = width/2, height/2
@@ -69,35 +64,17 @@ func build(pool *par.Pool, picture Picture, deepest int) *pyramid {
 				row := out.pix[y*width : (y+1)*width]
 				if level == 1 {
 					pix, stride := picture.Pix[2*y*picture.Stride:], picture.Stride
-					halveColours(row, pix[:6*width], pix[stride:][:6*width])
+					k.HalveColours(row, pix[:6*width], pix[stride:][:6*width])
 				} else {
 					above := p.levels[level-2]
 					pix := above.pix[2*y*above.width:]
-					halveGrey(row, pix[:2*width], pix[above.width:][:2*width])
+					k.HalveGrey(row, pix[:2*width], pix[above.width:][:2*width])
 				}
 			}
 		})
 		p.levels = append(p.levels, out)
 	}
 	return p
-}
-
-// halveColours is the grey mean of four coloured pixels each.
-func halveColours(out, a, b []byte) {
-	for x := range out {
-		p, q := a[6*x:][:6], b[6*x:][:6]
-		red := uint32(p[0]) + uint32(p[3]) + uint32(q[0]) + uint32(q[3])
-		green := uint32(p[1]) + uint32(p[4]) + uint32(q[1]) + uint32(q[4])
-		blue := uint32(p[2]) + uint32(p[5]) + uint32(q[2]) + uint32(q[5])
-		out[x] = byte((redWeight*red + greenWeight*green + blueWeight*blue + 512) >> 10)
-	}
-}
-
-func halveGrey(out, a, b []byte) {
-	for x := range out {
-		p, q := a[2*x:][:2], b[2*x:][:2]
-		out[x] = byte((uint32(p[0]) + uint32(p[1]) + uint32(q[0]) + uint32(q[1]) + 2) >> 2)
-	}
 }
 
 // window is a rectangle of one level as floats, its first pixel at (left, top).
@@ -120,6 +97,8 @@ func (p *pyramid) cut(w *window, level, left, top, width, height int) {
 	w.pix = grow(w.pix, width*height)
 	if level > 0 {
 		l := p.levels[level-1]
+		x0, y0 := clamp(left, l.width), clamp(top, l.height)
+		p.kernel.Prefetch(l.pix[y0*l.width+x0:], l.width, min(height, l.height-y0), min(width, l.width-x0))
 		for y := range height {
 			row := l.pix[clamp(top+y, l.height)*l.width:][:l.width]
 			out := w.pix[y*width:][:width]
@@ -146,41 +125,27 @@ func (p *pyramid) cutSmooth(w *window) {
 	w.raw = grow(w.raw, rw*rh)
 	x0, y0 := w.left-margin, w.top-margin
 	inside := x0 >= 0 && x0+rw <= img.Width
-	s0, s1, s2 := smooth[0], smooth[1], smooth[2]
+	k := p.kernel
+	if inside {
+		k.Prefetch(img.Pix[clamp(y0, img.Height)*img.Stride+3*x0:], img.Stride, min(rh, img.Height-clamp(y0, img.Height)), 3*rw)
+	}
 	var line [maxWindow + 2*margin]float32
 	for y := range rh {
-		row := img.Pix[clamp(y0+y, img.Height)*img.Stride:]
+		row := img.Pix[clamp(y0+y, img.Height)*img.Stride:][:3*img.Width]
 		if inside {
-			in := row[3*x0 : 3*(x0+rw)]
-			for x := range line[:rw] {
-				c := in[3*x:][:3]
-				line[x] = grey(c[0], c[1], c[2])
-			}
+			k.Grey(line[:rw], row[3*x0:3*(x0+rw)])
 		} else {
 			for x := range line[:rw] {
 				c := row[3*clamp(x0+x, img.Width):][:3]
-				line[x] = grey(c[0], c[1], c[2])
+				line[x] = kernel.GreyOf(c[0], c[1], c[2])
 			}
 		}
-		out := w.raw[y*w.width:][:w.width]
-		for x := range out {
-			l := line[x:][:5]
-			out[x] = s0*l[2] + s1*(l[1]+l[3]) + s2*(l[0]+l[4])
-		}
+		k.Five(w.raw[y*w.width:][:w.width], line[:], line[1:], line[2:], line[3:], line[4:], &smooth)
 	}
 	for y := range w.height {
-		n := w.width
-		a, b, c := w.raw[y*n:][:n], w.raw[(y+1)*n:][:n], w.raw[(y+2)*n:][:n]
-		d, e := w.raw[(y+3)*n:][:n], w.raw[(y+4)*n:][:n]
-		out := w.pix[y*n:][:n]
-		for x := range out {
-			out[x] = s0*c[x] + s1*(b[x]+d[x]) + s2*(a[x]+e[x])
-		}
+		n, raw := w.width, w.raw[y*w.width:]
+		k.Five(w.pix[y*n:][:n], raw, raw[n:], raw[2*n:], raw[3*n:], raw[4*n:], &smooth)
 	}
-}
-
-func grey(r, g, b byte) float32 {
-	return float32(redWeight*uint32(r)+greenWeight*uint32(g)+blueWeight*uint32(b)) * (1.0 / 256)
 }
 
 func clamp(x, n int) int { return max(0, min(x, n-1)) }

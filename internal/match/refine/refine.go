@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/match/refine/kernel"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
 )
 
@@ -75,23 +76,34 @@ func Refine(ctx context.Context, pool *par.Pool, one, two Picture, xy1, xy2 []fl
 	for coarse < 6 && 0.3*o.Reach > float64(int(1)<<coarse) {
 		coarse++
 	}
-	j := &job{pool: pool, xy1: xy1, xy2: xy2, reach: o.Reach, r: r, trackers: make([]tracker, pool.Threads()), sigma: make([]float64, n)}
+	j := &job{pool: pool, xy1: xy1, xy2: xy2, reach: o.Reach, r: r, trackers: make([]tracker, pool.Threads()), sigma: make([]float64, n), good: make([]bool, n)}
 	// Where one picture shows things larger, it is read from a coarser level, up
 	// to the greatest stretch.
-	j.one, j.two = build(pool, one, coarse+3), build(pool, two, coarse+3)
-	list := neighbours(xy1, j.run)
+	k := kernel.Best()
+	for i := range j.trackers {
+		j.trackers[i].kernel = k
+	}
+	j.one, j.two = build(pool, k, one, coarse+3), build(pool, k, two, coarse+3)
+	for i := range j.good {
+		j.good[i] = true
+	}
+	list := neighbours(xy1, j.good, j.run)
 	maps := make([]linear, n)
-	// The finest level comes twice: its first places give better maps, and the
-	// second time the answer counts.
-	for pass := coarse; pass >= -1; pass-- {
-		level := max(pass, 0)
+	// The finest level comes three times: the first places there give better maps,
+	// these better places, and the third time the answer counts.
+	for pass := coarse; pass >= -2; pass-- {
+		level, final := max(pass, 0), pass == -2
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("refine: %w", err)
+		}
+		if pass < 1 && pass > -2 {
+			// By now most wrong ones are known, and would only spoil the maps.
+			list = neighbours(xy1, j.good, j.run)
 		}
 		// The maps of a level come from the places of the level before, all of
 		// them: hence the loop of its own.
 		j.run(n, func(i int) { maps[i] = localMap(xy1, r.XY2, i, list[i*near:(i+1)*near]) })
-		j.runWith(n, func(t *tracker, i int) { j.improve(t, i, level, pass < 0, maps[i]) })
+		j.runWith(n, func(t *tracker, i int) { j.improve(t, i, level, final, maps[i]) })
 	}
 	j.unsure()
 	return r, nil
@@ -129,6 +141,7 @@ type job struct {
 	reach    float64
 	r        *Result
 	trackers []tracker
+	good     []bool    // the patches agreed on the level before
 	sigma    []float64 // of the refined ones, in steps of the template
 }
 
@@ -168,6 +181,7 @@ func (j *job) runWith(n int, work func(t *tracker, i int)) {
 
 // improve refines match i on one level; the final pass decides whether it holds.
 func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
+	j.good[i] = false
 	s1, s2 := l.singular()
 	if !(s1 < maxStretch && s2 > 1.0/maxStretch && l.det() > 0) {
 		return
@@ -186,14 +200,15 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 	x1, y1 := j.xy1[2*i], j.xy1[2*i+1]
 	here := place{j.one, level1, x1, y1, linear{step, 0, 0, step}}
 	there := place{j.two, level2, j.r.XY2[2*i], j.r.XY2[2*i+1], l.scaled(step)}
-	if !t.prepare(here) || t.template.least < minStructure {
+	// The last pass goes back as well, in the same windows.
+	steps, enough, n, margin := 8, 0.05, side, 0.0
+	if final {
+		steps, enough, n, margin = 15, 0.005, rim, maxMove
+	}
+	if !here.cut(&t.win1, rim, margin) || !t.prepare(here, &t.win1) || t.template.least < minStructure || !there.cut(&t.win2, n, maxMove) {
 		return
 	}
-	steps, enough := 8, 0.05
-	if final {
-		steps, enough = 15, 0.005
-	}
-	moved, correlation, ok := t.track(there, steps, enough)
+	moved, correlation, ok := t.track(there, &t.win2, steps, enough)
 	if !ok {
 		return
 	}
@@ -208,6 +223,7 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 		return
 	}
 	if !final {
+		j.good[i] = correlation >= minCorrelation
 		j.r.XY2[2*i], j.r.XY2[2*i+1] = x2, y2
 		return
 	}
@@ -225,10 +241,10 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 // returns reports whether picture 2's patch, looked for in picture 1, is found
 // where the match began.
 func (t *tracker) returns(from, to place) bool {
-	if !t.prepare(from) {
+	if !from.inside() || !t.prepare(from, &t.win2) {
 		return false
 	}
-	moved, _, ok := t.track(to, 10, 0.02)
+	moved, _, ok := t.track(to, &t.win1, 10, 0.02)
 	return ok && math.Hypot(moved[0], moved[1]) <= maxReturn
 }
 

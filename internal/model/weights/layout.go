@@ -152,7 +152,7 @@ func shards(index string) ([]string, error) {
 	}
 	var names []string
 	for tensor, name := range content.WeightMap {
-		if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '\\') {
+		if !filepath.IsLocal(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) {
 			return nil, bad(fmt.Sprintf("tensor %s in %s", Quoted(tensor), Quoted(name)), "the name of a file beside the index")
 		}
 		if !slices.Contains(names, name) {

@@ -191,6 +191,7 @@ func TestObjectsBesideTheWeights(t *testing.T) {
 func FuzzShards(f *testing.F) {
 	f.Add([]byte(`{"weight_map": {"a": "b.safetensors"}}`))
 	f.Add([]byte(`{"weight_map": {"a": "../b"}}`))
+	f.Add([]byte(`{"weight_map": {"a": "/"}}`)) // found by fuzzing: it is its own base name
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(dir, "m.safetensors.index.json")

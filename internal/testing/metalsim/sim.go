@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/metal/objc"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/emulated"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/testing/metalsim/hook"
 )
 
@@ -47,6 +48,9 @@ type Sim struct {
 // registers a check for the end of the test: no violation, no object more than
 // now. It skips the test, with the reason, where there is no simulator.
 func Open(t testing.TB) *Sim {
+	if emulated.Here() {
+		t.Skip("the simulator of Metal is a library for another processor: NOT tested here")
+	}
 	t.Helper()
 	t.Setenv("MAST3R_CACHE_DIR", t.TempDir()) // what a test that dies leaves is nobody else's business
 	if runtime.GOOS == "darwin" {

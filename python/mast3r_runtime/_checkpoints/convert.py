@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._library import calls
-from ..errors import ArgumentError, ModelNotFoundError, checked
+from ..errors import ArgumentError, ModelNotFoundError, checked, quoted
 from . import places
 from .specs import MODEL_SPECS
 
@@ -84,7 +84,7 @@ def _places(
         return [path], Path(target or path.with_suffix(".safetensors"))
     name = places.ALIASES.get(str(source), str(source))
     if name not in MODEL_SPECS:
-        raise ModelNotFoundError(f"model {str(path)!r}: no such file or folder, and no variant of that name")
+        raise ModelNotFoundError(f"model {quoted(path)}: no such file or folder, and no variant of that name")
     files = [path for path in places.get_checkpoint_paths(name, cache_dir).values() if path.is_file()]
     if not files:
         folder = places.get_checkpoint_paths(name, cache_dir).popitem()[1].parent

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 
 from .._library import limits
 from .._library.version import __version__
-from ..errors import ChecksumError, DownloadError, FileError, Mast3rError, OfflineError
+from ..errors import ChecksumError, DownloadError, FileError, Mast3rError, OfflineError, quoted
 from .places import offline
 
 __all__ = ["Expected", "fetch", "sha256_of"]
@@ -243,7 +243,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         scheme = newurl.partition(":")[0].lower()
         if scheme not in ("http", "https") or (req.type == "https" and scheme != "https"):
-            raise DownloadError(f"{req.full_url}: redirected to {newurl!r}, which is not followed")
+            raise DownloadError(f"{req.full_url}: redirected to {quoted(newurl)}, which is not followed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
     def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:

@@ -37,6 +37,9 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     find.add_argument(
         "--shard", type=many.shard, metavar="K/N", help="put features of part K of N into the store, no pairs"
     )
+    find.add_argument(
+        "--drop", choices=("NO", "UNSURE"), help="run the pairs found, into the store, and leave these out"
+    )
     find.add_argument("-o", "--out", type=Path, help="folder for pairs.txt, pairs.json, similarity.png")
     find.add_argument("--json", action="store_true", help="print JSON")
 
@@ -72,23 +75,26 @@ def _bar(total: int, unit: str) -> Any:
 
 
 def _retrieve(arguments: argparse.Namespace) -> int:
-    from .. import collection
-    from ..errors import ImageError
+    from .._pairs import folder, heads, retrieve, verdicts
+    from .._store.store import Store
+    from ..errors import ArgumentError, ImageError
 
-    paths = collection.list_images(arguments.folder)
+    if arguments.drop is not None and arguments.store is None:
+        raise ArgumentError("retrieve: --drop needs --store, where the pairs that it runs are kept")
+    paths = folder.list_images(arguments.folder)
     names = [path.name for path in paths]
     with open_engine(arguments) as engine:
         say_memory(engine)
-        head = collection.need_retrieval(engine.path, arguments.retrieval)
+        head = heads.need_retrieval(engine.path, arguments.retrieval)
         engine.load_retrieval(head)
-        codebook = arguments.codebook or collection.find_beside(engine.path, "codebook")
+        codebook = arguments.codebook or heads.find_beside(engine.path, "codebook")
         bad: dict[str, str] = {}
 
         def left_out(i: int, error: ImageError) -> None:
             bad[names[i]] = str(error)
 
         with _bar(len(paths), "picture") as bar:
-            found = collection.retrieve(
+            found = retrieve.retrieve(
                 engine,
                 [str(path) for path in paths],
                 None if arguments.no_codebook else codebook,
@@ -99,6 +105,14 @@ def _retrieve(arguments: argparse.Namespace) -> int:
                 store=arguments.store,
                 shard=arguments.shard,
             )
+        dropped = 0
+        if arguments.drop is not None and arguments.shard is None:
+            store, own = Store(arguments.store), [paths[i] for i in found.kept]
+            with _bar(len(found.pairs), "pair") as bar:
+                said = verdicts.verdicts(engine, store, own, found.pairs, bar.update)
+            stays = [k for k, verdict in enumerate(said) if not verdicts.drops(arguments.drop, verdict)]
+            dropped = len(said) - len(stays)
+            found = found.only(stays)
     if arguments.shard is not None:
         k, n = arguments.shard
         text = f"shard {k}/{n}: {len(found.kept)} pictures in {arguments.store}, {found.encoded} encoded now"
@@ -110,7 +124,10 @@ def _retrieve(arguments: argparse.Namespace) -> int:
     rows = [(kept[p.first], kept[p.second], score) for p, score in scored]
     lines = [f"{a} {b} {score:.4f}" for a, b, score in rows]
     where = f"; wrote {', '.join(f.name for f in files)} in {arguments.out}" if files else ""
-    lines.append(f"{len(rows)} pairs of {len(kept)} pictures by {found.method}{where}{_left_out_text(bad)}")
+    gone = f", {dropped} dropped by verdict" if arguments.drop else ""
+    lines.append(
+        f"{len(rows)} pairs of {len(kept)} pictures by {found.method}{gone}{where}{_left_out_text(bad)}"
+    )
     values = {
         "method": found.method,
         "retrieval": str(head),
@@ -118,6 +135,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         "images": kept,
         "encoded": found.encoded,
         "left_out": bad,
+        "dropped": dropped,
         "pairs": [{"first": a, "second": b, "score": round(score, 6)} for a, b, score in rows],
         "files": [str(f) for f in files],
     }
@@ -126,9 +144,9 @@ def _retrieve(arguments: argparse.Namespace) -> int:
 
 
 def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[int, int]]:
-    from ..collection import read_pairs
+    from .._engine.index import scene_pairs
+    from .._pairs.folder import read_pairs
     from ..errors import ArgumentError
-    from ..retrieval import scene_pairs
 
     if arguments.pairs is not None:
         return read_pairs(arguments.pairs, names)
@@ -140,15 +158,15 @@ def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[
 
 def _store_pairs(arguments: argparse.Namespace, store: str, paths: list[Path]) -> list[tuple[int, int]]:
     """The pairs of ``batch --store``: also those that retrieval finds, from features in the store."""
-    from .. import collection
+    from .._pairs import heads, retrieve
 
     if arguments.pairs is not None or not arguments.graph.startswith("retrieval"):
         return _batch_pairs(arguments, [path.name for path in paths])
     with open_engine(arguments) as engine:
-        engine.load_retrieval(collection.need_retrieval(engine.path, None))
-        codebook = collection.find_beside(engine.path, "codebook")
+        engine.load_retrieval(heads.need_retrieval(engine.path, None))
+        codebook = heads.find_beside(engine.path, "codebook")
         images = [str(path) for path in paths]
-        found = collection.retrieve(
+        found = retrieve.retrieve(
             engine, images, codebook, arguments.graph, store=store, on_error=lambda i, error: None
         )
     return [(found.kept[i], found.kept[j]) for i, j in found.pairs]
@@ -190,7 +208,7 @@ class _Manifest:
 
     def write(self, pairs: list[dict[str, Any]], done: bool) -> None:
         """Write the list."""
-        from .._output.files import replacing
+        from .._store.files import replacing
 
         content = {
             "settings": self.settings, "complete": done, "images": self.names,
@@ -202,7 +220,7 @@ class _Manifest:
 
 def _file_names(names: list[str], pairs: list[tuple[int, int]]) -> list[str]:
     """A name for each pair that does not depend on the others: FIRST__SECOND.npz."""
-    from .._output.files import short_name
+    from .._store.files import short_name
 
     files: list[str] = []
     taken: set[str] = set()
@@ -230,11 +248,12 @@ def _matches_in(path: Path) -> int | None:
 
 
 def _batch(arguments: argparse.Namespace) -> int:
-    from .. import collection
     from .._output import export
+    from .._pairs import folder, retrieve
+    from .._pairs.verdicts import drops
     from ..errors import ArgumentError, ImageError
 
-    paths = collection.list_images(arguments.folder)
+    paths = folder.list_images(arguments.folder)
     names = [path.name for path in paths]
     store = many.store_of(arguments)
     if store is not None:
@@ -267,14 +286,14 @@ def _batch(arguments: argparse.Namespace) -> int:
         for k in todo:
             by_pair.setdefault(pairs[k], []).append(files[k])
         try:
-            for i, j, result in collection.infer_pairs(engine, images, list(by_pair), on_error=left_out):
+            for i, j, result in retrieve.infer_pairs(engine, images, list(by_pair), on_error=left_out):
                 arrays = result.numpy()
                 matches = engine.match(
                     arrays, top_k=arguments.top_k, confidence_threshold=0.0,
                     subsample=1 if arguments.exact else "auto",
                 )  # fmt: skip
                 for file in by_pair[i, j]:
-                    if matches.overlap is not None and many.drops(arguments.drop, matches.overlap.verdict):
+                    if matches.overlap is not None and drops(arguments.drop, matches.overlap.verdict):
                         manifest.dropped[file] = matches.overlap.reason
                         bar.update()
                         continue

@@ -23,8 +23,8 @@ from PIL import Image
 from .._engine.engine import Engine
 from .._output import drawing, export
 from .._output.export import Picture, write_result
+from .._results.results import InferenceResult, MatchResult
 from ..images import U8, read_image
-from ..results import InferenceResult, MatchResult
 from . import explain
 
 __all__ = ["Pair", "Score", "pairs", "run_pair", "score"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import logging
 import os
@@ -35,14 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever read has enough, as `| head -1` has. Nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13
+        return _unread()
     except DependencyError as error:
         return _failed(str(error), 2)
     except OSError as error:
         if isinstance(error, Mast3rError) or not error.strerror:
             return _failed(str(error))
+        if os.name == "nt" and error.errno == errno.EINVAL and error.filename is None:
+            return _unread()  # what Windows says of a pipe that nobody reads
         where = f"{error.filename}: " if error.filename else ""
         return _failed(f"{where}{error.strerror}")
     except (Mast3rError, ValueError) as error:
@@ -66,6 +67,12 @@ def benchmark_main() -> int:
 def download_main() -> int:
     """``mast3r-download``: an older name of ``mast3r download``."""
     return main(["download", *sys.argv[1:]])
+
+
+def _unread() -> int:
+    """Whoever read has enough, as ``| head -1`` has. Nothing may be written at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + 13
 
 
 def _failed(text: str, status: int = 1) -> int:

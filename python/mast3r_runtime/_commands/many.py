@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .._pairs.driver import Progress
     from .._pairs.run import Report
 
-__all__ = ["add", "batch_options", "batch_store", "drops", "shard", "store_of"]
+__all__ = ["add", "batch_options", "batch_store", "shard", "store_of"]
 
 FULL = 5  # exit status: the store cannot be written
 TOO_MANY_FAILED = 6  # exit status: more pairs failed than --max-failed
@@ -89,12 +89,6 @@ def store_of(arguments: argparse.Namespace) -> str | None:
     if arguments.store == "" and arguments.out is not None:
         return str(arguments.out)
     return None if arguments.store is None else str(arguments.store)
-
-
-def drops(drop: str | None, verdict: str) -> bool:
-    """Whether ``--drop`` leaves out a pair of this verdict."""
-    order = ("NO", "UNSURE", "YES")
-    return drop is not None and order.index(verdict) <= order.index(drop)
 
 
 @contextmanager
@@ -220,7 +214,9 @@ def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> No
 
 def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | None) -> None:
     """``pairs.txt`` of the pairs that are not dropped, with their number of matches."""
-    from .._output.files import replacing
+    from .._pairs.verdicts import drops
+    from .._pairs.worker import VERDICTS
+    from .._store.files import replacing
 
     folder.mkdir(parents=True, exist_ok=True)
     gap = "\t" if any(" " in name for name in names) else " "
@@ -229,7 +225,7 @@ def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | Non
         for (i, j), matches, verdict in zip(
             report.pairs.tolist(), report.matches.tolist(), report.verdicts.tolist(), strict=True
         )
-        if verdict >= 0 and not drops(drop, ("NO", "UNSURE", "YES")[verdict])
+        if verdict >= 0 and not drops(drop, VERDICTS[verdict])
     ]
     with replacing(folder / "pairs.txt") as temporary:
         temporary.write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
@@ -266,10 +262,10 @@ def _say_status(
 
 def _existing(where: str) -> Any:
     from .._store.store import Store
-    from ..errors import FileError
+    from ..errors import FileError, quoted
 
     if "://" not in where and not (Path(where) / "store.json").is_file():
-        raise FileError(f"store {where!r}: there is none")
+        raise FileError(f"store {quoted(where)}: there is none")
     return Store(where)
 
 

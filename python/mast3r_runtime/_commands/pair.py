@@ -136,7 +136,7 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 def _match(arguments: argparse.Namespace) -> int:
     from .._output import export
-    from .._output.files import check_target
+    from .._store.files import check_target
     from . import explain
 
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def _match(arguments: argparse.Namespace) -> int:
 
 def _pose(arguments: argparse.Namespace) -> int:
     from .._output import export
-    from .._output.files import check_target
+    from .._store.files import check_target
     from . import explain
 
     given = [_matrix(text) for text in (arguments.intrinsics, arguments.intrinsics_2)]
@@ -174,7 +174,7 @@ def _pose(arguments: argparse.Namespace) -> int:
 
 
 def _focals(arguments: argparse.Namespace) -> list[float | None]:
-    from ..geometry import exif_focal
+    from .._results.geometry import exif_focal
 
     return [exif_focal(path) for path in (arguments.image_1, arguments.image_2)]
 

@@ -38,7 +38,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
         "--matcher",
         default="auto",
         help="with a --model of many views, the MASt3R model (file or variant) whose matches refine its "
-        "cameras; none: keep them (default: mast3r_vit_large if it is there, else the wheel's)",
+        "cameras, or sift, or none: keep them (default: mast3r_vit_large if it is there, else the wheel's)",
     )
     _graph_options(make)
     _camera_options(make)
@@ -156,8 +156,8 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
         engine = stack.enter_context(open_engine(arguments))
         matcher = _matcher(arguments, engine, stack)
         if matcher is None and not engine.info()["desc_dim"]:
-            return show_views(arguments, engine.infer_views(dict(listed)))
-        say_memory(matcher or engine)
+            return show_views(arguments, reconstruct(engine, dict(listed), **options))
+        say_memory(engine if matcher is None or isinstance(matcher, str) else matcher)
         try:
             scene = reconstruct(engine, dict(listed), store=store, progress=bars, matcher=matcher, **options)
         except SceneError as error:
@@ -175,10 +175,12 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
 
 
-def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) -> Engine | None:
-    """The engine whose matches refine the cameras of a network that has none."""
+def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) -> Engine | str | None:
+    """What refines, by its matches, the cameras of a network that has none."""
     if engine.info()["desc_dim"] or arguments.matcher == "none":
         return None
+    if arguments.matcher == "sift":
+        return "sift"
     wanted = Path(arguments.matcher)
     if arguments.matcher == "auto":
         ready = {model.variant for model in status() if model.ready}
@@ -324,7 +326,7 @@ def _view(arguments: argparse.Namespace) -> int:
     from .._output.html import write_html
     from .._output.sources import points_page, result_page
     from .._scene.scene import Scene
-    from ..errors import ArgumentError
+    from ..errors import ArgumentError, quoted
 
     source: Path = arguments.source
     shown: Any
@@ -335,7 +337,7 @@ def _view(arguments: argparse.Namespace) -> int:
     elif source.suffix == ".npz":
         shown, page = result_page(source, source.resolve().parent.name), source.with_suffix(".html")
     else:
-        raise ArgumentError(f"view {str(source)!r}: want a folder of reconstruct, result.npz, .ply or .glb")
+        raise ArgumentError(f"view {quoted(source)}: want a folder of reconstruct, result.npz, .ply or .glb")
     if arguments.live:
         return _live(arguments, shown)
     target = arguments.out or page

@@ -25,9 +25,9 @@ from .._checkpoints import places
 from .._engine import reports
 from .._engine.engine import Engine
 from .._library.device import available
+from .._results.results import InferenceResult
 from ..errors import Mast3rError
 from ..images import U8, read_image
-from ..results import InferenceResult
 from . import synthetic
 
 __all__ = ["Check", "metal_possible", "run", "run_cuda", "run_metal"]

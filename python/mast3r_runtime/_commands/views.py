@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .common import engine_options, look, open_engine, say
 
 if TYPE_CHECKING:
+    from .._scene.model import F64, Lens
     from .._scene.scene import Scene
 
 __all__ = ["add", "show"]
@@ -33,6 +34,11 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument(
         "--reference", choices=REFERENCES, default=REFERENCES[0], help="which view others refer to"
     )
+    make.add_argument("--poses", type=Path, help="known poses: transforms.json or COLMAP's images.txt")
+    make.add_argument(
+        "--intrinsics", help="with --poses: FX,FY,CX,CY in original pixels, cameras.txt or transforms.json"
+    )
+    make.add_argument("--rays", action="store_true", help="the network's rays too, in dense/")
     make.add_argument("--window", type=int, default=0, help="views at once (default: all, or as many as fit)")
     make.add_argument("--overlap", type=int, default=0, help="views that windows share (default: a third)")
     make.add_argument("--html", action=argparse.BooleanOptionalAction, default=True, help="write scene.html")
@@ -41,7 +47,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _views(arguments: argparse.Namespace) -> int:
-    from .._scene import photos
+    from .._scene import photos, start
     from ..errors import ImageNotFoundError
 
     listed = photos.find(arguments.pictures, arguments.recursive)
@@ -49,11 +55,29 @@ def _views(arguments: argparse.Namespace) -> int:
         raise ImageNotFoundError(f"no pictures in {', '.join(map(str, arguments.pictures))}")
     if arguments.model is not None and arguments.variant == DEFAULT:
         arguments.variant = "auto"
+    poses, lenses = _cameras(arguments, listed)
     with open_engine(arguments) as engine:
-        scene = engine.infer_views(
-            dict(listed), reference=arguments.reference, window=arguments.window, overlap=arguments.overlap
-        )
+        scene = start.look(
+            engine, listed, poses, lenses, reference=arguments.reference, rays=arguments.rays,
+            window=arguments.window, overlap=arguments.overlap,
+        )  # fmt: skip
     return show(arguments, scene)
+
+
+def _cameras(
+    arguments: argparse.Namespace, listed: list[tuple[str, Path]]
+) -> tuple[dict[str, F64] | None, dict[str, Lens] | None]:
+    """The known cameras by the names of the pictures."""
+    from .._scene import given, photos
+    from ..errors import ArgumentError
+
+    if (arguments.poses is None) != (arguments.intrinsics is None):
+        raise ArgumentError("--poses without --intrinsics or the other way round, want both or neither")
+    if arguments.poses is None:
+        return None, None
+    headers = [photos.read(name, path) for name, path in listed]
+    sizes = {h.name: (h.width, h.height) for h in headers if not h.problem}
+    return given.poses(arguments.poses, [n for n, _ in listed]), given.intrinsics(arguments.intrinsics, sizes)
 
 
 def show(arguments: argparse.Namespace, scene: Scene) -> int:

@@ -16,10 +16,11 @@ from .._library import calls
 from .._library import structs as S
 from .._library.device import backend_wanted, create, info_of
 from .._library.options import Only, image_array, infer_options
+from .._library.owned import Owned
 from .._library.pool import Pool
+from .._results.results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
 from ..errors import ClosedError, ShapeError, checked
 from ..images import U8, ImageLike, read_image
-from ..results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
 from .features import FeatureMethods
 from .matching import MatchingMethods
 from .retrieval import RetrievalMethods
@@ -33,7 +34,7 @@ __all__ = ["Engine", "open_engines"]
 _log = logging.getLogger("mast3r_runtime")
 
 _said: set[str] = set()  # reasons for a fallback that were logged: once per process
-_open: weakref.WeakSet[Engine] = weakref.WeakSet()
+_open: list[weakref.ref[Engine]] = []  # not a WeakSet: Python code would run where an engine goes (see Owned)
 
 
 @checked
@@ -77,9 +78,9 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
         self._retrieval: tuple[str | None, str] | None = None
         self._closed = False
         self._handle = create(backend_wanted(backend), variant, resolution, precision, num_threads)
-        # Not __del__: a finalizer also runs at exit, in order, and cannot revive the object.
-        self._finalizer = weakref.finalize(self, calls.release, "mast3r_engine_close", self._handle)
-        _open.add(self)
+        self._owned = Owned("mast3r_engine_close", self._handle)
+        _open[:] = [other for other in _open if other() is not None]
+        _open.append(weakref.ref(self))
         calls.forward_log()
         reason = info_of(self._handle)["fallback_reason"]
         if reason and reason not in _said:
@@ -137,9 +138,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     def close(self) -> None:
         """Free the engine's memory. Results taken before stay valid. May be called twice."""
         self._closed = True
-        _open.discard(self)
-        if self._broken is None and self._finalizer.detach() is not None:
-            calls.call("mast3r_engine_close", self._handle)
+        if self._broken is None:
+            self._owned._close()
 
     def _live(self) -> int:
         if self._broken is not None:
@@ -363,4 +363,5 @@ _matchers.append(_match)
 
 def open_engines() -> list[Engine]:
     """The engines of this process that are open."""
-    return [engine for engine in list(_open) if not engine._closed]
+    engines = [reference() for reference in list(_open)]
+    return [engine for engine in engines if engine is not None and not engine._closed]

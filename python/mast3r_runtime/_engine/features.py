@@ -16,11 +16,11 @@ from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
-from .._output import safetensors
-from .._output.files import replacing
-from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked
+from .._results.results import GPUInferenceResult, Transform
+from .._store import safetensors
+from .._store.files import replacing
+from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked, quoted
 from ..images import ImageLike, read_image
-from ..results import GPUInferenceResult, Transform
 
 __all__ = ["FeatureMethods", "Features"]
 
@@ -51,7 +51,7 @@ class Features:
         """Write ``.npz`` or ``.safetensors``, as the suffix says, in float32."""
         path = Path(path)
         if path.suffix not in (".npz", ".safetensors"):
-            raise ArgumentError(f"features file {path.name!r}: want .npz or .safetensors")
+            raise ArgumentError(f"features file {quoted(path.name)}: want .npz or .safetensors")
         with replacing(path) as temporary, open(temporary, "wb") as file:
             if path.suffix == ".npz":
                 np.savez(file, **self._arrays())  # type: ignore[arg-type]
@@ -76,14 +76,14 @@ class Features:
         """Read what :meth:`save` wrote, or what a store holds (float16 becomes float32)."""
         path = Path(path)
         if not path.is_file():
-            raise ModelNotFoundError(f"features {str(path)!r}: no such file")
+            raise ModelNotFoundError(f"features {quoted(path)}: no such file")
         try:
             if path.suffix == ".safetensors":
                 return cls._of(safetensors.unpack(path.read_bytes()))
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
                 return cls._of(archive)
         except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
-            raise WeightsError(f"features {str(path)!r}: {error!r}") from error
+            raise WeightsError(f"features {quoted(path)}: {error!r}") from error
 
 
 @checked

@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from .._library import calls
 from .._library import structs as S
+from .._library.cameras import check_intrinsics
 from .._library.device import info_of
 from .._library.memory import FLOAT64, INT32, GPUTensor
 from .._library.options import DescLike, image_array, map_struct, places_struct
+from .._results.geometry import PairPose, pair_cameras
+from .._results.results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 from ..errors import ArgumentError, ShapeError, UnsupportedError, checked
-from ..geometry import PairPose, pair_cameras
 from ..images import ImageLike, read_image
-from ..results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 
 __all__ = ["MatchingMethods", "Refined"]
 
@@ -255,6 +256,9 @@ class MatchingMethods:
         Matches are made where none are given (all that :meth:`match` finds, refined where the
         pictures are at hand). See :func:`mast3r_runtime.geometry.pair_cameras`.
         """
+        for given in (intrinsics_1, intrinsics_2):  # before the work
+            if given is not None:
+                check_intrinsics(given)
         if matches is None:
             matches = self.match(result, top_k=None)
         return pair_cameras(

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from .._library.memory import GPUTensor
+from .._results.results import GPUInferenceResult, MatchResult, SymmetricResult
 from ..errors import ArgumentError, checked
-from ..results import GPUInferenceResult, MatchResult, SymmetricResult
-from ..retrieval import RetrievalResult
 from .engine import Engine
 from .facts import DeviceFacts
+from .index import RetrievalResult
 
 __all__ = [
     "CPUEngine",

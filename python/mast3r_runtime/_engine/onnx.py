@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from .._results.results import InferenceResult, Transform
 from ..errors import ArgumentError, DependencyError, DeviceError, ModelNotFoundError, WeightsError
 from ..images import U8
-from ..results import InferenceResult, Transform
 from .pillow import prepare
 
 __all__ = ["OnnxNetwork"]

@@ -12,7 +12,7 @@ from .._library import structs as S
 from .._library.options import image_array, infer_options
 from ..errors import ClosedError, checked
 from ..images import ImageLike, read_image
-from ..retrieval import Index, RetrievalResult
+from .index import Index, RetrievalResult
 
 __all__ = ["RetrievalMethods"]
 

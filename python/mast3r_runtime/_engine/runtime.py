@@ -11,10 +11,10 @@ from typing import Any
 from .._checkpoints import places
 from .._library.device import BACKENDS, available
 from .._library.options import DescLike
-from ..config import MASt3RRuntimeConfig
+from .._results.results import InferenceResult, MatchResult
 from ..errors import ArgumentError, DeviceError, NotLoadedError, checked
 from ..images import ImageLike, read_image
-from ..results import InferenceResult, MatchResult
+from .config import MASt3RRuntimeConfig
 from .engine import Engine
 from .facts import DeviceFacts
 from .timing import benchmark

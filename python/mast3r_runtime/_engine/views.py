@@ -16,9 +16,9 @@ from .._library import structs as S
 from .._library.device import info_of
 from .._library.memory import GPUTensor
 from .._library.options import image_array, views_options, windows_of
+from .._results.results import Transform, _timing
 from ..errors import ArgumentError, ShapeError, checked
 from ..images import U8, ImageLike, read_image
-from ..results import Transform, _timing
 
 if TYPE_CHECKING:
     from .._scene.scene import Scene
@@ -34,7 +34,7 @@ class View:
     """One view as the network gives it, at network size.
 
     ``pose [4, 4]`` is world from camera, ``intrinsics [3, 3]`` in network pixels; zeros where the
-    network does not know them.
+    network does not know them. ``rays [h, w, 6]`` and ``ray_conf [h, w]`` are there if asked for.
     """
 
     depth: F32
@@ -42,6 +42,8 @@ class View:
     pose: F64
     intrinsics: F64
     transform: Transform
+    rays: F32 | None = None
+    ray_conf: F32 | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class ViewMethods:
         reference: str = "saddle_balanced",
         poses: npt.ArrayLike | None = None,
         intrinsics: npt.ArrayLike | None = None,
+        rays: bool = False,
         window: int = 0,
         overlap: int = 0,
     ) -> Scene:
@@ -117,6 +120,8 @@ class ViewMethods:
         poses, intrinsics : float [N, 4, 4] and [N, 3, 3], optional
             World from camera, and camera matrices in pixels of the pictures as given, where they
             are known. Both or neither.
+        rays : bool
+            The network's rays too, ``scene.pictures[name].rays``, which take as long as its depth.
         window, overlap : int
             How many pictures are looked at together, and how many of them are those of the window
             before. 0: all where the memory allows, else as many as fit, and a third of them.
@@ -131,13 +136,13 @@ class ViewMethods:
         Raises
         ------
         UnsupportedError
-            The loaded network takes pairs.
+            The loaded network takes pairs, or has no rays.
         """
         engine = self._live()
         names, sources = _named(pictures)
         read = tuple(read_image(source) for source in sources)
         options, keep = views_options(
-            len(read), not preprocess, resolution or 0, reference, window, overlap, poses, intrinsics
+            len(read), not preprocess, resolution or 0, reference, rays, window, overlap, poses, intrinsics
         )
         structs = image_array(read)
         arguments = (structs, len(read), options)
@@ -175,8 +180,12 @@ def _named(
 def _view(view: S.SceneView) -> View:
     t = view.transform
     size = (t.height, t.width)
-    depth, conf = GPUTensor._arrays([GPUTensor._of(view.depth, size), GPUTensor._of(view.conf, size)])
-    for handle in (view.points, view.rays, view.ray_conf, view.sky):
+    arrays = [GPUTensor._of(view.depth, size), GPUTensor._of(view.conf, size)]
+    if view.rays:
+        cells = (t.height * 8 // 14, t.width * 8 // 14)
+        arrays += [GPUTensor._of(view.rays, (*cells, 6)), GPUTensor._of(view.ray_conf, cells)]
+    depth, conf, *rays = GPUTensor._arrays(arrays)
+    for handle in (view.points, view.sky):
         if handle:
             calls.release("mast3r_tensor_release", handle)
     if not conf.size:
@@ -187,4 +196,5 @@ def _view(view: S.SceneView) -> View:
         np.array(view.pose[:]).reshape(4, 4),
         np.array(view.intrinsics[:]).reshape(3, 3),
         Transform._of(t),
+        *rays,
     )

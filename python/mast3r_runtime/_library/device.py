@@ -59,7 +59,8 @@ def info_of(handle: int) -> dict[str, Any]:
     calls.call("mast3r_engine_info", handle, info)
     skip = {"size", "reserved"}
     values = {name: getattr(info, name) for name, *_ in info._fields_ if name not in skip}
-    return {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in values.items()}
+    texts = {k: v.decode("utf-8", "replace") for k, v in values.items() if isinstance(v, bytes)}
+    return {**values, **texts, "outputs": tuple(texts["outputs"].split())}
 
 
 def available(backend: str) -> str:

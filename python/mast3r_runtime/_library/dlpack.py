@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes as C
-import threading
 from typing import Any
 
 __all__ = ["CUDA", "HOST", "capsule"]
@@ -40,16 +39,11 @@ class _Managed(C.Structure):
     _fields_ = (("tensor", _Tensor), ("context", C.c_void_p), ("deleter", _Deleter))
 
 
-_lock = threading.Lock()
 _exported: dict[int, tuple[Any, ...]] = {}  # what a consumer still reads, by the address of its _Managed
 
 
-def _delete(address: int | None) -> None:
-    with _lock:
-        _exported.pop(address or 0, None)
-
-
-_deleter = _Deleter(_delete)
+# Not a function of Python: a Ctrl-C that comes while a consumer lets go would be lost in it.
+_deleter = _Deleter(_exported.pop)
 
 
 _is_valid = C.pythonapi.PyCapsule_IsValid
@@ -64,7 +58,7 @@ _new.restype, _new.argtypes = C.py_object, (C.c_void_p, C.c_char_p, _Destructor)
 def _destroy(capsule: int) -> None:
     # A consumer renames the capsule; one with its first name was never consumed.
     if _is_valid(capsule, _NAME):
-        _delete(_pointer(capsule, _NAME))
+        _exported.pop(_pointer(capsule, _NAME), None)
 
 
 _destructor = _Destructor(_destroy)
@@ -82,6 +76,5 @@ def capsule(owner: object, address: int, device: tuple[int, int], shape: tuple[i
         _deleter,
     )
     at = C.addressof(managed)
-    with _lock:
-        _exported[at] = (owner, managed, dims)
+    _exported[at] = (owner, managed, dims)
     return _new(at, _NAME, _destructor)

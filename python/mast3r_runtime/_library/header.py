@@ -179,6 +179,8 @@ SIGNATURES: dict[str, list[Any]] = {
     "mast3r_submit_index_open": [S.Handle, C.c_char_p, C.c_double, C.POINTER(S.Handle)],
     "mast3r_submit_index_add": [S.Handle, C.POINTER(S.LocalFeatures), C.c_size_t, C.POINTER(S.Handle)],
     "mast3r_submit_index_score": [S.Handle, C.POINTER(S.LocalFeatures), C.c_size_t, C.POINTER(S.Handle)],
+    "mast3r_submit_index_write": [S.Handle, C.c_uint64, C.c_char_p, C.POINTER(S.Handle)],
+    "mast3r_submit_index_merge": [S.Handle, C.c_char_p, C.POINTER(S.Handle)],
     "mast3r_index_length": [S.Handle, C.POINTER(C.c_uint64)],
     "mast3r_index_close": [S.Handle],
     "mast3r_scene_pairs": [C.c_int32, C.c_char_p, C.POINTER(S.SceneOptions), C.POINTER(S.Handle)],

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes as C
-import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from ..errors import ArgumentError, ShapeError, checked
 from . import calls, dlpack, header
 from . import structs as S
+from .owned import Owned
 
 __all__ = ["Array", "GPUTensor"]
 
@@ -40,22 +40,17 @@ def _describe(handle: int) -> S.TensorDesc:
     return desc
 
 
-class _Memory:
+class _Memory(Owned):
     """Owns one tensor handle and shows its host memory to numpy without a copy.
 
     numpy keeps this object as the base of every view, so the memory is given back when the
     last array over it is gone, whatever became of the engine, the result and the tensor.
     """
 
-    # The finalizer of each object is the library's own function, in a slot. A method would be
-    # Python code, in which a KeyboardInterrupt that comes at that moment is printed and lost.
-    # weakref.finalize would also run at exit, under arrays still in use. After a fork the
-    # function does nothing: it asks before it enters Go.
-    __slots__ = ("__array_interface__", "__del__", "handle")
+    __slots__ = ("__array_interface__",)
 
     def __init__(self, handle: int) -> None:
-        self.handle = handle
-        self.__del__ = functools.partial(calls.library().mast3r_tensor_release, handle)
+        super().__init__("mast3r_tensor_release", handle)
 
     def array(self, pointer: int | None, shape: tuple[int, ...], dtype: DType) -> Array:
         if not pointer:  # no elements, no memory
@@ -116,7 +111,7 @@ class GPUTensor:
         """``numpy()`` of several in one call; an empty array for an output that was left out."""
         missing = [t for t in tensors if t._array is None and t._memory is not None]
         if missing:
-            handles = (S.Handle * len(missing))(*(t._held().handle for t in missing))
+            handles = (S.Handle * len(missing))(*(t._held()._handle for t in missing))
             pointers = (S.Pointer * len(missing))()
             calls.call("mast3r_tensors_data", handles, len(missing), pointers)
             for tensor, pointer in zip(missing, pointers, strict=True):
@@ -164,14 +159,14 @@ class GPUTensor:
             return True
         if self._memory is None:
             return False
-        return bool(_describe(self._memory.handle).valid)
+        return bool(_describe(self._memory._handle).valid)
 
     def numpy(self) -> Array:
         """The values as an array; the same one every time."""
         if self._array is not None:
             return self._array
         pointer = S.Pointer()
-        calls.call("mast3r_tensor_data", self._held().handle, pointer)
+        calls.call("mast3r_tensor_data", self._held()._handle, pointer)
         return self._bring(pointer.value)
 
     def _held(self) -> _Memory:
@@ -190,7 +185,7 @@ class GPUTensor:
         if self._array is not None:
             np.copyto(out, self._array)
             return
-        calls.call("mast3r_tensor_copy", self._held().handle, out.ctypes.data, out.nbytes)
+        calls.call("mast3r_tensor_copy", self._held()._handle, out.ctypes.data, out.nbytes)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()
@@ -200,10 +195,15 @@ class GPUTensor:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    @property
+    def _unread(self) -> bool:
+        """Whether the numbers, of a result, have not been brought to the host."""
+        return self._array is None and self._memory is not None
+
     def _where(self) -> tuple[int, int, int | None]:
         """Return DLPack's kind of device, its number, and the address there."""
         kind, device, address = C.c_int32(), C.c_int32(), S.Pointer()
-        calls.call("mast3r_tensor_device", self._held().handle, kind, device, address)
+        calls.call("mast3r_tensor_device", self._held()._handle, kind, device, address)
         return kind.value, device.value, address.value
 
     def __dlpack__(self, **kwargs: Any) -> Any:

@@ -83,6 +83,7 @@ def views_options(
     raw: bool,
     resolution: int,
     reference: str,
+    rays: bool,
     window: int,
     overlap: int,
     poses: npt.ArrayLike | None,
@@ -97,6 +98,7 @@ def views_options(
         S.ViewsOptions,
         raw=int(raw),
         resolution=calls.int32("resolution", resolution),
+        rays=int(rays),
         window=calls.int32("window", window),
         overlap=calls.int32("overlap", overlap),
         reference=name,
@@ -129,16 +131,23 @@ def map_struct(
     weight: DescLike | None,
     points: DescLike | None,
     mask: npt.ArrayLike | None,
-) -> tuple[S.Map, list[Array]]:
+) -> tuple[S.Map, list[object]]:
     """Return the C struct of one map and the arrays whose memory it points at."""
-    descriptors = _floats(f"desc_{which}", desc)
-    if descriptors.ndim == 4 and descriptors.shape[0] == 1:
+    out = S.struct(S.Map)
+    descriptors: GPUTensor | Array
+    if isinstance(desc, GPUTensor) and desc._unread and desc.ndim == 3:
+        descriptors, out.tensor = desc, desc._held()._handle
+    else:
+        descriptors = _floats(f"desc_{which}", desc)
+    if isinstance(descriptors, np.ndarray) and descriptors.ndim == 4 and descriptors.shape[0] == 1:
         descriptors = descriptors[0]
     if descriptors.ndim != 3:
         raise ShapeError(f"match: desc_{which} of shape {descriptors.shape}, want (H, W, D) or (1, H, W, D)")
     height, width, dim = descriptors.shape
-    keep: list[Array] = [descriptors]
-    out = S.struct(S.Map, height=height, width=width, dim=dim, descriptors=descriptors.ctypes.data)
+    keep: list[object] = [descriptors]
+    out.height, out.width, out.dim = height, width, dim
+    if isinstance(descriptors, np.ndarray):
+        out.descriptors = descriptors.ctypes.data
     if weight is None and points is None and mask is None:
         return out, keep
     for field, name, value, shape in (

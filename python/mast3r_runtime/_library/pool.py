@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..errors import checked
 from . import calls
 from . import structs as S
 
@@ -40,6 +41,7 @@ class PoolStats:
         return self.reuses / requests if requests else 0.0
 
 
+@checked
 class Pool:
     """Statistics, limits and memory pressure of one pool."""
 

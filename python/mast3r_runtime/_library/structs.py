@@ -95,6 +95,7 @@ class Info(_Sized):
         ("resolution", C.c_int32),
         ("reserved", C.c_int32),
         ("parameters", C.c_int64),
+        ("outputs", C.c_char * 128),
     ]
 
 
@@ -128,6 +129,7 @@ class Map(_Sized):
         ("points", C.c_void_p),
         ("weight", C.c_void_p),
         ("mask", C.c_void_p),
+        ("tensor", Handle),
     ]
 
 

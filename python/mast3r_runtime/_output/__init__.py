@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of results: files, drawings, and pages for a browser."""
+"""What is made of results: npz, PLY and GLB, drawings, and pages for a browser."""

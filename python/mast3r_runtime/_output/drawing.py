@@ -157,7 +157,9 @@ def matches(
         large = Image.fromarray(image).resize((size[0] * scale, size[1] * scale), Image.Resampling.BICUBIC)
         sheet.paste(large, (left * scale, 0))
     draw = ImageDraw.Draw(sheet)
-    keep = _spread(points_1, limit)
+    if not limit >= 0:
+        raise ArgumentError(f"limit {limit} lines, want 0 or more")
+    keep = _spread(points_1, limit) if limit else []
     if fundamental is not None:
         _epipolar(
             sheet, np.asarray(fundamental, float), points_1, points_2, ((w1, h1), (w2, h2)), shrink, scale

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ..errors import ArgumentError, ShapeError, checked
-from ..results import InferenceResult, MatchResult
+from .._results.results import InferenceResult, MatchResult
+from .._store.files import check_target, replacing
+from ..errors import ArgumentError, ShapeError, checked, quoted
 from . import drawing
-from .files import check_target, replacing
 
 __all__ = [
     "KEEP",
@@ -140,7 +140,7 @@ def write_points(path: Path, points: F32, colours: U8) -> None:
     path = Path(path)
     check_target(path, (".ply", ".glb"))
     if not len(points):
-        raise ShapeError(f"points file {path.name!r}: no points to write")
+        raise ShapeError(f"points file {quoted(path.name)}: no points to write")
     suffix = path.suffix.lower()
     if suffix == ".glb":
         points, colours = points * np.array([1, -1, -1], np.float32), _linear(colours)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol, Union, runtime_checkable
 
 from .. import images as pictures
-from ..errors import ArgumentError
+from .._results.results import GPUInferenceResult, InferenceResult, MatchResult
+from ..errors import ArgumentError, checked
 from ..images import ImageLike
-from ..results import GPUInferenceResult, InferenceResult, MatchResult
 from .page import Page, write
 from .sources import pair_page
 
@@ -25,6 +25,7 @@ class Viewable(Protocol):
     def page(self, title: str | None = None) -> Page: ...
 
 
+@checked
 def write_html(
     path: str | os.PathLike[str],
     scene_or_result: Union[Viewable, Page, GPUInferenceResult, InferenceResult],

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..errors import DependencyError
+from ..errors import DependencyError, checked
 from .page import Camera, Page, thin
 
 __all__ = ["serve"]
@@ -21,6 +21,7 @@ INSTALL = "pip install 'mast3r-runtime[viewer]'"
 HOST = "127.0.0.1"
 
 
+@checked
 def serve(page: Page, port: int = 8080, max_points: int = 1_000_000, thumb: int = 160) -> Any:
     """Start a ``viser.ViserServer`` that shows ``page``. Another ``serve`` needs another port."""
     try:

@@ -23,10 +23,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from .._library.version import __version__
-from ..errors import ArgumentError, ShapeError
+from .._store.files import replacing
+from ..errors import ArgumentError, ShapeError, checked, quoted
 from ..images import U8
 from . import drawing
-from .files import replacing
 
 __all__ = ["Camera", "Cloud", "Matches", "Page", "html", "write"]
 
@@ -42,6 +42,7 @@ _WEB = Path(__file__).with_name("web")
 _SCRIPTS = ("data.js", "world.js", "panel.js")
 
 
+@checked
 @dataclass(frozen=True)
 class Cloud:
     """Coloured points ``[N, 3]`` in the world's frame (OpenCV axes).
@@ -62,9 +63,11 @@ class Cloud:
         wanted = {"points": (n, 3), "colours": (n, 3), "confidence": (n,), "picture": (n,)}
         for name, shape in wanted.items():
             if getattr(self, name).shape != shape:
-                raise ShapeError(f"cloud {self.name!r}: {name} of {getattr(self, name).shape}, want {shape}")
+                raise ShapeError(
+                    f"cloud {quoted(self.name)}: {name} of {getattr(self, name).shape}, want {shape}"
+                )
         if n and not 0 <= int(self.picture.min()) <= int(self.picture.max()) < 65536:
-            raise ShapeError(f"cloud {self.name!r}: picture numbers outside 0..65535")
+            raise ShapeError(f"cloud {quoted(self.name)}: picture numbers outside 0..65535")
 
 
 @dataclass(frozen=True)

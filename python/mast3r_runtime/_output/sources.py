@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArgumentError, Mast3rError
-from ..geometry import network_focal, pair_cameras
+from .._results.geometry import network_focal, pair_cameras
+from .._results.results import InferenceResult, MatchResult, Overlap, Transform
+from ..errors import ArgumentError, Mast3rError, checked, quoted
 from ..images import U8
-from ..results import InferenceResult, MatchResult, Overlap, Transform
 from . import export
 from .page import Camera, Cloud, Matches, Page
 
 __all__ = ["pair_page", "points_page", "result_page"]
 
 
+@checked
 def pair_page(
     result: InferenceResult, image_1: U8, image_2: U8, matches: MatchResult | None = None, title: str = "pair"
 ) -> Page:
@@ -33,6 +34,7 @@ def pair_page(
     return _pair(result, colours, (image_1, image_2), matches, title)
 
 
+@checked
 def result_page(path: Path, title: str | None = None) -> Page:
     """The page of a pair from the ``result.npz`` that ``mast3r infer`` wrote."""
     try:
@@ -57,7 +59,7 @@ def result_page(path: Path, title: str | None = None) -> Page:
     except FileNotFoundError:
         raise
     except Exception as error:  # hostile bytes end in any of a dozen errors of zip and numpy
-        raise ArgumentError(f"result {str(path)!r}: {error!r}") from error
+        raise ArgumentError(f"result {quoted(path)}: {error!r}") from error
 
 
 def _overlap(a: dict[str, npt.NDArray[Any]]) -> Overlap | None:
@@ -116,6 +118,7 @@ def _middle(focal: float, width: int, height: int) -> npt.NDArray[np.float64]:
     return np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
 
 
+@checked
 def points_page(path: Path, title: str | None = None) -> Page:
     """A file of points (PLY or GLB) as a page without pictures."""
     import trimesh
@@ -128,7 +131,7 @@ def points_page(path: Path, title: str | None = None) -> Page:
     except FileNotFoundError:
         raise
     except Exception as error:  # hostile bytes end in any of a dozen errors of its parsers
-        raise ArgumentError(f"points {str(path)!r}: {error!r}") from error
+        raise ArgumentError(f"points {quoted(path)}: {error!r}") from error
     if colours.shape[0] != len(points):
         colours = np.full((len(points), 4), 190, np.uint8)
     colours = colours[:, :3].astype(np.uint8)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of a collection, kept in a store: the work on one, on a tile of them, on any number of machines."""
+"""Collections of pictures: which pairs to run, and running them by any number of machines into a store."""

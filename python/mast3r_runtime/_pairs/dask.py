@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError, DependencyError
+from ..errors import ArgumentError, DependencyError, quoted
 
 __all__ = ["connect", "executor_of"]
 
@@ -55,7 +55,7 @@ def connect(where: str, workers: int) -> Iterator[Any]:
         return
     if kind == "local":
         if rest and not (rest.isdigit() and int(rest)):
-            raise ArgumentError(f"dask {where!r}: want local or local:WORKERS")
+            raise ArgumentError(f"dask {quoted(where)}: want local or local:WORKERS")
         count = int(rest) if rest else workers
         cluster = _local(distributed, count)
     elif kind in _QUEUES and rest:
@@ -63,7 +63,7 @@ def connect(where: str, workers: int) -> Iterator[Any]:
     else:
         kinds = ", ".join(_QUEUES)
         raise ArgumentError(
-            f"dask {where!r}: want tcp://HOST:PORT, local[:N] or KIND:FILE, KIND one of {kinds}"
+            f"dask {quoted(where)}: want tcp://HOST:PORT, local[:N] or KIND:FILE, KIND one of {kinds}"
         )
     client = distributed.Client(cluster, set_as_default=False)
     try:

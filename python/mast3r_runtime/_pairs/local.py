@@ -18,7 +18,7 @@ from typing import Any
 
 from .._checkpoints import places
 from .._library.device import available, backend_wanted
-from ..errors import ArgumentError, Mast3rError
+from ..errors import ArgumentError, Mast3rError, checked
 from .machine import cores, free_memory
 
 __all__ = ["WorkerDied", "Workers", "workers_for"]
@@ -49,6 +49,7 @@ class WorkerDied(Mast3rError):
     """The process that did a job ended: killed, out of memory, or a crash."""
 
 
+@checked
 class Workers(Executor):
     """``count`` processes, each with one job at a time.
 

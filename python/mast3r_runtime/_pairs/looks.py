@@ -8,11 +8,11 @@ import os
 import numpy as np
 
 from .._engine.engine import Engine
+from .._engine.index import HostArray, RetrievalResult
 from .._library.version import __version__
 from .._store.store import Store, file_hash, key_of
-from ..errors import ImageNotFoundError
+from ..errors import ImageNotFoundError, quoted
 from ..images import read_image
-from ..retrieval import HostArray, RetrievalResult
 from .rule import model_hash
 
 __all__ = ["Looks"]
@@ -40,7 +40,7 @@ class Looks:
         try:
             sha = file_hash(path)
         except OSError as error:
-            raise ImageNotFoundError(f"image {os.fspath(path)!r}: {error.strerror or error}") from error
+            raise ImageNotFoundError(f"image {quoted(path)}: {error.strerror or error}") from error
         return f"{sha[:24]}-{self.head[:12]}-{key_of('retrieval', sha, self.rule)[:12]}"
 
     def of(self, path: str | os.PathLike[str]) -> RetrievalResult:

@@ -19,7 +19,10 @@ DEPTHS = 8  # of so many pairs a picture's own depth is the median
 
 def normal(pairs: Sequence[tuple[int, int]], pictures: int) -> I32:
     """Pairs ``[P, 2]`` with the smaller number first, each once, none of a picture with itself."""
-    array = np.asarray(pairs, np.int64).reshape(-1, 2)
+    given = np.asarray(pairs)
+    if given.size and given.dtype.kind not in "iu":
+        raise ArgumentError(f"pairs of {given.dtype}, want whole numbers")
+    array = given.astype(np.int64).reshape(-1, 2)
     if array.size and not (array.min() >= 0 and array.max() < pictures):
         raise ArgumentError(f"pairs up to {array.max()}, from {array.min()}: want numbers below {pictures}")
     array = np.sort(array[array[:, 0] != array[:, 1]], axis=1)

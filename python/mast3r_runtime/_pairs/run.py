@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._store.store import Store
-from ..errors import ArgumentError
+from ..errors import ArgumentError, checked
 from . import task
 from .dask import executor_of
 from .driver import Driver, Failure, Progress
@@ -54,6 +54,7 @@ class Report:
         return int((self.matches >= 0).sum())
 
 
+@checked
 def run_pairs(
     images: Paths,
     pairs: Sequence[tuple[int, int]] | npt.ArrayLike,

@@ -18,13 +18,13 @@ import numpy.typing as npt
 from .._engine.engine import Engine
 from .._engine.features import Features
 from .._library.version import __version__
-from .._output import safetensors
 from .._output.export import write_npz
+from .._results.geometry import network_focal
+from .._results.results import InferenceResult, MatchResult
+from .._store import safetensors
 from .._store.store import Arrays, Store
 from ..errors import Mast3rError
-from ..geometry import network_focal
 from ..images import U8, read_image
-from ..results import InferenceResult, MatchResult
 from .rule import Rule
 
 __all__ = ["VERDICTS", "CACHE_BYTES", "Outcome", "PairWorker"]

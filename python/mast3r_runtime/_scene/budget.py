@@ -13,22 +13,29 @@ from ..errors import ArgumentError
 
 __all__ = ["Budget", "estimate"]
 
+BASE = 256 << 20  # pycolmap, the network's own buffers: measured
+POINT = 160  # bytes a pixel while its points are written, thinned and packed: measured at 80 and 120 pictures
 PAIRS_ASKED = 200_000  # pairs above which a graph is surely a mistake
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes at the peak, beyond the model, and how it was counted."""
+    """Bytes at the peak, beyond the model, and how it was counted.
+
+    Depth maps are held before solving, the points of all pixels after it, when files are written:
+    the larger of the two counts.
+    """
 
     pictures: int
     pairs: int
     features: int
     maps: int
     matches: int
+    points: int = 0
 
     @property
     def bytes(self) -> int:
-        return self.features + self.maps + self.matches
+        return BASE + self.features + max(self.maps, self.points) + self.matches
 
     def check(self, limit: int | None, graph: str) -> None:
         """Raise ArgumentError where it is more than ``limit``, or than the machine has free."""
@@ -50,6 +57,7 @@ def estimate(engine: Engine, pictures: int, pairs: int, stride: int) -> Budget:
     kept = min(DEPTHS, max(2 * pairs // max(pictures, 1), 1))
     # depth and confidence of each kept pair, then the median; in solving one more copy, and colours
     maps = pictures * pixels * 4 * (2 * kept + 4)
+    points = pictures * pixels * (4 * 4 + POINT)
     # two directions, two ends, float32 pairs of numbers; key points and pycolmap's copies of them
     matches = pairs * 2 * (pixels // stride**2) * (16 + 16 + 48)
-    return Budget(pictures, pairs, features, maps, matches)
+    return Budget(pictures, pairs, features, maps, matches, points)

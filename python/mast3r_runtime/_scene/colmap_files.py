@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .._output.files import replacing
-from ..errors import FileError
+from .._store.files import replacing
+from ..errors import FileError, quoted, reason
 from .model import CAMERA_MODELS, F64, Lens, Model
 
 __all__ = ["quaternion", "read", "rotation", "write_binary", "write_text"]
@@ -186,7 +186,7 @@ def read(folder: Path) -> tuple[list[str], Model]:
         cameras, images, points = _read_binary(folder) if binary else _read_text(folder)
         return _model(cameras, images, points)
     except (OSError, ValueError, KeyError, IndexError, struct.error, UnicodeDecodeError) as error:
-        raise FileError(f"COLMAP model {str(folder)!r}: {error}") from error
+        raise FileError(f"COLMAP model {quoted(folder)}: {reason(error)}") from error
 
 
 _Image = tuple[str, F64, int, F64, "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"]
@@ -224,9 +224,11 @@ def _lens(name: str, width: int, height: int, params: Sequence[float]) -> Lens:
     return Lens(name, width, height, tuple(map(float, params)))
 
 
-def _rows(path: Path, keep_empty: bool = False) -> list[list[str]]:
+def _rows(path: Path, keep_empty: bool = False, words: int = -1) -> list[list[str]]:
+    """The words of every line, ``words`` and the rest of the line as one more."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [line.split() for line in lines if not line.startswith("#") and (keep_empty or line.strip())]
+    kept = [line for line in lines if not line.startswith("#") and (keep_empty or line.strip())]
+    return [line.split(None, words) for line in kept]
 
 
 def read_cameras_text(path: Path) -> dict[int, Lens]:
@@ -237,25 +239,26 @@ def read_cameras_text(path: Path) -> dict[int, Lens]:
 def read_poses_text(path: Path) -> dict[str, F64]:
     """Poses ``[4, 4]``, camera from world, by name, of an ``images.txt``; its points are not looked at."""
     out = {}
-    for head in _rows(path, keep_empty=True)[::2]:
+    for head in _rows(path, keep_empty=True, words=9)[::2]:
         if not head:
             continue
         pose, numbers = np.eye(4), np.array(head[1:8], np.float64)
         if not (np.isfinite(numbers).all() and len(head) >= 10 and np.linalg.norm(numbers[:4]) > 0.1):
             raise ValueError(f"line {' '.join(head)!r}: no pose of a picture")
         pose[:3, :3], pose[:3, 3] = rotation(numbers[:4]), numbers[4:]
-        out[" ".join(head[9:])] = pose
+        out[head[9]] = pose
     return out
 
 
 def _read_text(folder: Path) -> tuple[dict[int, Lens], list[_Image], _Points]:
     images = []
-    lines = _rows(folder / "images.txt", keep_empty=True)
-    for head, tail in zip(lines[::2], lines[1::2]):
+    path = folder / "images.txt"
+    heads, tails = (_rows(path, keep_empty=True, words=words) for words in (9, -1))
+    for head, tail in zip(heads[::2], tails[1::2]):
         numbers = np.array(tail, np.float64).reshape(-1, 3)
         pose = np.array(head[1:8], np.float64)
         ids = np.array(tail[2::3], np.int64)
-        images.append((" ".join(head[9:]), pose, int(head[8]), numbers[:, :2], ids))
+        images.append((head[9], pose, int(head[8]), numbers[:, :2], ids))
     points = {
         int(w[0]): (np.array(w[1:4], np.float64), tuple(map(int, w[4:7])))
         for w in _rows(folder / "points3D.txt")

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .._results.results import Transform
 from ..images import U8
-from ..results import Transform
 from .model import F64, Lens, Model
 
-__all__ = ["DepthMap", "agreement", "bend", "small"]
+__all__ = ["DepthMap", "RayMap", "agreement", "bend", "small"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -47,6 +47,20 @@ class DepthMap:
         grid = np.stack(np.meshgrid(np.arange(width), np.arange(height)), -1).reshape(-1, 2)
         rays = lens.rays(self.transform.to_original(grid))
         return np.asarray((rays * self.depth.reshape(-1, 1)).reshape(height, width, 3))
+
+
+@dataclass(frozen=True)
+class RayMap:
+    """Rays of a picture as a network of many views sees them, 8 x 8 for each patch of 14 x 14 pixels.
+
+    ``directions`` and ``centres`` ``[h, w, 3]`` and their ``confidence [h, w]``, at least 1, in the
+    frame of the camera to which the window's others refer, in the network's unit. A point is
+    centre + depth * direction.
+    """
+
+    directions: F32
+    centres: F32
+    confidence: F32
 
 
 def bend(depth: F32, xy: F64, ratio: F64) -> F32:

@@ -21,8 +21,8 @@ from .._pairs.record import features_in, write_run
 from .._pairs.rule import Rule
 from .._pairs.task import Picture
 from .._pairs.worker import PairWorker
+from .._results.results import Transform
 from .._store.store import Store
-from ..results import Transform
 from .photos import Photo
 
 __all__ = ["Evidence", "PairMatches", "gather"]
@@ -45,9 +45,11 @@ class PairMatches:
 
 @dataclass
 class Evidence:
-    """All that solving needs. ``depth[i]`` and ``confidence[i]`` are ``[H, W]`` at network size."""
+    """All that solving needs. ``depth[i]`` and ``confidence[i]`` are ``[H, W]`` at network size,
+    ``pixel[i]`` is the size of a network pixel, or twice what a match is exact to, in original ones."""
 
     pairs: list[PairMatches] = field(default_factory=list)
+    pixel: dict[int, float] = field(default_factory=dict)
     transforms: dict[int, Transform] = field(default_factory=dict)
     focals: dict[int, list[float]] = field(default_factory=dict)  # original pixels
     depth: dict[int, F32] = field(default_factory=dict)
@@ -79,15 +81,18 @@ def gather(
         evidence.pairs.append(PairMatches(i, j, found["xy_1"], found["xy_2"]))
         for picture, which in ((i, "1"), (j, "2")):
             t = Transform(*map(int, found[f"transform_{which}"]))
-            evidence.transforms[picture] = t
+            evidence.transforms[picture], evidence.pixel[picture] = t, float(np.mean(t.scale))
             focal = float(found[f"focal_{which}"])
             if np.isfinite(focal):
                 evidence.focals.setdefault(picture, []).append(focal)
             if f"depth_{which}" in found:
-                maps.setdefault(picture, []).append((found[f"depth_{which}"], found[f"conf_{which}"]))
+                # copies: a map of depths is a view of its whole pointmap
+                own = (found[f"depth_{which}"].copy(), found[f"conf_{which}"].copy())
+                maps.setdefault(picture, []).append(own)
+                if len(maps[picture]) == len(wanted[picture]):
+                    several = maps.pop(picture)
+                    evidence.depth[picture] = np.median(np.stack([d for d, _ in several]), axis=0)
+                    evidence.confidence[picture] = np.median(np.stack([c for _, c in several]), axis=0)
         tick()
-    for picture, several in maps.items():
-        evidence.depth[picture] = np.median(np.stack([d for d, _ in several]), axis=0)
-        evidence.confidence[picture] = np.median(np.stack([c for _, c in several]), axis=0)
     evidence.encoded, evidence.decoded = worker.encoded, worker.decoded
     return evidence

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .._output.export import write_points
-from .._output.files import replacing, short_name
 from .._output.page import write as write_page
-from ..errors import ArgumentError, FileError
-from ..results import Transform
+from .._results.results import Transform
+from .._store.files import replacing, short_name
+from ..errors import ArgumentError, FileError, quoted
 from . import colmap_files, glb
-from .dense import DepthMap
+from .dense import DepthMap, RayMap
 from .gauge import Scale
 from .model import CAMERA_MODELS, F64, Lens, Model
 from .parts import Component, Picture
@@ -227,6 +227,12 @@ def _write_dense(scene: Scene, folder: Path) -> list[Path]:
             "rgb": depth.rgb,
             "transform": np.array([getattr(depth.transform, n) for n in Transform.__slots__], np.int32),
         }
+        if p.rays is not None:
+            arrays |= {
+                "ray_directions": p.rays.directions,
+                "ray_centres": p.rays.centres,
+                "ray_confidence": p.rays.confidence,
+            }
         out.append(_npz(folder / "dense" / _depth_name(p.name), arrays))
     return out
 
@@ -257,9 +263,9 @@ def load(folder: Path) -> Parts:
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         return _parts(folder, arrays, report)
     except FileNotFoundError as error:
-        raise FileError(f"scene {str(folder)!r}: no {Path(error.filename).name} in it") from error
+        raise FileError(f"scene {quoted(folder)}: no {Path(error.filename).name} in it") from error
     except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
-        raise FileError(f"scene {str(folder)!r}: {error!r}") from error
+        raise FileError(f"scene {quoted(folder)}: {error!r}") from error
 
 
 def _parts(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any]) -> Parts:
@@ -281,7 +287,7 @@ def _parts(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any])
             covariance if placed and np.isfinite(covariance).all() else None,
             int(a["observations"][row]),
             float(a["reprojection"][row]),
-            _depth(folder / "dense" / _depth_name(name)) if placed else None,
+            *(_maps(folder / "dense" / _depth_name(name)) if placed else ()),
         )
     components = tuple(_component(k, a, pictures) for k in range(int(a["components"])))
     value, spread, count = a["scale"]
@@ -315,9 +321,12 @@ def _component(k: int, a: dict[str, npt.NDArray[Any]], pictures: dict[str, Pictu
     return Component(tuple(p.name for _, p in members), model.mapper, str(a[f"unstable{tag}"]), model)
 
 
-def _depth(path: Path) -> DepthMap | None:
+def _maps(path: Path) -> tuple[DepthMap | None, RayMap | None]:
     if not path.is_file():
-        return None
+        return None, None
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
         transform = Transform(*map(int, archive["transform"]))
-        return DepthMap(archive["depth"], archive["confidence"], archive["keep"], archive["rgb"], transform)
+        depth = DepthMap(archive["depth"], archive["confidence"], archive["keep"], archive["rgb"], transform)
+        if "ray_directions" not in archive.files:
+            return depth, None
+        return depth, RayMap(*(archive[f"ray_{k}"] for k in ("directions", "centres", "confidence")))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._results.results import Transform
 from ..errors import SceneError
-from ..results import Transform
 from .model import F64, Model
 
 __all__ = ["Scale", "depth_ratios", "level", "network_scale", "place", "scale_of_places"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, quoted, reason
 from ..images import U8, read_image
 from . import colmap_files
 from .files import from_opengl
@@ -36,7 +36,7 @@ def intrinsics(text: str, sizes: dict[str, tuple[int, int]]) -> dict[str, Lens]:
         numbers = []
     if len(numbers) != 4 or not np.isfinite(numbers).all() or min(numbers[:2]) <= 0:
         raise ArgumentError(
-            f"intrinsics {text!r}: want FX,FY,CX,CY with focal lengths above 0, "
+            f"intrinsics {quoted(text)}: want FX,FY,CX,CY with focal lengths above 0, "
             "cameras.txt, or transforms.json"
         )
     return {name: Lens("PINHOLE", w, h, tuple(numbers)) for name, (w, h) in sizes.items()}
@@ -51,7 +51,7 @@ def _of_colmap(path: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, Lens]
         rows = [line.split() for line in lines if not line.startswith("#")][::2]
         whose = {" ".join(words[9:]): cameras[int(words[8])] for words in rows if len(words) > 9}
     except (OSError, ValueError, KeyError, IndexError) as error:
-        raise ArgumentError(f"intrinsics {str(path)!r}: {error}") from error
+        raise ArgumentError(f"intrinsics {quoted(path)}: {reason(error)}") from error
     return {name: lens for name, lens in whose.items() if name in sizes}
 
 
@@ -65,7 +65,7 @@ def _of_transforms(path: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, L
             if own:
                 out[name] = _opencv(own[0])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArgumentError(f"intrinsics {str(path)!r}: {error!r}") from error
+        raise ArgumentError(f"intrinsics {quoted(path)}: {error!r}") from error
     return out
 
 
@@ -82,14 +82,14 @@ def poses(path: Path, names: Sequence[str]) -> dict[str, F64]:
             read = colmap_files.read_poses_text(path)
             found = {name: np.asarray(np.linalg.inv(pose)) for name, pose in read.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ArgumentError(f"poses {str(path)!r}: {error!r}") from error
+        raise ArgumentError(f"poses {quoted(path)}: {error!r}") from error
     out = {}
     for name in names:
         own = [pose for key, pose in found.items() if key == name or key.endswith("/" + name)]
         if own:
             out[name] = own[0]
     if not out:
-        raise ArgumentError(f"poses {str(path)!r}: none of these pictures, such as {', '.join(names[:2])}")
+        raise ArgumentError(f"poses {quoted(path)}: none of these pictures, such as {', '.join(names[:2])}")
     return out
 
 
@@ -137,7 +137,7 @@ def pairs(path: Path, names: Sequence[str]) -> list[tuple[str, str]]:
         if not words or words[0].startswith("#"):
             continue
         if len(words) < 2:
-            raise ArgumentError(f"{path} line {k}: {line!r}, want two pictures and perhaps a score")
+            raise ArgumentError(f"{path} line {k}: {quoted(line)}, want two pictures and perhaps a score")
         halves = [
             (" ".join(words[:i]), " ".join(words[i:end]))
             for end in (len(words), len(words) - 1)
@@ -161,7 +161,7 @@ def masks(folder: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, U8]:
         mask = read_image(found)[:, :, 0]
         if mask.shape != (height, width):
             raise ArgumentError(
-                f"mask {str(found)!r} of {mask.shape[1]} x {mask.shape[0]}, "
+                f"mask {quoted(found)} of {mask.shape[1]} x {mask.shape[0]}, "
                 f"its picture has {width} x {height}"
             )
         out[name] = mask
@@ -182,6 +182,6 @@ def scale(text: str, names: Sequence[str]) -> str | tuple[str, str, float] | dic
             except ValueError:
                 break
     raise ArgumentError(
-        f"scale {text!r}: want network, none, a file of poses, or two pictures and a distance, "
+        f"scale {quoted(text)}: want network, none, a file of poses, or two pictures and a distance, "
         "as a.jpg,b.jpg=1.5"
     )

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._engine.engine import Engine
-from ..errors import ArgumentError, Mast3rError, SceneError
-from ..geometry import network_focal
+from .._results.geometry import network_focal
+from .._results.results import InferenceResult
+from ..errors import ArgumentError, Mast3rError, SceneError, quoted
 from ..images import ImageLike, read_image
-from ..results import InferenceResult
 from . import photos
 from .model import F64, Lens
 from .solver import LEAST_SHARE, absolute_pose, pycolmap
@@ -94,7 +94,7 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
 
 def _present(p: Picture) -> Path:
     if not p.path.is_file():
-        raise SceneError(f"localize: picture {p.name!r} of the scene is no longer at {p.path}")
+        raise SceneError(f"localize: picture {quoted(p.name)} of the scene is no longer at {p.path}")
     return p.path
 
 

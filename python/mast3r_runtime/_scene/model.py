@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import ArgumentError, checked
+
 __all__ = ["CAMERA_MODELS", "Lens", "Model", "project"]
 
 F64 = npt.NDArray[np.float64]
@@ -22,6 +24,7 @@ CAMERA_MODELS = {
 }
 
 
+@checked
 @dataclass(frozen=True)
 class Lens:
     """A camera model of a picture of ``width x height``, whose pixel centres lie at whole numbers.
@@ -93,6 +96,7 @@ def _distorted(flat: F64, n: dict[str, float]) -> F64:
     )
 
 
+@checked
 @dataclass(frozen=True)
 class Model:
     """Pictures with poses, points, and which pixel of which picture saw which point.
@@ -135,6 +139,8 @@ class Model:
 
     def moved(self, scale: float, rotation: F64, translation: F64) -> Model:
         """In the world X' = scale * rotation X + translation."""
+        if not all(np.isrealobj(v) and np.isfinite(v).all() for v in (scale, rotation, translation)):
+            raise ArgumentError(f"moved: scale {scale}, rotation and translation, want finite numbers")
         poses = self.poses.copy()
         turn = np.einsum("nij,kj->nik", self.poses[:, :3, :3], rotation)
         poses[:, :3, :3] = turn

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SceneError
+from ..errors import SceneError, checked, quoted
 from ..images import U8
-from .dense import DepthMap
+from .dense import DepthMap, RayMap
 from .model import F64, Lens, Model
 
 __all__ = ["Component", "Picture", "Points"]
 
 
+@checked
 @dataclass(frozen=True)
 class Picture:
     """One picture of a collection.
@@ -40,6 +41,7 @@ class Picture:
     observations: int = 0
     reprojection: float = float("nan")  # median, original pixels
     depth: DepthMap | None = None
+    rays: RayMap | None = None  # of infer_views, where asked for
 
     @property
     def intrinsics(self) -> F64 | None:
@@ -53,12 +55,13 @@ class Picture:
         Raises SceneError for a picture without dense depth.
         """
         if self.depth is None or self.pose is None or self.lens is None:
-            raise SceneError(f"picture {self.name!r}: {self.status}, it has no dense depth")
+            raise SceneError(f"picture {quoted(self.name)}: {self.status}, it has no dense depth")
         points = self.depth.camera_points(self.lens) @ self.pose[:3, :3].T + self.pose[:3, 3]
         points[~self.depth.keep] = np.nan
         return points.astype(np.float32), self.depth.confidence
 
 
+@checked
 @dataclass(frozen=True)
 class Points:
     """Solved points of a component: ``xyz [N, 3]``, ``rgb``, mean ``error`` in original pixels."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import math
 import os
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._pairs.folder import natural
 from .._store.store import file_hash
-from ..collection import natural
-from ..errors import ArgumentError, ImageNotFoundError
+from ..errors import ArgumentError, ImageNotFoundError, quoted
 from ..images import suffixes
 
 __all__ = ["Photo", "find", "read"]
@@ -52,7 +54,8 @@ def find(sources: Sequence[str | os.PathLike[str]], recursive: bool = False) -> 
     """Names and paths of the pictures of folders and files, in order.
 
     A name is the path below the folder it was found in, or the file's own; where two would be
-    the same, they keep their paths.
+    the same, the path below the folder that holds all pictures. It never leaves a folder by "..".
+    A file that two sources name is there once.
     """
     found: list[tuple[str, Path]] = []
     for source in sources:
@@ -64,9 +67,24 @@ def find(sources: Sequence[str | os.PathLike[str]], recursive: bool = False) -> 
         elif path.exists():
             found.append((path.name, path))
         else:
-            raise ImageNotFoundError(f"picture {str(path)!r}: no such file or folder")
-    seen = [name for name, _ in found]
-    return [(name if seen.count(name) == 1 else path.as_posix().lstrip("/"), path) for name, path in found]
+            raise ImageNotFoundError(f"picture {quoted(path)}: no such file or folder")
+    once = {Path(os.path.abspath(path)): (name, path) for name, path in reversed(found)}
+    seen = Counter(name for name, _ in once.values())
+    top = _common(list(once)) if len(seen) < len(once) else Path()
+    return [
+        (name if seen[name] == 1 else full.relative_to(top).as_posix(), path)
+        for full, (name, path) in reversed(once.items())
+    ]
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    """The folder that all are below; on Windows it may be that of one drive only."""
+    top = paths[0].parent
+    while not all(path.is_relative_to(top) for path in paths):
+        if top == top.parent:
+            raise ArgumentError(f"pictures of one name on two drives: {paths[0]} and others; give folders")
+        top = top.parent
+    return top
 
 
 def _is_picture(path: Path) -> bool:
@@ -77,6 +95,8 @@ def read(name: str, path: Path) -> Photo:
     """The header of one file; what is wrong with it goes into ``problem``."""
     from PIL import Image
 
+    if _unfit(name):
+        return Photo(name, path, problem="its name has a line break or bytes that are no text: rename it")
     try:
         with Image.open(path) as picture:
             width, height = picture.size
@@ -85,7 +105,7 @@ def read(name: str, path: Path) -> Photo:
             picture.draft("L", (64, 64))  # a JPEG is decoded at an eighth: enough to see that it is whole
             picture.load()
     except FileNotFoundError as error:
-        raise ImageNotFoundError(f"picture {str(path)!r}: no such file") from error
+        raise ImageNotFoundError(f"picture {quoted(path)}: no such file") from error
     except Exception as error:  # whatever a decoder raises on hostile bytes
         return Photo(name, path, problem=f"cannot be read: {error}")
     if exif.get(_ORIENTATION) in (5, 6, 7, 8):
@@ -97,6 +117,11 @@ def read(name: str, path: Path) -> Photo:
     text = {tag: str(exif.get(tag, "")).strip("\0 ") for tag in (_MAKE, _MODEL)}
     lens = str(inner.get(_LENS, "")).strip("\0 ")
     return Photo(name, path, width, height, pixels, text[_MAKE], text[_MODEL], file_hash(path), lens=lens)
+
+
+def _unfit(name: str) -> bool:
+    """Whether files of cameras and points, which hold a name a line in UTF-8, cannot hold this one."""
+    return any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name)
 
 
 def _number(value: object) -> float | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import tempfile
 import time
@@ -14,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import collection
 from .._engine.engine import Engine
+from .._engine.index import scene_pairs
 from .._library.version import __version__
+from .._pairs.heads import find_beside, need_retrieval
+from .._pairs.retrieve import default_graph, retrieve
 from .._pairs.rule import stride_for
 from .._store.store import Store
-from ..errors import ArgumentError, SceneError
+from ..errors import ArgumentError, SceneError, checked, quoted
 from ..images import U8, read_image
-from ..retrieval import scene_pairs
 from . import cameras as lenses
-from . import dense, gauge, memo, photos, solver, uncertainty
+from . import dense, gauge, memo, photos, sift, solver, start, uncertainty
 from .budget import estimate
 from .dense import DepthMap
 from .evidence import Evidence, gather
@@ -40,6 +42,7 @@ COMPLETE_UP_TO = 40  # pictures
 ImagePath = str | os.PathLike[str]
 
 
+@checked
 @dataclass(frozen=True)
 class Options:
     """How to reconstruct. The same names as on the command line.
@@ -90,11 +93,31 @@ class Options:
             raise ArgumentError("fix_poses without poses")
         for name, pose in (self.poses or {}).items():
             if np.shape(pose) != (4, 4) or not np.isfinite(pose).all():
-                raise ArgumentError(f"pose of {name!r}: shape {np.shape(pose)}, want finite [4, 4]")
+                raise ArgumentError(f"pose of {quoted(name)}: shape {np.shape(pose)}, want finite [4, 4]")
         if self.min_inliers < 8:
             raise ArgumentError(f"min_inliers {self.min_inliers}, want at least 8")
+        for name in ("refine_intrinsics", "fix_poses", "dense", "covariance"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ArgumentError(f"{name} {getattr(self, name)!r:.80}, want True or False")
+        for name in ("seed", "threads", "stride", "min_inliers"):
+            if abs(operator.index(getattr(self, name))) >= 1 << 31:
+                raise ArgumentError(f"{name} {getattr(self, name)}, want a number below 2^31")
+        if not np.isfinite(self.dense_conf):
+            raise ArgumentError(f"dense_conf {self.dense_conf}, want a finite number")
+        _check_scale(self.scale)
 
 
+def _check_scale(scale: object) -> None:
+    if isinstance(scale, str) and scale in ("network", "none") or isinstance(scale, Mapping):
+        return
+    if isinstance(scale, tuple) and len(scale) == 3 and np.isfinite(scale[2]) and scale[2] > 0:
+        return
+    raise ArgumentError(
+        f"scale {scale!r:.80}, want network, none, two names and their distance, or places by name"
+    )
+
+
+@checked
 def reconstruct(
     engine: Engine,
     images: Sequence[ImagePath] | Mapping[str, ImagePath],
@@ -103,7 +126,7 @@ def reconstruct(
     progress: Callable[[str, int, int], None] | None = None,
     limit: int | None = None,
     database: str | os.PathLike[str] | None = None,
-    matcher: Engine | None = None,
+    matcher: Engine | str | None = None,
     **options: Any,
 ) -> Scene:
     """Place the cameras of pictures and build the scene. Needs the extra ``scene``.
@@ -112,8 +135,9 @@ def reconstruct(
     ----------
     engine : Engine
         With a model loaded. A network of many views, which has no descriptors, gives the cameras
-        to start from; ``matcher`` then gives the matches by which they are refined. Without a
-        matcher the scene is that of :meth:`.Engine.infer_views`.
+        to start from, or takes those of ``poses`` and ``intrinsics``; ``matcher`` then gives the
+        matches by which they are refined. Without a matcher the scene is that of
+        :meth:`.Engine.infer_views`.
     images : paths, or a mapping of names to paths
         Files or folders. Arrays have no name and no header; write them to files first.
     store : folder or Store, optional
@@ -125,8 +149,9 @@ def reconstruct(
         Bytes of memory that may be used; the default is what the machine has free.
     database : path, optional
         Where to keep COLMAP's database of key points, matches and verified pairs.
-    matcher : Engine, optional
-        With a MASt3R model loaded, beside an ``engine`` of many views.
+    matcher : Engine or "sift", optional
+        Beside an ``engine`` of many views: with a MASt3R model loaded, or SIFT, which needs the
+        extra ``sift``.
     **options
         The fields of :class:`Options`.
 
@@ -137,7 +162,7 @@ def reconstruct(
     Raises
     ------
     DependencyError
-        pycolmap is not installed.
+        pycolmap is not installed, or OpenCV, for ``matcher="sift"``.
     SceneError
         Fewer than two readable pictures, or no pair that holds. Its ``report`` has the reasons.
     ArgumentError
@@ -150,30 +175,28 @@ def reconstruct(
         listed = photos.find(images)
     started = time.monotonic()
     info = engine.info()
-    if info["ready"] and not info["desc_dim"]:
+    many = info["ready"] and not info["desc_dim"]
+    if matcher is not None and info["ready"]:
+        start.check(matcher, many)
+    if not many or matcher is not None:
+        solver.pycolmap()  # before the work, in case it is missing
+    looked: Scene | None = None
+    if many:
+        used = [(n, p) for n, p in listed if matcher is None or not photos.read(n, p).problem]
+        looked = start.look(engine, used, chosen.poses, chosen.intrinsics)
         if matcher is None:
-            return engine.infer_views(dict(listed))
-        solver.pycolmap()
-        chosen, engine = replace(chosen, **_cameras_of(engine, listed)), matcher
-    solver.pycolmap()  # before the work, in case it is missing
+            return looked
+        chosen = replace(chosen, **start.cameras(looked, chosen.intrinsics, chosen.refine_intrinsics))
+        engine = engine if isinstance(matcher, str) else matcher
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(tempfile.TemporaryDirectory(prefix="mast3r-store-"))
         keep = store if isinstance(store, Store) else Store(store)
         run = _Run(engine, chosen, keep, progress or (lambda *_: None), limit, started)
         run.database = None if database is None else Path(database)
+        if looked is not None and matcher == "sift":
+            run.sift_on = looked.pictures
         return run.run(listed)
-
-
-def _cameras_of(engine: Engine, listed: Sequence[tuple[str, Path]]) -> dict[str, Any]:
-    """The options that start from the cameras of a network of many views, and refine them."""
-    good = {name: path for name, path in listed if not photos.read(name, path).problem}
-    pictures = engine.infer_views(good).pictures.values() if good else ()
-    return {
-        "poses": {p.name: p.pose for p in pictures if p.pose is not None},
-        "intrinsics": {p.name: p.lens for p in pictures if p.lens is not None},
-        "refine_intrinsics": True,
-    }
 
 
 class _Run:
@@ -191,6 +214,8 @@ class _Run:
         self.engine, self.options, self.store = engine, options, store
         self.progress, self.limit = progress, limit
         self.database: Path | None = None
+        # The pictures of a network of many views, where SIFT matches them.
+        self.sift_on: Mapping[str, Picture] | None = None
         self.timing: dict[str, float] = {}
         self.started = self.at = started
 
@@ -207,9 +232,12 @@ class _Run:
             raise self.failed(headers, twins, f"graph {self.options.graph!r}: no pairs")
         estimate(self.engine, count, len(pairs), stride).check(self.limit, self.options.graph)
         step = _Ticks(self.progress, "pairs", len(pairs))
-        evidence = gather(
-            self.engine, used, pairs, self.store, stride=stride, features=self.options.features, tick=step
-        )
+        if self.sift_on is not None:
+            evidence = sift.gather(used, pairs, self.store, self.sift_on, step)
+        else:
+            evidence = gather(
+                self.engine, used, pairs, self.store, stride=stride, features=self.options.features, tick=step
+            )
         self.lap("network")
         problem = self.problem(used, evidence)
         tick = _Ticks(self.progress, "verify", len(pairs))
@@ -239,17 +267,17 @@ class _Run:
 
     def scene_pairs(self, used: Sequence[Photo]) -> list[tuple[int, int]]:
         graph, count = self.options.graph, len(used)
-        head = collection.find_beside(self.engine.path, "retrieval")
+        head = find_beside(self.engine.path, "retrieval")
         if graph == "auto":
             graph = "complete" if count <= COMPLETE_UP_TO else "logwin-5"
             if count > COMPLETE_UP_TO and head is not None:
-                graph = collection.default_graph(count)
+                graph = default_graph(count)
         if not graph.startswith("retrieval"):
             return [(p.first, p.second) for p in scene_pairs(count, graph)]
-        self.engine.load_retrieval(collection.need_retrieval(self.engine.path, None))
-        codebook = collection.find_beside(self.engine.path, "codebook")
+        self.engine.load_retrieval(need_retrieval(self.engine.path, None))
+        codebook = find_beside(self.engine.path, "codebook")
         paths: list[Any] = [str(photo.path) for photo in used]
-        found = collection.retrieve(self.engine, paths, codebook, graph, store=self.store)
+        found = retrieve(self.engine, paths, codebook, graph, store=self.store)
         return [(p.first, p.second) for p in found.pairs]
 
     def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:
@@ -268,9 +296,7 @@ class _Run:
         masks = {
             i: mask for i, p in enumerate(used) if (mask := (options.masks or {}).get(p.name)) is not None
         }
-        pixel = [1.0] * len(used)
-        for i, transform in evidence.transforms.items():
-            pixel[i] = float(np.mean(transform.scale))
+        pixel = [evidence.pixel.get(i, 1.0) for i in range(len(used))]
         return solver.Problem(
             [p.name for p in used], key_points(len(used), evidence.pairs, masks), planned.lenses, planned.of,
             planned.fixed, planned.known, pixel, options.seed, options.threads, options.min_inliers,
@@ -341,7 +367,7 @@ class _Run:
         inside = {int(i) for i in model.pictures}
         for name in (first, second):
             if number.get(name) not in inside:
-                raise SceneError(f"scale: {name!r} is not placed in the largest component")
+                raise SceneError(f"scale: {quoted(name)} is not placed in the largest component")
         centres = model.centres()
         gap = centres[model.row(number[first])] - centres[model.row(number[second])]
         length = float(np.linalg.norm(gap))
@@ -404,6 +430,7 @@ class _Run:
             "schema": 1,
             "made_by": f"mast3r-runtime {__version__}",
             "engine": {k: info[k] for k in ("name", "variant", "resolution", "precision")},
+            "matches": "network" if self.sift_on is None else "sift",
             "pictures": {name: _row(p, kept.get(name)) for name, p in pictures.items()},
             "pairs": [
                 {

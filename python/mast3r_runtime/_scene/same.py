@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArgumentError, SceneError
-from ..results import MatchResult
+from .._results.results import MatchResult
+from ..errors import ArgumentError, SceneError, quoted
 from .dense import DepthMap
 from .model import F64, Lens
 from .parts import Picture
@@ -32,7 +32,7 @@ class _Side:
     @classmethod
     def of(cls, p: Picture) -> _Side:
         if p.depth is None or p.pose is None or p.lens is None:
-            raise SceneError(f"picture {p.name!r}: {p.status}, it has no dense depth")
+            raise SceneError(f"picture {quoted(p.name)}: {p.status}, it has no dense depth")
         return cls(p.depth, p.lens, p.pose)
 
     def world(self, x: I64, y: I64) -> F64:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._output import page as pages
-from ..errors import SceneError
+from .._results.results import MatchResult
+from ..errors import ArgumentError, SceneError, checked
 from ..images import ImageLike
-from ..results import MatchResult
 from . import colmap_files, files, solver
 from .gauge import Scale
 from .localize import Located, localize
@@ -32,6 +32,7 @@ __all__ = ["Scene"]
 NOTEBOOK_POINTS = 200_000
 
 
+@checked
 @dataclass(frozen=True)
 class Scene:
     """What :func:`.reconstruct` makes. Owns its memory, pickles, needs no pycolmap."""
@@ -62,6 +63,8 @@ class Scene:
 
     def dense_points(self, component: int | None = None, limit: int | None = None) -> pages.Cloud:
         """The kept dense points of all pictures (of one component) as one cloud."""
+        if limit is not None and limit < 1:
+            raise ArgumentError(f"limit {limit} points, want at least 1")
         parts: list[tuple[Any, ...]] = []
         for number, picture in enumerate(self.pictures.values()):
             if picture.depth is None or component not in (None, picture.component):

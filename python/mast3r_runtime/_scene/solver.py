@@ -12,18 +12,19 @@ import importlib
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._output.files import replacing
+from .._store.files import replacing
 from ..errors import DependencyError
 from . import check
 from .loops import contradictions
 from .model import F64, Lens, Model
-from .tracks import KeyPoints
+from .tracks import KeyPoints, thinned
 
 __all__ = ["Problem", "Solved", "Verified", "pycolmap", "solve", "verify"]
 
@@ -34,7 +35,9 @@ INCREMENTAL_UP_TO = 200  # pictures; above it the global mapper comes first
 JOIN_PICTURES = 3  # that two parts share, for them to be joined
 JOIN_ERROR = 0.05  # of the size of what both see: so near their points must lie
 JOIN_SHARE = 0.5  # of the common points
-MANY = 60  # pictures, above which the mapper adjusts everything less often; the check does so at the end
+MANY = 60  # pictures, above which the mapper adjusts everything less often, and is given fewer tracks
+TRACKS = 128  # that a picture begins, then
+LEAST_INLIERS = 120  # that a pair keeps, then: of a pair with fewer than 100 the mapper does not begin
 FIRST_ANGLES = (16.0, 8.0, 4.0)  # degrees that the first pair must have, tried in turn
 
 
@@ -162,10 +165,14 @@ def solve(
     best = Solved()
     with tempfile.TemporaryDirectory(prefix="mast3r-scene-") as folder:
         database = Path(folder) / "database.db"
-        _write_database(colmap, problem, verified, passed, database)
+        geometry = {pair: verified.geometry[pair] for pair in passed}
+        _write_database(colmap, problem, geometry, database)
         if keep_database is not None:
             with replacing(keep_database) as temporary:
                 shutil.copyfile(database, temporary)
+        if len(linked) > MANY and not problem.poses:
+            database = database.with_name("thinned.db")
+            _write_database(colmap, problem, _thinned(problem, geometry), database)
         if problem.poses:
             poses = {i: colmap.Rigid3d(pose[:3]) for i, pose in problem.poses.items() if i in linked}
             return _checked(colmap, problem, [_posed(colmap, problem, poses, database)], "poses as given")
@@ -290,7 +297,7 @@ def _units(problem: Problem, picture: int) -> F64:
 
 
 def _write_database(
-    colmap: Any, problem: Problem, verified: Verified, passed: Sequence[tuple[int, int]], path: Path
+    colmap: Any, problem: Problem, geometry: Mapping[tuple[int, int], Any], path: Path
 ) -> None:
     database = colmap.Database.open(path)
     try:
@@ -308,11 +315,21 @@ def _write_database(
             frame.add_data_id(image.data_id)
             database.write_frame(frame, use_frame_id=True)
             database.write_keypoints(i + 1, _units(problem, i).astype(np.float32))
-        for i, j in passed:
+        for (i, j), two_view in geometry.items():
             database.write_matches(i + 1, j + 1, problem.keys.matches[i, j])
-            database.write_two_view_geometry(i + 1, j + 1, verified.geometry[i, j])
+            database.write_two_view_geometry(i + 1, j + 1, two_view)
     finally:
         database.close()
+
+
+def _thinned(problem: Problem, geometry: Mapping[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
+    """The pairs with the inliers of the longest tracks: time grows with them, exactness hardly."""
+    out = {}
+    inliers = {pair: two_view.inlier_matches for pair, two_view in geometry.items()}
+    for pair, numbers in thinned(problem.keys, inliers, TRACKS, LEAST_INLIERS).items():
+        out[pair] = copy(geometry[pair])
+        out[pair].inlier_matches = numbers
+    return out
 
 
 def _pair(colmap: Any, problem: Problem, verified: Verified, pair: tuple[int, int], database: Path) -> Any:

@@ -17,7 +17,12 @@ import numpy.typing as npt
 from ..images import U8
 from .evidence import PairMatches
 
-__all__ = ["KeyPoints", "key_points"]
+__all__ = ["KeyPoints", "key_points", "thinned"]
+
+
+Numbers = npt.NDArray[np.uint32]
+
+CELLS = 16  # a side of a picture, over which tracks are spread
 
 
 @dataclass(frozen=True)
@@ -66,3 +71,43 @@ def _masked(pair: PairMatches, masks: Mapping[int, U8]) -> PairMatches:
             y = np.clip(np.rint(xy[:, 1]), 0, mask.shape[0] - 1).astype(np.intp)
             keep &= mask[y, x] > 0
     return PairMatches(pair.first, pair.second, pair.xy_1[keep], pair.xy_2[keep])
+
+
+def thinned(
+    keys: KeyPoints, inliers: Mapping[tuple[int, int], Numbers], own: int, least: int
+) -> dict[tuple[int, int], Numbers]:
+    """The inliers of the tracks that are seen most, spread over the pictures.
+
+    A track is a star: an anchor of one picture and its match in each of several others. Each picture
+    begins ``own`` tracks at most, first the longest of every cell of its area, then the second, and
+    so on. A pair that would keep fewer than ``least`` inliers keeps so many, the longest tracks first.
+    """
+    degrees = [np.zeros(len(xy), np.intp) for xy in keys.xy]
+    for pair, numbers in inliers.items():
+        for i, column in zip(pair, numbers.T):
+            np.add.at(degrees[i], column, 1)
+    ranks = [_ranks(xy, degree) for xy, degree in zip(keys.xy, degrees)]
+    out = {}
+    for (i, j), numbers in inliers.items():
+        a, b = numbers.T
+        rank = np.where(degrees[i][a] >= degrees[j][b], ranks[i][a], ranks[j][b])
+        order = np.argsort(rank, kind="stable")
+        count = max(int((rank < own).sum()), min(least, len(order)))
+        out[i, j] = numbers[np.sort(order[:count])]
+    return out
+
+
+def _ranks(xy: npt.NDArray[np.float64], degree: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """The rank of every key point of a picture, the longest track of each cell before the second."""
+    rank = np.empty(len(xy), np.intp)
+    if not len(xy):
+        return rank
+    low, size = xy.min(0), np.ptp(xy, axis=0).max() or 1.0
+    x, y = np.minimum((xy - low) / size * CELLS, CELLS - 1).astype(np.intp).T
+    cell = y * CELLS + x
+    order = np.lexsort((-degree, cell))
+    first = np.searchsorted(cell[order], cell[order])
+    within = np.arange(len(order)) - first
+    best = order[np.lexsort((-degree[order], within))]
+    rank[best] = np.arange(len(best))
+    return rank

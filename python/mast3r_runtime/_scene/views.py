@@ -13,7 +13,7 @@ from numpy.linalg import inv
 from .._engine.views import Taken, View
 from .._library.version import __version__
 from ..images import U8
-from .dense import DepthMap, small
+from .dense import DepthMap, RayMap, small
 from .gauge import Scale
 from .model import Lens, Model
 from .parts import Component, Picture
@@ -57,8 +57,12 @@ def _picture(name: str, path: Path, image: U8, view: View) -> Picture:
         return Picture(name, path, width, height, "unstable", "the network knows no cameras")
     good = np.isfinite(view.depth) & (view.depth > 0) & np.isfinite(view.conf)
     depth = DepthMap(view.depth, view.conf, good, small(image, view.transform), view.transform)
+    rays = None
+    if view.rays is not None and view.ray_conf is not None:
+        rays = RayMap(view.rays[..., :3], view.rays[..., 3:], view.ray_conf)
     return Picture(
-        name, path, width, height, "placed", component=0, pose=view.pose, lens=lens_of(view), depth=depth
+        name, path, width, height, "placed", component=0, pose=view.pose, lens=lens_of(view), depth=depth,
+        rays=rays,
     )  # fmt: skip
 
 

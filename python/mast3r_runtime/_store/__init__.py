@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store: where its bytes lie, what is in it, what keeps it in order."""
+"""What is kept on disk: files that are written whole, tensors in files, and the store of results by hash."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .._output import safetensors
+from ..errors import checked
+from . import safetensors
 from .packs import Packs, opened
 from .places import Entry
 from .store import Store
@@ -19,7 +20,7 @@ from .store import Store
 __all__ = ["Checked", "check", "collect", "failures", "sizes"]
 
 # The description of the store, runs, and what is no result of a run are never collected.
-_COLLECTED = ("features", "pairs", "depth", "results", "retrieval", "codes", "packs", "failed", "pictures")
+_COLLECTED = ("features", "pairs", "depth", "results", "retrieval", "index", "packs", "failed", "pictures")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Checked:
     leftovers: int
 
 
+@checked
 def check(store: Store) -> Checked:
     """Read every file, remove what does not parse, and what killed processes left half-written."""
     leftovers = store.place.sweep()
@@ -69,6 +71,7 @@ def _parses(name: str, data: bytes) -> bool:
     return True
 
 
+@checked
 def sizes(store: Store) -> dict[str, tuple[int, int]]:
     """Files and bytes of each kind."""
     out: dict[str, tuple[int, int]] = {}
@@ -98,6 +101,7 @@ def collect(store: Store, wanted: Collection[str], dry: bool = False) -> dict[st
     return gone
 
 
+@checked
 def failures(store: Store) -> Iterator[dict[str, Any]]:
     """What was set aside: pair, error, host, attempts."""
     for key in store.keys("failed", ".json"):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from ..errors import ArgumentError, DependencyError, FileError, StoreError
+from ..errors import ArgumentError, DependencyError, FileError, StoreError, quoted
 
 __all__ = ["Entry", "Folder", "ObjectStore", "Place", "place_of"]
 
@@ -89,7 +89,7 @@ class Folder:
             finally:
                 part.unlink(missing_ok=True)
         except OSError as error:
-            text = f"store {self.where!r}: {name}: {error.strerror or error}"
+            text = f"store {quoted(self.where)}: {name}: {error.strerror or error}"
             raise (StoreError if error.errno in _HOPELESS else FileError)(text) from error
 
     @staticmethod
@@ -163,15 +163,15 @@ class ObjectStore:
             fsspec: Any = importlib.import_module("fsspec.core")
         except ImportError as error:
             raise DependencyError(
-                f"store {url!r}: a URL needs fsspec; pip install 'mast3r-runtime[cluster]'"
+                f"store {quoted(url)}: a URL needs fsspec; pip install 'mast3r-runtime[cluster]'"
             ) from error
         self.where = url
         try:
             self._fs, self._root = fsspec.url_to_fs(url)
         except ImportError as error:
-            raise DependencyError(f"store {url!r}: {error}") from error
+            raise DependencyError(f"store {quoted(url)}: {error}") from error
         except ValueError as error:
-            raise ArgumentError(f"store {url!r}: {error}") from error
+            raise ArgumentError(f"store {quoted(url)}: {error}") from error
         # Other writers are other processes: a listing that was kept would not have what they wrote.
         self._fs.use_listings_cache = False
         self._root = self._root.rstrip("/")
@@ -212,9 +212,9 @@ class ObjectStore:
         except FileNotFoundError:
             raise
         except PermissionError as error:
-            raise StoreError(f"store {self.where!r}: {name}: {error}") from error
+            raise StoreError(f"store {quoted(self.where)}: {name}: {error}") from error
         except Exception as error:  # each kind of object store has errors of its own
-            raise FileError(f"store {self.where!r}: {name}: {type(error).__name__}: {error}") from error
+            raise FileError(f"store {quoted(self.where)}: {name}: {type(error).__name__}: {error}") from error
 
 
 def _seconds(entry: dict[str, Any]) -> float:

@@ -17,6 +17,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._library.version import __version__
-from ..errors import ArgumentError, FileError
+from ..errors import ArgumentError, FileError, checked, quoted, reason
 from .packs import FOLDER as PACKS
 from .packs import Packs, packed
 from .places import Folder, place_of
@@ -37,10 +38,12 @@ __all__ = ["SCHEMA", "Arrays", "Store", "file_hash", "key_of", "name_of"]
 SCHEMA = 1
 Arrays = dict[str, npt.NDArray[Any]]
 
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*", re.ASCII)
 _hashes: dict[tuple[str, int, int], str] = {}
 _hashes_lock = threading.Lock()
 
 
+@checked
 def file_hash(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file's bytes, remembered for files whose size and time have not changed."""
     path = Path(path)
@@ -63,6 +66,7 @@ def _sha(file: Any) -> str:
     return digest.hexdigest()
 
 
+@checked
 def key_of(*parts: object) -> str:
     """32 hexadecimal digits of the SHA-256 of ``parts``, which must be JSON values."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -70,10 +74,14 @@ def key_of(*parts: object) -> str:
 
 
 def name_of(kind: str, key: str, suffix: str = ".npz") -> str:
-    """The name of a key's file below the store."""
+    """The name of a key's file below the store; ArgumentError where it would lie elsewhere."""
+    for what, text, before in (("kind", kind, ""), ("key", key, ""), ("suffix", suffix, "x")):
+        if not (isinstance(text, str) and _PLAIN.fullmatch(before + text)):
+            raise ArgumentError(f"store: {what} {text!r:.80}, want letters, digits, -, _ and single dots")
     return f"{kind}/{key[:2]}/{key}{suffix}"
 
 
+@checked
 class Store:
     """Results by key, in a folder or at a URL of fsspec. It is created if it does not exist.
 
@@ -105,9 +113,9 @@ class Store:
         except FileError:
             raise
         except (OSError, ValueError, AttributeError) as error:
-            raise FileError(f"store {self.where!r}: {error}") from error
+            raise FileError(f"store {quoted(self.where)}: {reason(error)}") from error
         if schema != SCHEMA:
-            raise ArgumentError(f"store {self.where!r}: schema {schema!r}, want {SCHEMA}")
+            raise ArgumentError(f"store {quoted(self.where)}: schema {schema!r}, want {SCHEMA}")
         self._packs.refresh()
 
     @property
@@ -118,7 +126,7 @@ class Store:
     def path(self, kind: str, key: str, suffix: str = ".npz") -> Path:
         """Where the file of a key lies, or would; ArgumentError where the store is no folder."""
         if not isinstance(self.place, Folder):
-            raise ArgumentError(f"store {self.where!r}: no folder, so a key has no path")
+            raise ArgumentError(f"store {quoted(self.where)}: no folder, so a key has no path")
         return self.place.root / name_of(kind, key, suffix)
 
     def refresh(self) -> None:
@@ -201,6 +209,7 @@ class Store:
 
     def keys(self, kind: str, suffix: str = ".npz") -> Iterator[str]:
         """The keys that are there, in order."""
+        name_of(kind, "0", suffix)
         names = {entry.name for entry in self.place.list(kind)} | set(self._packs.names(kind))
         for name in sorted(names):
             if name.endswith(suffix):

@@ -146,7 +146,9 @@ static void execute(MTLCommandBufferObj *cb)
 	cb->start = ms_now();
 	if (ms_cfg.latency > 0)
 		usleep((useconds_t)(ms_cfg.latency * 1e6));
-	if (ms_fail(&ms_cfg.fail_command))
+	while (__atomic_load_n(&ms_cfg.hold, __ATOMIC_ACQUIRE))
+		usleep(500);
+	if (s->fails)
 		ms_submit_fail(s, 8, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)");
 	ms_race_begin(s, &cb->queue->clock);
 	for (ms_op *op = s->first; op && !s->failed; op = op->next) {
@@ -304,6 +306,7 @@ void ms_commit(MTLCommandBufferObj *cb)
 	}
 	ms_retain((id)cb);
 	ms_count("commits", 1);
+	cb->sub->fails = ms_fail(&ms_cfg.fail_command);
 	pthread_mutex_lock(&ms_gpu_mu);
 	count_uses(cb->sub, 1, cb->sub->nops);
 	ms_race_commit(cb->sub, q->slot);

@@ -149,6 +149,7 @@ static const struct { const char *key; int type; void *at; const char *def; } ke
 	{"tflops", T_F64, &ms_cfg.tflops, "2.6"}, // M1, 8 cores
 	{"watchdog", T_F64, &ms_cfg.watchdog, "2"},
 	{"latency", T_F64, &ms_cfg.latency, "0"},
+	{"hold", T_INT, &ms_cfg.hold, "0"},
 	{"name", T_NAME, ms_cfg.name, "Apple Simulated GPU"},
 	{"fault", T_NAME, ms_cfg.fault, "none"},
 	{"crash", T_NAME, ms_cfg.crash, "none"},

@@ -58,7 +58,7 @@ typedef struct ms_submit {
 	ms_use *uses;
 	int nuses, cap;
 	double flops, bytes; // estimate, for the watchdog
-	bool unretained, observed, failed;
+	bool unretained, observed, fails, failed; // fails: decided when it is committed
 	char error[256];
 	int64_t error_code;
 	struct ms_submit *prev_in_queue; // committed before this one on the same queue

@@ -159,6 +159,7 @@ typedef struct {
 	double tflops;          // speed that the watchdog assumes
 	double watchdog;        // longest command buffer in seconds
 	double latency;         // seconds added to every command buffer
+	int hold;               // committed command buffers wait until it is 0
 	char name[64];
 	char fault[64];         // what this GPU computes wrongly: see ms_faulty
 	char crash[64];         // where Apple's code ends the process: see ms_crash_at

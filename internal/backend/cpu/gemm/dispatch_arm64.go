@@ -4,13 +4,16 @@ package gemm
 
 import "unsafe"
 
+var neonSizes = []int{6, 4, 2, 1}
+
 var impls = [numISA]*impl{
 	Portable: &portableImpl,
-	NEON:     {isa: NEON, nr: 16, sizes: []int{6, 4, 2, 1}, kern: [3]kernelID{kF32: neonF32, kF16: neonF16}},
+	NEON:     {isa: NEON, nr: 16, sizes: neonSizes, kern: [3]kernelID{kF32: neonF32, kF16: neonF16}},
+	NEONMMLA: {isa: NEONMMLA, nr: 16, sizes: neonSizes, kern: [3]kernelID{kF32: neonF32, kF16: neonF16, kBF16: mmlaBF16}},
 }
 
 func epilogue(im *impl, e *eargs) {
-	if im.isa == NEON {
+	if im.isa != Portable {
 		neonEpilogue(e)
 	} else {
 		portableEpilogue(e)
@@ -20,10 +23,13 @@ func epilogue(im *impl, e *eargs) {
 func softmax(im *impl, s *sargs) { eachRow(im, s) }
 
 func softmaxRow(im *impl, s *sargs) {
-	if im.isa == NEON {
-		neonSoftmax(s)
-	} else {
+	if im.isa == Portable {
 		portableSoftmax(s)
+		return
+	}
+	neonSoftmax(s)
+	if s.short { // in place: what is written ends before what is still to be read
+		neonToBF16(&vargs{dst: s.x, src: s.x, n: s.n})
 	}
 }
 
@@ -32,9 +38,18 @@ const scoreRows = 1
 
 func scores(*impl, int, *qargs) bool { return false }
 
-func toBF16(_ *impl, dst unsafe.Pointer, src []float32) { portableBF16(dst, src) }
+// toBF16 rounds a multiple of 16 values.
+func toBF16(im *impl, dst unsafe.Pointer, src []float32) {
+	if im.isa != NEONMMLA || len(src) == 0 {
+		portableBF16(dst, src)
+		return
+	}
+	neonToBF16(&vargs{dst: dst, src: unsafe.Pointer(&src[0]), n: len(src)})
+}
 
-// Never called: no instruction set here has bfloat16 products.
-func pairBF16(*pargs)          { panic("gemm: no bfloat16 products") }
-func spreadBF16(*spargs)       { panic("gemm: no bfloat16 products") }
+// pairBF16 interleaves pairs of rows of 32 values, rounded, for bfloat16 products.
+func pairBF16(p *pargs) { neonPairBF16(p) }
+
+// Never called: no instruction set here has tiles.
+func spreadBF16(*spargs)       { panic("gemm: no tiles") }
 func tileProduct(*tkargs, int) { panic("gemm: no tiles") }

@@ -56,7 +56,7 @@ func (f *freshPanels) piece(im *impl, w *Packed, p0, p1, k0, n int) unsafe.Point
 // each of which the processor reads ahead as far as the task's columns go.
 const (
 	thinRows  = 4
-	thinSteps = 16
+	thinSteps = 8
 )
 
 // addRows adds n steps from k0 on to the waiting sums of the whole panels, and

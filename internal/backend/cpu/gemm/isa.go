@@ -17,6 +17,7 @@ type ISA = isa.Set
 const (
 	Portable   = isa.Portable
 	NEON       = isa.NEON
+	NEONMMLA   = isa.NEONMMLA
 	AVX2       = isa.AVX2
 	AVX512     = isa.AVX512
 	AVX512BF16 = isa.AVX512BF16
@@ -74,7 +75,7 @@ func init() {
 			im.rows.init(im.sizes)
 		}
 	}
-	use(isa.Pick(ISAs()))
+	use(isa.Pick(ISAs(), mmlaPays))
 }
 
 func use(i ISA) { active.Store(impls[i]) }

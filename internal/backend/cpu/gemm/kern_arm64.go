@@ -6,8 +6,9 @@ package gemm
 
 // The first kernel of each group; see impl.kern.
 const (
-	neonF32 kernelID = firstAsm + 0
-	neonF16 kernelID = firstAsm + 4
+	neonF32  kernelID = firstAsm + 0
+	neonF16  kernelID = firstAsm + 4
+	mmlaBF16 kernelID = firstAsm + 8
 )
 
 func (id kernelID) call(k *kargs) {
@@ -28,6 +29,14 @@ func (id kernelID) call(k *kargs) {
 		neonF16x2(k)
 	case firstAsm + 7:
 		neonF16x1(k)
+	case firstAsm + 8:
+		mmlaBF16x6(k)
+	case firstAsm + 9:
+		mmlaBF16x4(k)
+	case firstAsm + 10:
+		mmlaBF16x2(k)
+	case firstAsm + 11:
+		mmlaBF16x1(k)
 	default:
 		callPortable(id, k)
 	}
@@ -58,6 +67,18 @@ func neonF16x2(p *kargs)
 func neonF16x1(p *kargs)
 
 //go:noescape
+func mmlaBF16x6(p *kargs)
+
+//go:noescape
+func mmlaBF16x4(p *kargs)
+
+//go:noescape
+func mmlaBF16x2(p *kargs)
+
+//go:noescape
+func mmlaBF16x1(p *kargs)
+
+//go:noescape
 func neonEpilogue(p *eargs)
 
 //go:noescape
@@ -86,6 +107,12 @@ func vecFromBF16(p *vargs)
 
 //go:noescape
 func vecUnpairBF16(p *vargs)
+
+//go:noescape
+func neonToBF16(p *vargs)
+
+//go:noescape
+func neonPairBF16(p *pargs)
 
 //go:noescape
 func vecReLU(p *vargs)

@@ -31,6 +31,12 @@ type peakMem struct {
 	c [tileRows * tileLD]float32
 }
 
+// args are those of any kernel but that of tiles.
+func (m *peakMem) args() kargs {
+	return kargs{a: unsafe.Pointer(&m.a), lda: (peakSteps + 16) * 4, b: unsafe.Pointer(&m.b), c: unsafe.Pointer(&m.c), ldc: tileLD * 4,
+		steps: peakSteps, runs: 1, off: &noOff[0], ini: unsafe.Pointer(&zeroRow)}
+}
+
 // NewPeak prepares the loop for weights stored as d in the active instruction set.
 func NewPeak(pool *par.Pool, d tensor.DType) (*Peak, error) {
 	if !Supports(d) {
@@ -63,8 +69,7 @@ func (p *Peak) Burst(pool *par.Pool) (flop float64) {
 
 func (p *Peak) tile(w, _ int) {
 	m := &p.mem[w]
-	k := kargs{a: unsafe.Pointer(&m.a), lda: (peakSteps + 16) * 4, b: unsafe.Pointer(&m.b), c: unsafe.Pointer(&m.c), ldc: tileLD * 4,
-		steps: peakSteps, runs: 1, off: &noOff[0], ini: unsafe.Pointer(&zeroRow)}
+	k := m.args()
 	if p.way == wayTiles {
 		t := tkargs{a: k.a, lda: peakSteps * 4, kstep: tileK * 2, b: k.b, c: k.c, ldc: tileRowLD, ini: k.ini,
 			steps: 2 * peakSteps / tileK, groups: peakCalls, panels: 1}

@@ -5,6 +5,7 @@
 package gemm
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 // The NEON kernels run under emulation where it is installed. The quick tests
 // only; for all of them:
 //
-//	GOARCH=arm64 go test -exec qemu-aarch64 ./internal/backend/cpu/gemm
+//	GOARCH=arm64 go test -exec 'qemu-aarch64 -cpu max' ./internal/backend/cpu/gemm
 func TestNEONEmulated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and emulates another architecture: not in short mode")
@@ -29,8 +30,16 @@ func TestNEONEmulated(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	run := exec.Command(qemu, bin, "-test.run", "GELU|Softmax|Rotate|RowPlan|InPlace|Operands|Special|Pointwise|AcrossISAs|AttentionSame")
-	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	for _, tests := range []string{
+		"GELU|Softmax|Rotate|RowPlan|InPlace|Operands|Special|Pointwise|AcrossISAs|AttentionSame|MMLA",
+		"^Test(MatMul|Conv|Attention|Serial)$/neonmmla", // products of bfloat16
+	} {
+		out, err := exec.Command(qemu, "-cpu", "max", bin, "-test.v", "-test.run", tests).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if !bytes.Contains(out, []byte("/neonmmla")) {
+			t.Fatalf("nothing ran with BFMMLA:\n%s", out)
+		}
 	}
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // active is written before main starts and by Force, which only tests call.
-var active = isa.Pick(Supported())
+var active = isa.Pick(Supported(), nil)
 
 // Supported lists the sets with kernels that this machine can run, Portable first.
 func Supported() []ISA {

@@ -40,7 +40,7 @@ type window struct {
 func (l *lowering) convolve(x, w value, layout string, win window, out tensor.Shape, d tensor.DType) value {
 	y := value{shape: out, dtype: d}
 	p := "DEFAULT"
-	if l.opt.Exact {
+	if l.exactMaps() {
 		p = "HIGHEST"
 	}
 	return l.emit(y, signature(y, x, w), "stablehlo.convolution(%s, %s) dim_numbers = %s, "+
@@ -56,7 +56,7 @@ const channelsLast = "[b, 0, 1, f]x[o, 0, 1, i]->[b, 0, 1, f]"
 
 func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) value {
 	d := l.result(n)
-	x := l.factor(n, 0)
+	x := l.mapFactor(n, 0)
 	if o.PreRelu {
 		x = l.relu(x)
 	}
@@ -64,11 +64,11 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) value {
 	var y value
 	if s[2] == 1 && s[3] == 1 && o.Stride == 1 && o.Pad == 0 && o.Groups == 1 {
 		// A product over the channels.
-		w := l.reshape(l.factor(n, 1, 0, 2, 3, 1), tensor.Shape{s[0], s[1]})
-		y = l.dot(x, w, contraction{sumA: []int{3}, sumB: []int{1}}, d, l.opt.Exact)
+		w := l.reshape(l.mapFactor(n, 1, 0, 2, 3, 1), tensor.Shape{s[0], s[1]})
+		y = l.dot(x, w, contraction{sumA: []int{3}, sumB: []int{1}}, d, l.exactMaps())
 	} else {
 		win := window{stride: o.Stride, lhsDilate: 1, rhsDilate: o.Dilation, groups: o.Groups, pads: [2][2]int{{o.Pad, o.Pad}, {o.Pad, o.Pad}}}
-		y = l.convolve(x, l.factor(n, 1, 0, 2, 3, 1), channelsLast, win, n.Shape, d)
+		y = l.convolve(x, l.mapFactor(n, 1, 0, 2, 3, 1), channelsLast, win, n.Shape, d)
 	}
 	at := 2
 	if o.Bias {
@@ -84,21 +84,21 @@ func (l *lowering) conv2d(n *graph.Node, o graph.Conv2D) value {
 
 func (l *lowering) convTranspose2d(n *graph.Node, o graph.ConvTranspose2D) value {
 	d := l.result(n)
-	x := l.factor(n, 0)
+	x := l.mapFactor(n, 0)
 	s := n.In[1].Shape // [C,O,kh,kw]
 	var y value
 	if s[2] == o.Stride && s[3] == o.Stride && o.Pad == 0 && o.OutputPad == 0 {
 		// The patches do not overlap: a product over the channels gives each of them.
-		w := l.factor(n, 1, 2, 3, 1, 0)
+		w := l.mapFactor(n, 1, 2, 3, 1, 0)
 		w = l.reshape(w, tensor.Shape{s[2] * s[3] * s[1], s[0]})
-		y = l.dot(x, w, contraction{sumA: []int{3}, sumB: []int{1}}, d, l.opt.Exact)
+		y = l.dot(x, w, contraction{sumA: []int{3}, sumB: []int{1}}, d, l.exactMaps())
 		in := x.shape
 		y = l.reshape(y, tensor.Shape{in[0], in[1], in[2], s[2], s[3], s[1]})
 		y = l.reshape(l.transpose(y, 0, 1, 3, 2, 4, 5), n.Shape)
 	} else {
 		// An ordinary convolution of the input with zeros between its pixels, by the
 		// kernel turned around.
-		w := l.reversed(l.factor(n, 1, 1, 2, 3, 0), 1, 2)
+		w := l.reversed(l.mapFactor(n, 1, 1, 2, 3, 0), 1, 2)
 		win := window{stride: 1, lhsDilate: o.Stride, rhsDilate: 1, groups: 1}
 		for i, k := range []int{s[2], s[3]} {
 			win.pads[i] = [2]int{k - 1 - o.Pad, k - 1 - o.Pad + o.OutputPad}

@@ -234,6 +234,26 @@ func (l *lowering) f32(n *graph.Node, i int) value {
 // tf32 says whether the factors of products are rounded to TF32.
 func (l *lowering) tf32() bool { return l.opt.Half == tensor.Invalid && !l.opt.Exact }
 
+// exactMaps says whether convolutions keep all digits of float32. They do in TF32 too:
+// they are what the heads are made of, and the points of a pair add up the errors of all
+// of them (2.0e-3 with ten bits, 1.4e-3 with all, of the large network).
+func (l *lowering) exactMaps() bool { return l.opt.Half == tensor.Invalid }
+
+// mapFactor is factor for a convolution.
+func (l *lowering) mapFactor(n *graph.Node, i int, perm ...int) value {
+	if !l.tf32() {
+		return l.factor(n, i, perm...)
+	}
+	if p, ok := n.In[i].Op.(graph.Param); ok {
+		return l.param(p, tensor.F32, perm)
+	}
+	v := l.as(n, i, tensor.F32)
+	if perm == nil {
+		return v
+	}
+	return l.transpose(v, perm...)
+}
+
 // factor is operand i of n as a product takes it, its dimensions permuted (nil
 // keeps them): a weight is arranged when it is uploaded, anything else in the
 // program.

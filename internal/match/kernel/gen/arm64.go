@@ -63,6 +63,11 @@ func arm64File() string {
 			neonStripInt8(a, both, ku)
 		}
 	}
+	for _, both := range []bool{true, false} {
+		for _, ku := range []int{0, depth / 4} {
+			mmlaStrip(a, both, ku)
+		}
+	}
 	neonBestInt8(a)
 	neonFirstEqual(a)
 	neonRowBest(a)
@@ -71,7 +76,7 @@ func arm64File() string {
 
 // neonBegin begins a tile kernel: its name, its arguments in R0 to R6, the start of the
 // row maxima, and the loop over panels.
-func neonBegin(a *asm, i8, both bool, ku int) {
+func neonBegin(a *asm, set string, i8, both bool, ku int) {
 	name, sig := "strip", "(p *Args)"
 	if !both {
 		name = "stripRow"
@@ -82,7 +87,7 @@ func neonBegin(a *asm, i8, both bool, ku int) {
 	if ku > 0 {
 		name += "Unrolled"
 	}
-	a.text(name+"NEON", sig, 8)
+	a.text(name+set, sig, 8)
 	a.p("MOVD p+0(FP), R10")
 	for i := range 7 {
 		a.p("MOVD %d(R10), R%d", 8*i, i)
@@ -103,7 +108,7 @@ func neonBegin(a *asm, i8, both bool, ku int) {
 // neonStrip writes the tile kernel: R0 rows, R1 panels, R2 panel count, R3
 // column maxima, R4 vector row maxima, R5 row maxima out, R6 depth.
 func neonStrip(a *asm, both bool, ku int) {
-	neonBegin(a, false, both, ku)
+	neonBegin(a, "NEON", false, both, ku)
 	if ku > 0 {
 		for k := range ku {
 			neonStep(a, k == 0)

@@ -5,7 +5,7 @@ package main
 // neonStripInt8 writes the int8 tile kernel with SDOT, which multiplies signed
 // by signed bytes: no start values are needed. R7 is free for the maxima.
 func neonStripInt8(a *asm, both bool, ku int) {
-	neonBegin(a, true, both, ku)
+	neonBegin(a, "NEON", true, both, ku)
 	for r := neonAcc; r < 32; r++ {
 		a.p("VEOR V%d.B16, V%d.B16, V%d.B16", r, r, r)
 	}

@@ -11,6 +11,10 @@ func arm64(a *asm) {
 			neonKernel{name: fmt.Sprintf("neon%sx%d", typ, mr), typ: typ, mr: mr}.emit(a)
 		}
 	}
+	a.group("mmlaBF16")
+	for _, mr := range []int{6, 4, 2, 1} {
+		mmlaKernel{name: fmt.Sprintf("mmlaBF16x%d", mr), mr: mr}.emit(a)
+	}
 	neonElementwise(a)
 }
 

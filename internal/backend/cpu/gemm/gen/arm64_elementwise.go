@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Encodings of the vector arithmetic that the Go assembler lacks, .4S forms.
@@ -20,6 +21,14 @@ var neonOps = map[string]uint32{
 	"SHL23": 0x4f375400, // shift left by 23
 }
 
+// neonTypes are the operands of those with one source that are not .4S.
+var neonTypes = map[string]neonType{
+	"FCVTL": {"4S", "4H", ""}, "FCVTL2": {"4S", "8H", ""}, "FCVTN": {"4H", "4S", ""},
+	"SHLL": {"4S", "4H", ", #16"}, "SHLL2": {"4S", "8H", ", #16"}, "SHL23": {"4S", "4S", ", #23"},
+}
+
+type neonType struct{ to, from, rest string }
+
 // neonCode writes elementwise code; constants live in a table, each repeated to
 // fill a register.
 type neonCode struct {
@@ -32,7 +41,11 @@ func (x neonCode) three(op string, d, n, m int) {
 }
 
 func (x neonCode) two(op string, d, n int) {
-	x.p("%s", neon(fmt.Sprintf("%s V%d, V%d", op, d, n), neonOps[op], d, n, 0))
+	t := neonTypes[op]
+	if t.to == "" {
+		t = neonType{"4S", "4S", ""}
+	}
+	x.p("%s", neon(fmt.Sprintf("%s V%d.%s, V%d.%s%s", strings.TrimSuffix(op, "23"), d, t.to, n, t.from, t.rest), neonOps[op], d, n, 0))
 }
 
 func (x neonCode) move(d, n int) { x.p("VMOV V%d.B16, V%d.B16", n, d) }
@@ -67,6 +80,8 @@ func neonElementwise(a *asm) {
 	x.widen("FromF16", "FCVTL")
 	x.widen("FromBF16", "SHLL")
 	x.unpairBF16()
+	x.toBF16()
+	x.pairBF16()
 	x.each("ReLU", func(i int) { x.three("FMAX", i, i, 8) })
 	x.each("Scale", func(i int) { x.three("FMUL", i, i, 9) })
 	x.emit()

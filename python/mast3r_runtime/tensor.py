@@ -16,11 +16,21 @@ and so on. All operations are listed in docs/tensor-ops.md, advice is in docs/te
 
 from __future__ import annotations
 
-from .._library.pool import Pool, PoolStats
-from . import _operations
-from ._context import Commands, Context, Stats, Tensor, TensorLike, apply, operations, tensor
-from ._executor import Executor, ExecutorStats, Graph
-from ._operations import *  # noqa: F403
+from ._eager import operations as _operations
+from ._eager.context import (
+    Commands,
+    Context,
+    Pool,
+    PoolStats,
+    Stats,
+    Tensor,
+    TensorLike,
+    apply,
+    operations,
+    tensor,
+)
+from ._eager.executor import Executor, ExecutorStats, Graph
+from ._eager.operations import *  # noqa: F403
 
 __all__ = [
     "Commands",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._context import Tensor, TensorLike, apply
+from .context import Tensor, TensorLike, apply
 
 __all__ = [
     "abs",

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contexts and tensors of ``mast3r_runtime.tensor``; the operations are in ``_operations``."""
+"""Contexts and tensors of ``mast3r_runtime.tensor``; the operations are in ``operations``."""
 
 from __future__ import annotations
 
 import json
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -18,10 +17,22 @@ from .._library import calls, header
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
-from .._library.pool import Pool
+from .._library.owned import Owned
+from .._library.pool import Pool, PoolStats
 from ..errors import ArgumentError, ClosedError, ShapeError, checked
 
-__all__ = ["Commands", "Context", "Stats", "Tensor", "TensorLike", "apply", "operations", "tensor"]
+__all__ = [
+    "Commands",
+    "Context",
+    "Pool",
+    "PoolStats",
+    "Stats",
+    "Tensor",
+    "TensorLike",
+    "apply",
+    "operations",
+    "tensor",
+]
 
 _CODES: dict[np.dtype[Any], int] = {
     np.dtype(np.float32): header.F32,
@@ -84,7 +95,7 @@ class Context:
         calls.set_log_level()
         calls.call("mast3r_tensor_open", config, handle)
         self._handle = int(handle.value)
-        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_close", self._handle)
+        self._owned = Owned("mast3r_tensor_close", self._handle)
         self._tokens: list[Token[Context | None]] = []
 
     def tensor(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -151,11 +162,10 @@ class Context:
 
     def close(self) -> None:
         """Free the device; closing again does nothing. Tensors can still be read."""
-        if self._closer.detach() is not None:
-            calls.call("mast3r_tensor_close", self._handle)
+        self._owned._close()
 
     def _open(self) -> int:
-        if not self._closer.alive:
+        if not self._owned._alive:
             raise ClosedError("the context is closed")
         return self._handle
 
@@ -169,7 +179,7 @@ class Context:
             self.close()
 
     def __repr__(self) -> str:
-        return f"Context({'open' if self._closer.alive else 'closed'})"
+        return f"Context({'open' if self._owned._alive else 'closed'})"
 
 
 @checked
@@ -181,7 +191,7 @@ class Commands:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._closer = weakref.finalize(self, calls.release, "mast3r_commands_release", handle)
+        self._owned = Owned("mast3r_commands_release", handle)
 
     def commit(self) -> None:
         """End the buffer and hand it to the device, without waiting. A second commit is an error."""
@@ -273,7 +283,7 @@ def _whole(name: str, value: Any) -> int:
 
 
 @checked
-class Tensor:
+class Tensor(Owned):
     """An array on the device of its context.
 
     ``+ - * / @ **`` and their in-place forms work with tensors, arrays and numbers, shapes
@@ -281,17 +291,21 @@ class Tensor:
     back with ``release()``, at the end of a ``with`` block, or when Python forgets the tensor.
     """
 
-    __slots__ = ("__weakref__", "_closer", "_context", "_dtype", "_handle", "_shape")
+    __slots__ = ("__weakref__", "_context", "_kind")
     __array_ufunc__ = None  # array + tensor is ours to compute
 
     def __init__(self, context: Context, handle: int) -> None:
+        super().__init__("mast3r_tensor_release", handle)
         self._context = context
-        self._handle = handle
-        self._closer = weakref.finalize(self, calls.release, "mast3r_tensor_release", handle)
-        desc = S.struct(S.TensorDesc)
-        calls.call("mast3r_tensor_describe", handle, desc)
-        self._shape: tuple[int, ...] = tuple(desc.shape[: desc.ndim])
-        self._dtype = _DTYPES[desc.dtype]
+        self._kind: tuple[tuple[int, ...], np.dtype[Any]] | None = None  # when somebody asks
+
+    def _described(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Shape and element type, from the library on the first call."""
+        if self._kind is None:
+            desc = S.struct(S.TensorDesc)
+            calls.call("mast3r_tensor_describe", self._live(), desc)
+            self._kind = tuple(desc.shape[: desc.ndim]), _DTYPES[desc.dtype]
+        return self._kind
 
     @property
     def context(self) -> Context:
@@ -299,24 +313,24 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._shape
+        return self._described()[0]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self._dtype
+        return self._described()[1]
 
     @property
     def ndim(self) -> int:
-        return len(self._shape)
+        return len(self.shape)
 
     @property
     def size(self) -> int:
-        return int(np.prod(self._shape, dtype=np.int64))
+        return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def is_valid(self) -> bool:
         """Whether the tensor still has its memory."""
-        return bool(self._closer.alive)
+        return self._alive
 
     @property
     def T(self) -> Tensor:  # noqa: N802
@@ -325,13 +339,13 @@ class Tensor:
 
     def numpy(self) -> Array:
         """Copy the values to the host."""
-        out = np.empty(self._shape, self._dtype)
+        out = np.empty(*self._described())
         calls.call("mast3r_tensor_copy", self._live(), out.ctypes.data, out.nbytes)
         return out
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ArgumentError(f"truth of a tensor of shape {self._shape}, want one element")
+            raise ArgumentError(f"truth of a tensor of shape {self.shape}, want one element")
         return bool(self.item())
 
     def __reduce__(self) -> NoReturn:
@@ -340,15 +354,17 @@ class Tensor:
     def item(self) -> float:
         """Return the value of a tensor that has one."""
         if self.size != 1:
-            raise ShapeError(f"item() of a tensor of shape {self._shape}, want one element")
+            raise ShapeError(f"item() of a tensor of shape {self.shape}, want one element")
         return float(self.numpy().reshape(-1)[0])
 
     def release(self) -> None:
         """Give the memory back once the device is done with it; again does nothing."""
-        self._closer()
+        if self._handle:
+            self._described()  # what is still known afterwards
+            self._close()
 
     def _live(self) -> int:
-        if not self._closer.alive:
+        if not self._handle:
             raise ClosedError("the tensor was released")
         return self._handle
 
@@ -365,13 +381,13 @@ class Tensor:
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __len__(self) -> int:
-        if not self._shape:
+        if not self.shape:
             raise TypeError("len() of a tensor without dimensions")
-        return self._shape[0]
+        return self.shape[0]
 
     def __repr__(self) -> str:
         state = "" if self.is_valid else ", released"
-        return f"Tensor(shape={self._shape}, dtype={self._dtype}{state})"
+        return f"Tensor(shape={self.shape}, dtype={self.dtype}{state})"
 
     def _with(self, name: str, other: Operand, swapped: bool = False) -> Tensor:
         value = self._operand(other)
@@ -380,7 +396,7 @@ class Tensor:
     def _operand(self, other: Operand) -> TensorLike:
         """Give a number the type of the tensor, and a shape that broadcasts to its own."""
         if isinstance(other, (int, float)):
-            return np.full([1] * min(self.ndim, 1), other, self._dtype)
+            return np.full([1] * min(self.ndim, 1), other, self.dtype)
         return other
 
     def __add__(self, other: Operand) -> Tensor:
@@ -453,19 +469,29 @@ def _one(name: str, *operands: TensorLike) -> Tensor:
 @checked
 def apply(name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]) -> list[Tensor]:
     """Run an operation by its name; arrays are copied to the device of the tensors among them."""
-    context = next((x.context for x in operands if isinstance(x, Tensor)), None) or _context()
-    tensors = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
-    handles = (S.Handle * len(tensors))(*(0 if x is None else x._live() for x in tensors))
-    room = _room(attributes)
+    handles, context = [], None
+    for x in operands:
+        if isinstance(x, Tensor):
+            handles.append(x._handle or x._live())
+            context = context or x._context
+    count = len(operands)
+    if context is None:
+        context = _context()
+    if len(handles) != count:  # some are no tensors yet, or left out
+        tensors = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
+        handles = [0 if x is None else x._live() for x in tensors]
+    room, text = 4, None
+    if attributes:
+        room = _room(attributes)
+        text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode()
     results = (S.Handle * room)()
     produced = S.Size()
-    text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode() if attributes else None
     calls.call(
         "mast3r_tensor_apply",
-        context._open(), name.encode(), text, handles, len(tensors), results, room,
+        context._open(), name.encode(), text, (S.Handle * count)(*handles), count, results, room,
         produced,
     )  # fmt: skip
-    return [Tensor(context, int(handle)) for handle in results[: produced.value]]
+    return [Tensor(context, handle) for handle in results[: produced.value]]
 
 
 def _room(attributes: Mapping[str, object]) -> int:

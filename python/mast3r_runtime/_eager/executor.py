@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from .._library import calls, header
 from .._library import structs as S
 from .._library.memory import Array, GPUTensor
+from .._library.owned import Owned
 from ..errors import ArgumentError, ClosedError, checked
 
 __all__ = ["Executor", "ExecutorStats", "Graph"]
@@ -76,7 +76,7 @@ class Executor:
         calls.set_log_level()
         calls.call("mast3r_executor_open", calls.int32("threads", threads), handle)
         self._handle = int(handle.value)
-        self._closer = weakref.finalize(self, calls.release, "mast3r_executor_close", self._handle)
+        self._owned = Owned("mast3r_executor_close", self._handle)
 
     def run(
         self, graph: Graph, inputs: Mapping[str, npt.ArrayLike], *, optimize: bool = True
@@ -114,11 +114,10 @@ class Executor:
 
     def close(self) -> None:
         """Free the devices; closing again does nothing."""
-        if self._closer.detach() is not None:
-            calls.call("mast3r_executor_close", self._handle)
+        self._owned._close()
 
     def _open(self) -> int:
-        if not self._closer.alive:
+        if not self._owned._alive:
             raise ClosedError("the executor is closed")
         return self._handle
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import FileError, Mast3rError
+from ..errors import FileError, Mast3rError, quoted
 
 try:
     import fcntl
@@ -20,6 +21,7 @@ except ImportError:  # Windows
 __all__ = ["check_target", "replacing", "short_name"]
 
 _PREFIX, _SUFFIX = ".mast3r-", ".tmp"
+STALE = 24 * 3600.0  # seconds after which a temporary file is nobody's, where there are no locks
 
 
 def check_target(path: Path, suffixes: tuple[str, ...] = ()) -> Path:
@@ -29,7 +31,7 @@ def check_target(path: Path, suffixes: tuple[str, ...] = ()) -> Path:
     pipe or a read-only file is refused, and so is a suffix other than ``suffixes``.
     """
     if suffixes and path.suffix.lower() not in suffixes:
-        raise FileError(f"{path}: the suffix is {path.suffix!r}, want {' or '.join(suffixes)}")
+        raise FileError(f"{path}: the suffix is {quoted(path.suffix)}, want {' or '.join(suffixes)}")
     target = path
     for _ in range(40):
         if not target.is_symlink():
@@ -58,7 +60,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
     The temporary name does not hold the target's, which may be as long as a name can be. Its
     file is locked while it is written: one that nobody has locked was left by a process that
-    was killed, and is removed here.
+    was killed, and is removed here. Windows renames no file that is open, so there it is not
+    locked, and removed when it is old.
     """
     target = check_target(path)
     try:
@@ -68,11 +71,14 @@ def replacing(path: Path) -> Iterator[Path]:
         # With the mode that the user's umask gives to any file.
         handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            _lock(handle)
+            if not _lock(handle):
+                os.close(handle)
+                handle = -1
             yield temporary
             temporary.replace(target)
         finally:
-            os.close(handle)
+            if handle >= 0:
+                os.close(handle)
             temporary.unlink(missing_ok=True)
     except OSError as error:
         if isinstance(error, Mast3rError):
@@ -105,6 +111,10 @@ def _sweep(folder: Path) -> None:
     with suppress(OSError):
         for left in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
             with suppress(OSError):
+                if fcntl is None:
+                    if time.time() - left.stat().st_mtime > STALE:
+                        left.unlink(missing_ok=True)
+                    continue
                 handle = os.open(left, os.O_RDWR)
                 try:
                     if _lock(handle):

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["pack", "unpack"]
+__all__ = ["checked", "pack", "unpack"]
 
-_NAMES = {"float32": "F32", "float16": "F16", "int32": "I32"}
-_DTYPES = {"F32": "<f4", "F16": "<f2", "I32": "<i4"}
+_NAMES = {"float32": "F32", "float16": "F16", "int32": "I32", "uint8": "U8"}
+_DTYPES = {"F32": "<f4", "F16": "<f2", "I32": "<i4", "U8": "|u1"}
 
 
-def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Arrays of float32, float16 and int32 as bytes."""
+def pack(arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Arrays of float32, float16, int32 and uint8 as bytes."""
     header: dict[str, object] = {}
     at = 0
     parts = []
@@ -29,10 +29,16 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
         header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": (at, at + len(parts[-1]))}
         at += len(parts[-1])
     data = b"".join(parts)
-    header["__metadata__"] = {"crc32": f"{zlib.crc32(data):08x}"}
+    header["__metadata__"] = {**(metadata or {}), "crc32": f"{zlib.crc32(data):08x}"}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data
+
+
+def checked(data: bytes) -> bytes:
+    """What another writer made, with a checksum in its header too."""
+    (size,) = struct.unpack("<Q", data[:8])
+    return pack(unpack(data), json.loads(data[8 : 8 + size]).get("__metadata__"))
 
 
 def unpack(data: bytes) -> dict[str, npt.NDArray[Any]]:

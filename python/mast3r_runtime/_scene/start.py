@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cameras to start from: those that a network of many views gives, or that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._engine.engine import Engine
+from ..errors import ArgumentError, SceneError
+from . import sift
+from .model import F64, Lens
+from .scene import Scene
+
+__all__ = ["cameras", "check", "known", "look"]
+
+
+def check(matcher: Engine | str, many: bool) -> None:
+    """Refuse a matcher that has no matches, before the work."""
+    if not many:
+        raise ArgumentError("a matcher beside a network of pairs, which has matches of its own")
+    if matcher == "sift":
+        sift.opencv()
+    elif isinstance(matcher, str):
+        raise ArgumentError(f"matcher {matcher!r}, want an engine or sift")
+
+
+def look(
+    engine: Engine,
+    listed: Sequence[tuple[str, Path]],
+    poses: Mapping[str, F64] | None,
+    intrinsics: Mapping[str, Lens] | None,
+    **options: Any,
+) -> Scene:
+    """The scene of the pictures, with known cameras where there are poses."""
+    if not listed:
+        raise SceneError("no readable pictures")
+    pictures = dict(listed)
+    return engine.infer_views(pictures, **known(list(pictures), poses, intrinsics), **options)
+
+
+def known(
+    names: Sequence[str], poses: Mapping[str, F64] | None, intrinsics: Mapping[str, Lens] | None
+) -> dict[str, Any]:
+    """The arguments of ``infer_views`` for cameras by name: all pictures have one, or none has.
+
+    Lenses without poses are no arguments: the network has none to go with them.
+    """
+    if not poses:
+        return {}
+    for what, have in (("pose", poses), ("intrinsics", intrinsics or {})):
+        lacking = [name for name in names if name not in have]
+        if lacking:
+            raise ArgumentError(
+                f"a network of many views takes known cameras for all pictures: {len(lacking)} of "
+                f"{len(names)} have no {what}, such as {lacking[0]}"
+            )
+    assert intrinsics is not None
+    return {
+        "poses": np.stack([np.asarray(poses[name], np.float64) for name in names]),
+        "intrinsics": np.stack([_pinhole(name, intrinsics[name]) for name in names]),
+    }
+
+
+def _pinhole(name: str, lens: Lens) -> F64:
+    if any(lens.named()[k] for k in ("k1", "k2", "p1", "p2")):
+        raise ArgumentError(
+            f"intrinsics of {name}: camera model {lens.model} with distortion; a network of many views "
+            "takes pinhole cameras: undistort the pictures"
+        )
+    return lens.matrix()
+
+
+def cameras(scene: Scene, intrinsics: Mapping[str, Lens] | None, refine: bool) -> dict[str, Any]:
+    """The options of a reconstruction that starts from the cameras of ``scene``, and refines them.
+
+    Lenses that were given are kept unless they are to be refined too.
+    """
+    pictures = [p for p in scene.pictures.values() if p.pose is not None and p.lens is not None]
+    found = {p.name: p.lens for p in pictures}
+    return {
+        "poses": {p.name: p.pose for p in pictures},
+        "intrinsics": {**found, **(intrinsics or {})},
+        "refine_intrinsics": refine or not intrinsics,
+    }
