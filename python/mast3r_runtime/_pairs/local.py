@@ -26,6 +26,7 @@ __all__ = ["WorkerDied", "Workers", "workers_for"]
 
 SMALL = 256 << 20  # bytes of a model's file that counts as small
 ROOM = 700 << 20  # bytes that a worker needs beside the model
+MOST = 1024  # workers: more processes than any machine has cores are a mistake
 
 
 def workers_for(model: str | os.PathLike[str] | None, variant: str = "auto", backend: str = "auto") -> int:
@@ -59,8 +60,8 @@ class Workers(Executor):
     """
 
     def __init__(self, count: int) -> None:
-        if count < 1:
-            raise ArgumentError(f"{count} workers, want at least 1")
+        if not 1 <= count <= MOST:
+            raise ArgumentError(f"{count} workers, want 1 to {MOST}")
         self.count = count
         self._jobs: queue.SimpleQueue[tuple[Future[Any], bytes] | None] = queue.SimpleQueue()
         self._live: dict[int, Any] = {}
