@@ -35,6 +35,7 @@ class Server:
     files: dict[str, Served] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)  # path, Range
     stop: threading.Event = field(default_factory=threading.Event)
+    stalled: threading.Event = field(default_factory=threading.Event)  # an answer has stalled
 
     def ranges_of(self, path: str) -> list[str]:
         return [wanted for name, wanted in self.requests if name == path]
@@ -86,6 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(body[:number])
                 self.wfile.flush()
                 if fault == "stall":
+                    self.state.stalled.set()
                     self.state.stop.wait(20)
                 return
             if served.gate is not None:

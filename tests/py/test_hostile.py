@@ -190,7 +190,9 @@ class Table:
             "CheckpointFile": m3r.MODEL_SPECS["mast3r_vit_large"].files[0], "ModelStatus": status,
             "FileStatus": status.files[0], "Runtime": runtime, "PairPose": pose,
             "GPUTensor": m3r.GPUTensor.from_numpy(np.zeros((2, 3), np.float32)),
-            "Retrieved": collection.Retrieved(np.ones((2, 2), np.float32), [], "global", found, [0, 1]),
+            "Retrieved": collection.Retrieved(
+                np.ones((2, 2), np.float32), [m3r.Pair(0, 1)], "global", found, [0, 1], pair_scores=np.ones(1, np.float32)
+            ),
             "Scene": made, "Picture": made.pictures["a.png"], "Component": made.components[0], "Points": made.points,
             "Model": made.components[0].model, "Lens": made.pictures["a.png"].lens, "Scale": made.scale,
             "Options": scene.Options(), "Located": scene.Located(np.eye(4), np.eye(3), 40, 50, "a.png"),

@@ -6,7 +6,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,20 +108,15 @@ def test_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(held) as server, pytest.raises(errors.TimeLimitError), m3r.limit(timeout=0.3):
         fetch([server.url + "/f"], tmp_path / "f")
     assert not (tmp_path / "f").exists()
-    token, part = m3r.CancelToken(), tmp_path / "g.part"
-
-    def cancel() -> None:
-        while not (part.exists() and part.stat().st_size):
-            time.sleep(0.01)
-        token.cancel()
-
-    watch = threading.Thread(target=cancel, daemon=True)
-    watch.start()
+    token = m3r.CancelToken()
     stalled = {"/g": Served(bytes(1 << 20), faults=["stall:200000"] * 9)}
-    with serving(stalled) as server, pytest.raises(errors.CancelledError), m3r.limit(cancel=token):
-        fetch([server.url + "/g"], tmp_path / "g")
-    watch.join()
-    assert not (tmp_path / "g").exists() and part.stat().st_size > 0
+    with serving(stalled) as server:
+        watch = threading.Thread(target=lambda: server.stalled.wait() and token.cancel(), daemon=True)
+        watch.start()
+        with pytest.raises(errors.CancelledError), m3r.limit(cancel=token):
+            fetch([server.url + "/g"], tmp_path / "g")
+        watch.join()
+    assert not (tmp_path / "g").exists()
 
 
 INTERRUPTED = """
