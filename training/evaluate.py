@@ -149,7 +149,8 @@ def main() -> None:
     parser.add_argument("--only", help="sections whose name contains this")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    if args.pictures:
+    wanted = [section for section in sections(args) if not args.only or args.only in section[0]]
+    if any(name.startswith("512: ") for name, _, _ in wanted):
         photographs.pairs_module()  # what it lacks is said now, not after the synthetic sets
     if args.backend == "torch":
         run = torch_backend(args.model, args.threads)
@@ -158,9 +159,7 @@ def main() -> None:
 
         run = runtime_backend(args.model, args.precision, args.threads)
     results: dict[str, dict[str, float]] = {}
-    for name, needs, measure in sections(args):
-        if args.only and args.only not in name:
-            continue
+    for name, needs, measure in wanted:
         if needs and not needs.exists():
             print(f"{name}: left out, no {needs}", file=sys.stderr)
             continue

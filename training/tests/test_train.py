@@ -99,6 +99,7 @@ def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):
         Image.fromarray(rng.integers(0, 255, (90, 120, 3), np.uint8)).save(pictures / name)
     monkeypatch.setattr(evaluation, "SETS", {"near": evaluation.SETS["near"]})
     monkeypatch.setattr(evaluate.photographs, "SECTIONS", {"two": ("two",)})  # the real ones need OpenCV
+    monkeypatch.setattr(evaluate.photographs, "pairs_module", lambda: None)
     monkeypatch.setattr(evaluate.photographs, "measure", lambda run, *_: {"zoom x3": {"raw_p3": 0.5}})
     monkeypatch.setattr(
         evaluation, "Textures", lambda rng, count, size, photos: train.Textures(rng, 16, 32, photos)
