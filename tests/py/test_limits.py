@@ -123,7 +123,7 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np, mast3r_runtime as m3r
 path, what = sys.argv[1:3]
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 engine = m3r.Engine("auto", 2048, "fp32", 2, "cpu")
 def interrupt():
     time.sleep(0.5)
