@@ -12,6 +12,7 @@ import importlib
 import inspect
 import itertools
 import pkgutil
+import shutil
 import time
 import types
 from collections.abc import Callable
@@ -141,6 +142,8 @@ class Table:
     def __init__(self, folder: Path, micro: Path, head: Path, codebook: Path) -> None:
         rng = np.random.default_rng(0)
         self.folder = folder
+        # Copies: some calls write over what they are given, and other tests have the same files.
+        micro, head, codebook = (Path(shutil.copy(path, folder)) for path in (micro, head, codebook))
         picture = folder / "in" / "a.png"
         picture.parent.mkdir()
         for name in ("a.png", "b.png"):
