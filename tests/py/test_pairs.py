@@ -274,7 +274,7 @@ def test_an_unreadable_picture_fails_its_pairs_once(
     mixed = [*paths[:4], bad, tmp_path / "missing.png"]
     report = run_pairs(mixed, PAIRS, store=tmp_path / "s", client=executor, **options)
     assert report.done == 6 and len(report.failed) == len(PAIRS) - 6
-    assert {f.error for f in report.failed} == {"ImageError", "FileNotFoundError"}
+    assert {f.error for f in report.failed} == {"ImageError", "FileError"}
     set_aside = list(care.failures(Store(tmp_path / "s")))
     assert {tuple(r["pair"]) for r in set_aside} == {(paths[i].name, "bad.jpg") for i in range(4)}
     assert all(r["attempts"] == 1 and "bad.jpg" in r["message"] for r in set_aside)
