@@ -318,17 +318,28 @@ func inFront(e Mat3, a, b []Vec3, in []int) (best Pose, ok bool) {
 	return best, most > 0
 }
 
+// near are the matches within the tolerance, on whichever side of the cameras.
+func (p *epipolar) near(s state) []int {
+	f, limit := p.fundamental(s), p.o.Tolerance*p.o.Tolerance
+	return agreeing(len(p.x), limit, func(i int) float64 { return sampson(f, p.x[i], p.y[i]) })
+}
+
+// square is the sum of the squared distances of matches from the epipolar geometry.
+func (p *epipolar) square(s state, in []int) float64 {
+	f := p.fundamental(s)
+	sum := 0.0
+	for _, i := range in {
+		sum += sampson(f, p.x[i], p.y[i])
+	}
+	return sum
+}
+
 // agreeing are the matches within the tolerance, and in front of both cameras or
 // so far that their rays are as good as parallel.
 func (p *epipolar) agreeing(s state) []int {
-	f := p.fundamental(s)
 	a, b := p.rays(s)
-	limit := p.o.Tolerance * p.o.Tolerance
 	out := []int{}
-	for i := range p.x {
-		if !(sampson(f, p.x[i], p.y[i]) < limit) {
-			continue
-		}
+	for _, i := range p.near(s) {
 		s1, s2 := depths(s.pose, a[i], b[i])
 		if s1 > 0 && s2 > 0 || dot(MulVec(s.pose.R, a[i]), b[i]) > math.Cos(p.parallel()) {
 			out = append(out, i)
@@ -352,12 +363,9 @@ func (p *epipolar) answer(fit fitted, in []int) Relative {
 	pose := s.pose.Inverse()
 	out.Pose, out.TurnOnly = &pose, only
 	out.Covariance = carry(fit.covariance, s.pose, only)
-	f := p.fundamental(fit.state)
 	a, b := p.rays(s)
 	var angles []float64
-	sum := 0.0
 	for _, i := range in {
-		sum += sampson(f, p.x[i], p.y[i])
 		out.Inliers = append(out.Inliers, p.index[i])
 		if only {
 			continue
@@ -366,7 +374,7 @@ func (p *epipolar) answer(fit fitted, in []int) Relative {
 		out.Points = append(out.Points, scale(a[i], s1))
 		angles = append(angles, math.Acos(max(-1, min(1, dot(MulVec(s.pose.R, a[i]), b[i])))))
 	}
-	out.RMS = math.Sqrt(sum / float64(len(in)))
+	out.RMS = math.Sqrt(p.square(fit.state, in) / float64(len(in)))
 	if len(angles) > 0 {
 		slices.Sort(angles)
 		out.Angle = angles[len(angles)/2] * 180 / math.Pi

@@ -51,22 +51,6 @@ func (p *epipolar) compare(one, two state) (second, told bool) {
 	return gain > 0, math.Abs(gain) > 3*math.Sqrt(4*n*p.o.Dependence)*variance
 }
 
-// near are the matches within the tolerance, on whichever side of the cameras.
-func (p *epipolar) near(s state) []int {
-	f, limit := p.fundamental(s), p.o.Tolerance*p.o.Tolerance
-	return agreeing(len(p.x), limit, func(i int) float64 { return sampson(f, p.x[i], p.y[i]) })
-}
-
-// square is the sum of the squared distances of matches from the epipolar geometry.
-func (p *epipolar) square(s state, in []int) float64 {
-	f := p.fundamental(s)
-	sum := 0.0
-	for _, i := range in {
-		sum += sampson(f, p.x[i], p.y[i])
-	}
-	return sum
-}
-
 // twin is the other motion of the plane nearest to the points that the matches see.
 func (p *epipolar) twin(s state) (state, bool) {
 	a, b := p.rays(s)
