@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,3 +116,18 @@ def interrupt(process: subprocess.Popen[str]) -> None:
         process.send_signal(signal.SIGINT)
     else:
         subprocess.run([sys.executable, "-c", CTRL_C_ON_WINDOWS, str(process.pid)], check=True, timeout=60)
+
+
+def code_run_by_the_end_of(held: list[Any]) -> list[str]:
+    """The Python functions that run when the objects go that nothing but a list holds."""
+    ran: list[str] = []
+    gc.disable()
+    sys.setprofile(
+        lambda frame, event, argument: ran.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        held.clear()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return ran

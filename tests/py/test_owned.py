@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, code_run_by_the_end_of
 
 import mast3r_runtime as m3r
 import mast3r_runtime.tensor as mt
@@ -67,21 +66,11 @@ def test_handles_are_given_back_without_python_code(
         below.codebook = codebook
     elif kind in ("Tensor", "Commands"):
         below = mt.Context("cpu", threads=1)
-    held = make(below)
-    handle = held._handle
+    held = [make(below)]
+    handle = held[0]._handle
     calls.call(probe, handle, *arguments()) if kind != "Commands" else None
-    ran: list[str] = []
     gc.collect()
-    gc.disable()
-    sys.setprofile(
-        lambda frame, event, argument: ran.append(frame.f_code.co_name) if event == "call" else None
-    )
-    try:
-        del held
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    assert not ran
+    assert not code_run_by_the_end_of(held)
     with pytest.raises(errors.ClosedError):
         calls.call(probe, handle, *arguments())
 
@@ -114,19 +103,9 @@ def test_closed_once_and_by_whom() -> None:
 def test_what_another_library_reads_is_let_go_without_python_code() -> None:
     from test_dlpack import Owner, Tensor
 
-    array = np.from_dlpack(Tensor(Owner()))
+    held = [np.from_dlpack(Tensor(Owner()))]
     assert dlpack._exported
-    ran: list[str] = []
-    gc.disable()
-    sys.setprofile(
-        lambda frame, event, argument: ran.append(frame.f_code.co_name) if event == "call" else None
-    )
-    try:
-        del array
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    assert not ran
+    assert not code_run_by_the_end_of(held)
     assert not dlpack._exported
 
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FIELDS, assert_same, noise
+from conftest import FIELDS, assert_same, code_run_by_the_end_of, noise
 
 import mast3r_runtime.tensor as mt
 from mast3r_runtime import Engine, errors
@@ -267,19 +266,9 @@ def resident_megabytes() -> float:
 def test_memory_is_given_back_without_python_code(engine: CPUEngine, rng: np.random.Generator) -> None:
     """Python code in a finalizer is where a Ctrl-C of that moment is printed and lost."""
     gc.collect()
-    before, held = live(), engine.infer_gpu(noise(rng, 32, 48), noise(rng, 32, 48)).numpy()
+    before, held = live(), [engine.infer_gpu(noise(rng, 32, 48), noise(rng, 32, 48)).numpy()]
     assert live() != before
-    ran: list[str] = []
-    gc.disable()
-    sys.setprofile(
-        lambda frame, event, argument: ran.append(frame.f_code.co_name) if event == "call" else None
-    )
-    try:
-        del held
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    assert not ran
+    assert not code_run_by_the_end_of(held)
     assert live() == before
 
 
