@@ -3,7 +3,7 @@
 
 Exit status 0: done; 1: it failed, with one line on stderr; 2: the command was not understood, or a
 package that it needs is not installed; 3 and 4: see ``localize`` and ``reconstruct --strict``;
-5, 6 and 130: see ``batch``.
+5 and 6: see ``batch``; 130: Ctrl-C.
 """
 
 from __future__ import annotations

@@ -191,6 +191,35 @@ def test_ctrl_c(micro: Path) -> None:
     assert process.returncode == 0
 
 
+LATE = """
+    import os, signal, sys
+    from mast3r_runtime import cli
+    from mast3r_runtime._commands import machine
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    class SecondCtrlC:
+        def __del__(self, kill=os.kill, process=os.getpid(), signal=signal.SIGINT):
+            kill(process, signal)  # where Python no longer has a handler
+
+    def interrupted(_):
+        raise KeyboardInterrupt(said)
+
+    second = SecondCtrlC()
+    machine._info = interrupted
+    said, sys.argv[1] = sys.argv[1], "info"
+    sys.exit(cli.main())
+"""
+
+
+@unix_only
+@pytest.mark.parametrize("said", ["", "interrupted; 3 of 4 pairs are missing"])
+def test_ctrl_c_while_python_ends(said: str) -> None:
+    """A command that Ctrl-C ended has status 130, also where the second one finds it on its way out."""
+    command = [sys.executable, "-c", textwrap.dedent(LATE), said]
+    done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, f"mast3r: {said or 'interrupted'}\n")
+
+
 BRIEF = """
     import signal, sys, time
     import numpy as np

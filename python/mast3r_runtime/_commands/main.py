@@ -8,6 +8,7 @@ import errno
 import io
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -17,9 +18,15 @@ from . import collection, files, machine, many, pair, profile, scene, views
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
 
+INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit status."""
+    """Run a command and return the exit status.
+
+    Args:
+        argv: The words after the command's name. Those of this process, which then ends, without.
+    """
     arguments = _parser().parse_args(argv)
     level = os.environ.get("MAST3R_RUNTIME_LOG", "warning").upper()
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
@@ -50,8 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(str(error))
     except MemoryError:
         return _failed("out of memory")
-    except KeyboardInterrupt:
-        return _failed("interrupted")
+    except KeyboardInterrupt as error:
+        if argv is None:
+            # Python restores the system's handler as it ends; one more Ctrl-C would then kill
+            # this process, and its status would no longer be this one.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return _failed(str(error) or "interrupted", INTERRUPTED)
 
 
 def info_main() -> int:

@@ -23,7 +23,6 @@ __all__ = ["add", "batch_options", "batch_store", "shard", "store_of"]
 
 FULL = 5  # exit status: the store cannot be written
 TOO_MANY_FAILED = 6  # exit status: more pairs failed than --max-failed
-INTERRUPTED = 130  # exit status: Ctrl-C
 
 _log = logging.getLogger("mast3r_runtime")
 
@@ -137,8 +136,7 @@ def batch_store(
         return FULL
     except KeyboardInterrupt as error:
         how = "" if isinstance(error, Interrupted) else " at once"
-        print(f"mast3r: interrupted{how}; {said.missing()}; the same command goes on", file=sys.stderr)
-        return INTERRUPTED
+        raise KeyboardInterrupt(f"interrupted{how}; {said.missing()}; the same command goes on") from error
     names = [path.name for path in paths]
     if arguments.out is not None and str(arguments.out) != store:
         _write_pairs(arguments.out, names, report, arguments.drop)
