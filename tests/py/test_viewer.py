@@ -341,6 +341,30 @@ def test_places_are_exact_to_the_stated_share(tmp_path: Path) -> None:
     assert (error <= np.array(head["size"]) / 131070 * 1.001).all()
 
 
+@pytest.mark.parametrize("pictures", [256, 257])
+def test_numbers_of_pictures_and_ends_of_matches(browser: Any, tmp_path: Path, pictures: int) -> None:
+    """The page reads what was written, of one byte and of two, and wrong by half a step at most."""
+    made, size = cloud(3000, pictures), (4000, 3000)
+    made.picture[0] = pictures - 1
+    pixels = np.random.default_rng(1).uniform(-0.5, np.tile(size, 2) - 0.5, (90, 4))
+    cameras = [Camera(f"{i}.jpg", size) for i in range(pictures)]
+    lines = [Matches(3, 4, np.vstack([pixels, np.full(4, np.nan)]))]
+    path = write_html(tmp_path / "n.html", Page("n", [made], cameras, lines))
+    opened = open_page(browser)
+    opened.goto(path)
+    order = np.argsort(-made.confidence, kind="stable")
+    assert opened.js("[...clouds[0].pictures]") == made.picture[order].tolist()
+    read = np.reshape(opened.js("pixelsOf(head.matches[0])"), (-1, 4))
+    assert (np.abs(read - pixels) <= np.tile(size, 2) / 131070 * 1.001).all()
+    opened.clean()
+
+
+def test_matches_of_pictures_that_the_page_has_not(tmp_path: Path) -> None:
+    page = Page("n", [], [Camera("a.jpg", (4, 3))], [Matches(0, 1, np.zeros((1, 4)))])
+    with pytest.raises(ShapeError, match="pictures 0 and 1, the page has 1"):
+        write_html(tmp_path / "n.html", page)
+
+
 def test_thinning_keeps_the_most_confident_of_a_cell() -> None:
     made = cloud(200_000)
     thinned = pages.thin(made, 10_000)

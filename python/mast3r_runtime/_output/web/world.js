@@ -305,7 +305,8 @@ class World {
         const c = [((x - cx) / fx) * d, ((y - cy) / fy) * d, d];
         return [0, 4, 8].map((r) => q[r] * c[0] + q[r + 1] * c[1] + q[r + 2] * c[2] + q[r + 3]);
       };
-      for (let k = 0; k < pair.xy.length; k += 4) numbers.push(...at(pair.a, pair.xy[k], pair.xy[k + 1]), ...at(pair.b, pair.xy[k + 2], pair.xy[k + 3]));
+      const xy = pixelsOf(pair);
+      for (let k = 0; k < xy.length; k += 4) numbers.push(...at(pair.a, xy[k], xy[k + 1]), ...at(pair.b, xy[k + 2], xy[k + 3]));
     }
     this.setLines(this.matches, numbers);
     for (const f of this.frusta) if (pair && (f.i === pair.a || f.i === pair.b)) f.group.visible = true;
