@@ -247,6 +247,23 @@ def test_components_are_tabs(browser: Any, tmp_path: Path) -> None:
     opened.clean()
 
 
+@pytest.mark.parametrize("window", [(390, 844), (900, 640)])
+def test_first_view_holds_the_whole_scene(browser: Any, tmp_path: Path, window: tuple[int, int]) -> None:
+    """Nine tenths of a wide wall lie in the window, upright or not."""
+    made = np.random.default_rng(2)
+    wall = np.stack([made.uniform(-2, 2, 900), made.uniform(-1, 1, 900), np.full(900, 4.0)], 1)
+    wide = Cloud("wall", wall, np.full((900, 3), 90, np.uint8), np.ones(900), np.zeros(900, int))
+    opened = open_page(browser, *window, reduced_motion="reduce")
+    opened.goto(write_html(tmp_path / "w.html", Page("w", [wide], [])))
+    ends = [[side * 1.8, up * 0.9, 4] for side in (-1, 1) for up in (-1, 1)]
+    seen = opened.js(
+        f"(world.camera.updateMatrixWorld(), {ends}.map(([x, y, z]) => "
+        "new THREE.Vector3(x, -y, -z).project(world.camera).toArray()))"
+    )
+    assert np.abs(np.array(seen)[:, :2]).max() < 1
+    opened.clean()
+
+
 def test_keyboard_walks_the_cameras_and_matches_are_lines(browser: Any, tmp_path: Path) -> None:
     opened = open_page(browser, reduced_motion="reduce")
     opened.goto(write_html(tmp_path / "room.html", room_page()))

@@ -211,8 +211,8 @@ class World {
       if (mean.length() > 0.3 * cameras.length) back.copy(mean.normalize()).add(new THREE.Vector3(0, 0.25, 0));
     }
     this.leave();
-    const { clientWidth: w, clientHeight: h } = this.place, free = panel.free();
-    const narrow = Math.max((0.75 * (h - free.bottom)) / Math.max(w - free.left, 1), 1); // a phone held upright
+    const { clientWidth: w, clientHeight: h } = this.place;
+    const narrow = Math.max(h / Math.max(w - panel.free().left, 1), 1); // of a phone held upright
     this.moveTo(middle.clone().addScaledVector(back.normalize(), size * 0.95 * narrow), middle);
   }
 
