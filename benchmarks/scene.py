@@ -366,7 +366,7 @@ def real(engine: Any, out: Path, threads: int) -> list[Row]:
     return rows
 
 
-def large(engine: Any, out: Path, count: int, threads: int) -> list[Row]:
+def large(engine: Any, out: Path, count: int, graph: str, threads: int) -> list[Row]:
     """A video's walk through the room: time by step, memory beside its estimate."""
     cameras, folder = views.walk(count), out / f"walk-{count}"
     poses = {}
@@ -375,19 +375,19 @@ def large(engine: Any, out: Path, count: int, threads: int) -> list[Row]:
         poses[name][:3, :3], poses[name][:3, 3] = turn, centre
     truth = Truth(poses, FOCAL, folder)
     paths = [folder / n for n in sorted(poses)]
-    pairs = len(m3r.scene_pairs(count, "logwin-5"))
+    pairs = len(m3r.scene_pairs(count, graph))
     said = budget.estimate(engine, count, pairs, 8).bytes
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     worked = time.process_time()
     store = out / "store" / f"walk-{count}"
-    scene, seconds = ours(engine, paths, store, graph="logwin-5", threads=threads)
+    scene, seconds = ours(engine, paths, store, graph=graph, threads=threads)
     wrote = time.monotonic()
     if scene is not None:
         scene.write(out / f"walk-{count}-scene")
     wrote = time.monotonic() - wrote
     worked = time.process_time() - worked
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    row = {"set": f"walk of {count}", "graph": "logwin-5", "by": "ours", **rate(*placed(scene), truth)}
+    row = {"set": f"walk of {count}", "graph": graph, "by": "ours", **rate(*placed(scene), truth)}
     row |= {"seconds": seconds, "cpu_seconds": worked, "pairs": pairs}
     row |= {"memory": used, "memory_estimated": said}
     if scene is not None:
@@ -440,6 +440,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--large", type=int, default=0, metavar="N", help="N pictures as well, as 200")
+    parser.add_argument("--large-graph", default="logwin-5")
     parser.add_argument("--quick", action="store_true", help="small sets and few seeds: that it works")
     parser.add_argument("--parts", help="only these, as complete,swin-3,walk")
     parser.add_argument("--resume", action="store_true", help="do not measure again what is in OUT")
@@ -453,7 +454,7 @@ def main() -> int:
         engine.load()
         parts: dict[str, Callable[[], list[Row]]] = {}
         if arguments.large:  # first: it measures the peak of the process
-            parts["walk"] = lambda: large(engine, out, arguments.large, threads)
+            parts["walk"] = lambda: large(engine, out, arguments.large, arguments.large_graph, threads)
         for graph in ("complete", "swin-3", "swin-1")[1 if arguments.quick else 0 :]:
             parts[graph] = partial(the_room, engine, room, out, threads, graph)
         parts["strangers"] = lambda: strangers(engine, room, second, out, threads)
