@@ -79,6 +79,13 @@ func TestCUDA(t *testing.T) {
 		}
 		return view(r.View[:]...), nil
 	})
+	one("pair of other sizes", func(e *gomps.Engine) ([]*gomps.Tensor, error) {
+		r, err := e.Infer(ctx, picture(133, 201, 4), picture(40, 55, 5), gomps.InferOptions{Resolution: 64})
+		if err != nil {
+			return nil, err
+		}
+		return view(r.View[:]...), nil
+	})
 	one("only descriptors, symmetric", func(e *gomps.Engine) ([]*gomps.Tensor, error) {
 		r, err := e.InferSymmetric(ctx, pictures[0], pictures[1], gomps.InferOptions{Raw: true, Only: gomps.OutputDesc})
 		if err != nil {
