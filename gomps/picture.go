@@ -145,7 +145,7 @@ func (j *job) resizeFar(buf backend.Buffer, img Image, t preprocess.Transform) e
 	}
 	src := backend.Picture{Pix: img.Pix, Width: img.Width, Height: img.Height, Stride: img.stride()}
 	err = dev.Resize(j.ctx, buf, src, backend.Taps(x), backend.Taps(y))
-	if err == nil || errors.Is(err, backend.ErrUnsupported) {
+	if err == nil || errors.Is(err, backend.ErrUnsupported) || j.ctx.Err() != nil {
 		return err
 	}
 	return deviceError("resize a picture", err)
