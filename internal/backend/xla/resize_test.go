@@ -49,6 +49,7 @@ func TestResizeSizes(t *testing.T) {
 	if a, b := size(4000, 3000), size(4032, 3024); a != b {
 		t.Errorf("two cameras' pictures: %+v and %+v", a, b)
 	}
+	size(2920, 2190) // the lengths fit the half octave below, the taps do not
 	kinds := map[any]bool{}
 	for w := 512; w <= 8192; w += 64 {
 		kinds[size(w, w*3/4)] = true
