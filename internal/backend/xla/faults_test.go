@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,5 +138,27 @@ func TestHeld(t *testing.T) {
 	}
 	if _, err := pending.Wait(background); err != nil || !bytes.Equal(out[0].Bytes(), floats(3, 6, 7, 10)) {
 		t.Errorf("afterwards: %v, %v", out[0].Bytes(), err)
+	}
+}
+
+// TestOneCompiles: programs of one process are compiled one after the other, by whichever
+// backend. CUDA's plugin was seen to hang else.
+func TestOneCompiles(t *testing.T) {
+	b, f := openFaulty(t)
+	other := open(t, Config{})
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			p, err := []*Backend{b, other}[i%2].Compile(background, scaled(float32(20+i)), backend.Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			p.Close()
+		})
+	}
+	wg.Wait()
+	if n := f.Together(); n != 1 {
+		t.Errorf("%d threads compiled at once", n)
 	}
 }

@@ -41,8 +41,8 @@ const (
 
 // Plugin is the plugin of this process.
 type Plugin struct {
-	File       string
-	fail, hold uintptr
+	File                 string
+	fail, hold, together uintptr
 }
 
 // build compiles the plugin, once in a process: it stays loaded.
@@ -66,15 +66,11 @@ var build = sync.OnceValues(func() (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.fail, err = dl.Symbol(lib, "faulty_fail"); err != nil {
-		return nil, err
-	}
-	if p.hold, err = dl.Symbol(lib, "faulty_hold"); err != nil {
-		return nil, err
-	}
-	use, err := dl.Symbol(lib, "faulty_real")
-	if err != nil {
-		return nil, err
+	var use uintptr
+	for name, to := range map[string]*uintptr{"fail": &p.fail, "hold": &p.hold, "together": &p.together, "real": &use} {
+		if *to, err = dl.Symbol(lib, "faulty_"+name); err != nil {
+			return nil, err
+		}
 	}
 	worker := append([]byte(os.Getenv("MAST3R_PJRT_CPU")), 0)
 	if ok, _, _ := purego.SyscallN(use, uintptr(unsafe.Pointer(&worker[0]))); int32(ok) == 0 {
@@ -113,5 +109,11 @@ func (p *Plugin) Hold(on bool) int {
 		n = 1
 	}
 	n, _, _ = purego.SyscallN(p.hold, n)
+	return int(int32(n))
+}
+
+// Together is how many threads compiled at once, at most.
+func (p *Plugin) Together() int {
+	n, _, _ := purego.SyscallN(p.together)
 	return int(int32(n))
 }

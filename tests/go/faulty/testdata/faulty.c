@@ -26,7 +26,7 @@ struct error_args {
 
 static const struct api *real;
 static struct api own;
-static atomic_int failing = -1, code, after, held, waiting;
+static atomic_int failing = -1, code, after, held, waiting, compiling, together;
 static int mine; // its address is the error
 
 // faulty_fail has call number n from now of a function fail, once.
@@ -35,6 +35,9 @@ void faulty_fail(int function, int with, int n) { code = with; after = n; failin
 // faulty_hold has everybody who waits for an event wait on until it is called with 0;
 // it returns how many wait.
 int faulty_hold(int on) { held = on; return waiting; }
+
+// faulty_together is how many compiled at once, at most.
+int faulty_together(void) { return together; }
 
 static void *call(int function, void *args) {
 	void *error = real->f[function](args);
@@ -49,7 +52,14 @@ static void *await(void *args) {
 	waiting--;
 	return call(EVENT_AWAIT, args);
 }
-static void *compile(void *args) { return call(COMPILE, args); }
+static void *compile(void *args) {
+	int n = ++compiling;
+	if (n > together) together = n;
+	usleep(2000); // others come
+	void *error = call(COMPILE, args);
+	compiling--;
+	return error;
+}
 static void *upload(void *args) { return call(UPLOAD, args); }
 static void *execute(void *args) { return call(EXECUTE, args); }
 static void *download(void *args) { return call(DOWNLOAD, args); }
