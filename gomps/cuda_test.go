@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
-	"github.com/mast3r-runtime/mast3r-runtime/tests/go/faulty"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/faulty"
 )
 
 // TestCUDA runs every call of the engine on the backend cuda, with XLA's plugin

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/faulty"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/pjrt"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
-	"github.com/mast3r-runtime/mast3r-runtime/tests/go/faulty"
 )
 
 // openFaulty is open through a plugin that fails when it is told to.

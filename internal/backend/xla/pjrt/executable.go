@@ -34,13 +34,17 @@ func (d *Device) Compile(code string, flags map[string]any) (*Executable, error)
 	prog := &program{code: unsafe.SliceData(text), size: uintptr(len(code)), format: unsafe.SliceData(format), formatLength: uintptr(len(format))}
 	prog.head.size = size(prog)
 	args := &clientCompileArgs{client: d.c.handle, program: prog, options: unsafe.SliceData(options), optionsSize: uintptr(len(options))}
-	d.c.p.compiling.Lock()
-	err = call(d.c.p, clientCompile, args)
-	d.c.p.compiling.Unlock()
-	if err != nil {
+	if err := d.c.p.compile(args); err != nil {
 		return nil, fmt.Errorf("pjrt: compile: %w", err)
 	}
 	return d.loaded(args.executable)
+}
+
+// compile lets one compile at a time.
+func (p *Plugin) compile(args *clientCompileArgs) error {
+	p.compiling.Lock()
+	defer p.compiling.Unlock()
+	return call(p, clientCompile, args)
 }
 
 // Load makes an executable of what Serialize gave.
