@@ -58,9 +58,8 @@ var build = sync.OnceValues(func() (*Plugin, error) {
 		return nil, err
 	}
 	cc := exec.Command("cc", "-std=gnu11", "-Wall", "-Werror", "-O1", "-shared", "-fPIC", "-o", p.File, c, "-ldl")
-	cc.Stderr = os.Stderr
-	if err := cc.Run(); err != nil {
-		return nil, err
+	if out, err := cc.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
 	}
 	lib, err := dl.Open(p.File, false)
 	if err != nil {
