@@ -230,8 +230,8 @@ func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, error) {
 		if err != nil {
 			return m, err
 		}
-		if t.mem == nil || !slices.Equal(t.shape, []int{m.Height, m.Width, m.Dim}) {
-			return m, fail(C.MAST3R_E_SHAPE, "%s: %s has a tensor of shape %v, want a result's of %d x %d x %d", call, what, t.shape, m.Height, m.Width, m.Dim)
+		if shape, _, _ := t.kind(); t.mem == nil || !slices.Equal(shape, []int{m.Height, m.Width, m.Dim}) {
+			return m, fail(C.MAST3R_E_SHAPE, "%s: %s has a tensor of shape %v, want a result's of %d x %d x %d", call, what, shape, m.Height, m.Width, m.Dim)
 		}
 		of := gomps.MapOfDescriptors(t.mem)
 		m.Desc, m.Source = of.Desc, of.Source
