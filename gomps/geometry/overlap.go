@@ -57,7 +57,8 @@ func JudgeOverlap(a, b []Vec2, seeds int, tolerance float64) (Overlap, error) {
 	if seeds < 1 {
 		return Overlap{}, fmt.Errorf("geometry: %d starting points, want 1 or more", seeds)
 	}
-	f, in, _, err := Fundamental(a, b, tolerance)
+	// Below the least share that matters the verdict is NO, whatever F is.
+	f, in, _, err := fundamental(a, b, tolerance, unsureBelow*overlapConsistent)
 	if err != nil {
 		return Overlap{}, err
 	}

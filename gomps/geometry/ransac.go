@@ -13,14 +13,28 @@ const (
 	ransacMiss = 1e-4  // accepted chance that no hypothesis was free of outliers
 	ransacJury = 4096  // data that vote on a hypothesis; all of them vote in the end
 	ransacSeed = 20241 // any number: what counts is that it never changes
+
+	ransacPanel = 64 // votes after which a model may be found of no interest
 )
+
+// few is how many of a panel agree, at least, with a model of the given share: in all
+// but one case of 10,000.
+func few(share float64) int {
+	mean := ransacPanel * share
+	return int(math.Ceil(mean - 3.7*math.Sqrt(mean*(1-share))))
+}
 
 // ransac finds the model of type M that most of n data agree with. solve makes
 // models from size data, cost is the squared residual of one datum, and data
 // below limit agree. Models are ranked by the sum of costs, each capped at
 // limit, which prefers the tighter of two with as many inliers. The indices of
 // the inliers are nil when no model was found, or ctx ended.
-func ransac[M any](ctx context.Context, n, size int, limit float64, solve func(pick []int) []M, cost func(m M, i int) float64) (best M, inliers []int) {
+//
+// Models with less than the share least of the data are of no interest: most are told by
+// the first votes (Matas and Chum 2004, Randomized RANSAC with T(d,d) test), which is
+// nearly all of the work on data that agree on nothing. If there is no other, the best of
+// these is found.
+func ransac[M any](ctx context.Context, n, size int, limit, least float64, solve func(pick []int) []M, cost func(m M, i int) float64) (best M, inliers []int) {
 	if n < size {
 		return best, nil
 	}
@@ -30,6 +44,7 @@ func ransac[M any](ctx context.Context, n, size int, limit float64, solve func(p
 	// rows of a picture.
 	jury := rnd.Perm(n)[:min(n, ransacJury)]
 	score, found := math.Inf(1), false
+	last, enough := math.Inf(1), few(least)
 	pick := make([]int, size)
 	for iter, most := 0, ransacMost; iter < most; iter++ {
 		if ctx.Err() != nil {
@@ -38,7 +53,14 @@ func ransac[M any](ctx context.Context, n, size int, limit float64, solve func(p
 		sample(rnd, pick, n)
 		for _, m := range solve(pick) {
 			total, agree := 0.0, 0
-			for _, i := range jury {
+			for v, i := range jury {
+				if v == ransacPanel && agree < enough {
+					if !found && total < last {
+						last, best = total, m
+					}
+					total = math.Inf(1)
+					break
+				}
 				if c := cost(m, i); c < limit {
 					total += c
 					agree++
@@ -56,7 +78,7 @@ func ransac[M any](ctx context.Context, n, size int, limit float64, solve func(p
 			most = min(most, trials(float64(agree)/float64(len(jury)), size))
 		}
 	}
-	if !found {
+	if !found && math.IsInf(last, 1) {
 		return best, nil
 	}
 	return best, agreeing(n, limit, func(i int) float64 { return cost(best, i) })
