@@ -14,7 +14,9 @@ const (
 	ransacJury = 4096  // data that vote on a hypothesis; all of them vote in the end
 	ransacSeed = 20241 // any number: what counts is that it never changes
 
-	ransacPanel = 64 // votes after which a model may be found of no interest
+	ransacPanel = 64   // votes after which a model may be found of no interest
+	ransacEarly = 500  // hypotheses after which a search is given up
+	ransacHope  = 0.75 // whose best has less than this part of the least share
 )
 
 // few is how many of a panel agree, at least, with a model of the given share: in all
@@ -32,8 +34,9 @@ func few(share float64) int {
 //
 // Models with less than the share least of the data are of no interest: most are told by
 // the first votes (Matas and Chum 2004, Randomized RANSAC with T(d,d) test), which is
-// nearly all of the work on data that agree on nothing. If there is no other, the best of
-// these is found.
+// nearly all of the work on data that agree on nothing, and a search that has found nothing
+// near that share in its first quarter is given up. If there is no other, the best of these
+// is found.
 func ransac[M any](ctx context.Context, n, size int, limit, least float64, solve func(pick []int) []M, cost func(m M, i int) float64) (best M, inliers []int) {
 	if n < size {
 		return best, nil
@@ -45,10 +48,14 @@ func ransac[M any](ctx context.Context, n, size int, limit, least float64, solve
 	jury := rnd.Perm(n)[:min(n, ransacJury)]
 	score, found := math.Inf(1), false
 	last, enough := math.Inf(1), few(least)
+	share := 0.0 // of the best model
 	pick := make([]int, size)
 	for iter, most := 0, ransacMost; iter < most; iter++ {
 		if ctx.Err() != nil {
 			return best, nil
+		}
+		if iter == ransacEarly && share < ransacHope*least {
+			break
 		}
 		sample(rnd, pick, n)
 		for _, m := range solve(pick) {
@@ -75,7 +82,8 @@ func ransac[M any](ctx context.Context, n, size int, limit, least float64, solve
 				continue
 			}
 			score, best, found = total, m, true
-			most = min(most, trials(float64(agree)/float64(len(jury)), size))
+			share = float64(agree) / float64(len(jury))
+			most = min(most, trials(share, size))
 		}
 	}
 	if !found && math.IsInf(last, 1) {
