@@ -39,7 +39,7 @@ func TestPatchesNearTheEdge(t *testing.T) {
 // TestWindows: a window is read anew when it lacks something of the place, its level or its
 // picture, and only then; what it has is what one read on its own has.
 func TestWindows(t *testing.T) {
-	p := newPair(200, 1, 0, 1, 1, 3)
+	p := newPair(400, 1, 0, 1, 1, 3)
 	pool := par.New(1)
 	defer pool.Close()
 	one, two := build(pool, kernel.Best(), p.one, 1), build(pool, kernel.Best(), p.two, 1)
@@ -55,7 +55,7 @@ func TestWindows(t *testing.T) {
 		"two pixels up":   {place{one, 0, 100, 98, unit}, true},
 		"two pixels down": {place{one, 0, 100, 102, unit}, true},
 		"larger":          {place{one, 0, 100, 100, unit.scaled(1.5)}, true},
-		"coarser":         {place{one, 1, 100, 100, unit.scaled(2)}, true},
+		"coarser":         {place{one, 1, 200.5, 200.5, unit.scaled(2)}, true},
 		"another picture": {place{two, 0, 100, 100, unit}, true},
 	} {
 		var scratch tracker
