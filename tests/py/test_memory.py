@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 import mast3r_runtime as m3r
-from mast3r_runtime.errors import ArgumentError, MemoryLimitError, ModelNotFoundError, ShapeError, UnsupportedError
+from mast3r_runtime.errors import (
+    ArgumentError,
+    MemoryLimitError,
+    ModelNotFoundError,
+    ShapeError,
+    UnsupportedError,
+)
 
 
 def test_parts_add_up() -> None:
@@ -32,7 +38,14 @@ def test_parts_add_up() -> None:
 
 
 def test_refusals(tmp_path: Path) -> None:
-    for wrong in ({"pictures": 1}, {"only": ("depth",)}, {"only": ()}, {"backend": "tpu"}, {"precision": "int4"}, {"variant": "none"}):
+    for wrong in (
+        {"pictures": 1},
+        {"only": ("depth",)},
+        {"only": ()},
+        {"backend": "tpu"},
+        {"precision": "int4"},
+        {"variant": "none"},
+    ):
         with pytest.raises(ArgumentError):
             m3r.estimate_memory(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ShapeError):
