@@ -3,7 +3,6 @@
 package cpu
 
 import (
-	"math"
 	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
@@ -25,10 +24,7 @@ type ropeCache struct {
 	all map[ropeKey]*gemm.Rope
 }
 
-// get computes cos and sin of position * base^(-j/q), q = headDim/4, in float64
-// and rounds once: angles in less than float32 cost accuracy (network.md 4.1). A row
-// or a column has them once and its tokens get copies: of the 49152 tokens of a picture
-// of 4096 x 3072 they took a third of a second, in which nobody asked for the context.
+// get lays out the rotations of a row and of a column for each token of a grid.
 func (c *ropeCache) get(r graph.Rope, headDim int) *gemm.Rope {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,21 +33,13 @@ func (c *ropeCache) get(r graph.Rope, headDim int) *gemm.Rope {
 		return t
 	}
 	q, tokens := headDim/4, r.Rows*r.Cols
-	side := max(r.Rows, r.Cols)
-	cos, sin := make([]float32, side*q), make([]float32, side*q)
-	for j := range q {
-		frequency := math.Pow(float64(r.Base), -float64(j)/float64(q))
-		for pos := range side {
-			s, c := math.Sincos(float64(pos) * frequency)
-			cos[pos*q+j], sin[pos*q+j] = float32(c), float32(s)
-		}
-	}
+	cos, sin := r.Rotations(headDim)
 	t := &gemm.Rope{Cos: make([]float32, tokens*2*q), Sin: make([]float32, tokens*2*q)}
 	for i := range tokens {
 		for half, pos := range [2]int{i / r.Cols, i % r.Cols} {
-			at := (i*2 + half) * q
-			copy(t.Cos[at:at+q], cos[pos*q:])
-			copy(t.Sin[at:at+q], sin[pos*q:])
+			for j := range q {
+				t.Cos[(i*2+half)*q+j], t.Sin[(i*2+half)*q+j] = float32(cos[pos*q+j]), float32(sin[pos*q+j])
+			}
 		}
 	}
 	if c.all == nil {
