@@ -25,7 +25,9 @@ from typing import Any
 from common import ROOT, high_water_mb, machine
 
 GOLDEN = ROOT / "internal" / "model" / "da3" / "testdata"
-BOUND = 0.75  # ours over PyTorch's time
+# What a user asks for beside what the published code does, which computes the rays in every call;
+# and the same work on both sides.
+RATIOS = (("ours", "PyTorch with rays"), ("ours", "PyTorch"), ("ours with rays", "PyTorch with rays"))
 PAUSE = 0.5  # seconds between turns
 
 
@@ -208,12 +210,14 @@ def main() -> int:
                 relative(p.depth.depth, d)
                 for p, d in zip(scene.pictures.values(), want["depth"], strict=True)
             )
-            times: dict[str, list[float]] = {"ours": [], "torch": [], "torch with rays": []}
             turns = {
                 "ours": lambda: engine.infer_views(pair, preprocess=False),
-                "torch": lambda: net(x),
-                "torch with rays": lambda: net(x, rays=True),
+                "ours with rays": lambda: engine.infer_views(pair, preprocess=False, rays=True),
+                "PyTorch": lambda: net(x),
+                "PyTorch with rays": lambda: net(x, rays=True),
             }
+            turns["ours with rays"]()
+            times: dict[str, list[float]] = {name: [] for name in turns}
             order = list(turns.items())
             for k in range(args.rounds):
                 for name, run in order[k % len(order) :] + order[: k % len(order)]:
@@ -221,11 +225,11 @@ def main() -> int:
                     start = time.perf_counter()
                     run()
                     times[name].append(time.perf_counter() - start)
-        ratios = [a / b for a, b in zip(times["ours"], times["torch"], strict=True)]
         report |= {
             "seconds": {k: min(v) for k, v in times.items()},
-            "ratio": statistics.median(ratios),
-            "ratios": ratios,
+            "ratios": {
+                f"{a} / {b}": [x / y for x, y in zip(times[a], times[b], strict=True)] for a, b in RATIOS
+            },
         }
         report["memory_views"] = args.memory_views
         if args.memory_views:
@@ -246,7 +250,10 @@ def table(r: dict[str, Any]) -> str:
         f"| parameters, bytes of the file | {r['parameters']:,}, {r['file_bytes']:,} |",
         f"| depth, ours against PyTorch | {r['depth_error']:.1e} |",
         *(f"| a pair: {name}, s (best) | {s:.2f} |" for name, s in r["seconds"].items()),
-        f"| ours / PyTorch (median of rounds; wanted at most {BOUND}) | {r['ratio']:.2f} |",
+        *(
+            f"| {name}, median (least to most) | {statistics.median(x):.2f} ({min(x):.2f} to {max(x):.2f}) |"
+            for name, x in r["ratios"].items()
+        ),
     ]
     if memory := r.get("memory"):
         rows.append(

@@ -30,13 +30,17 @@ var eagerTypes = map[C.int32_t]eager.DType{C.MAST3R_F32: eager.F32, C.MAST3R_F16
 // eagerHandle gives out a handle of the kind that results have, so that one set of
 // calls describes, copies and releases every tensor.
 func eagerHandle(t *eager.Tensor) C.mast3r_tensor {
-	var dtype C.int32_t
+	return C.mast3r_tensor(handles.add(kindTensor, &tensor{eager: t}))
+}
+
+// eagerKind is what somebody who has the handle asks for, if he does.
+func eagerKind(t *eager.Tensor) (shape []int, dtype C.int32_t, size int) {
 	for c, d := range eagerTypes {
 		if d == t.DType() {
 			dtype = c
 		}
 	}
-	return C.mast3r_tensor(handles.add(kindTensor, &tensor{shape: t.Shape(), dtype: dtype, size: t.DType().Size(), eager: t}))
+	return t.Shape(), dtype, t.DType().Size()
 }
 
 // eagerContext looks a context up.
@@ -195,49 +199,54 @@ func m3r_tensor_empty(h C.mast3r_tensor_context, dtype, ndim C.int32_t, shape *C
 }
 
 //export m3r_tensor_apply
-func m3r_tensor_apply(h C.mast3r_tensor_context, operation, attributes *C.char, operands *C.mast3r_tensor, count C.size_t,
-	results *C.mast3r_tensor, capacity C.size_t, produced *C.size_t) status {
+func m3r_tensor_apply(c *C.mast3r_tensor_call) status {
 	return done(func() error {
 		const call = "mast3r_tensor_apply"
-		if operation == nil || operands == nil && count != 0 || results == nil && capacity != 0 || produced == nil {
-			return null(call, "operation, operands, results or produced")
+		if c == nil {
+			return null(call, "call")
 		}
-		if count > 1024 || capacity > 1<<20 {
-			return fail(C.MAST3R_E_ARGUMENT, "%s: %d operands and room for %d results, want at most 1024 and 2^20", call, count, capacity)
+		if err := sized(call, "call", c.size, unsafe.Sizeof(*c)); err != nil {
+			return err
 		}
-		c, err := eagerContext(call, h)
+		if c.operation == nil || c.operands == nil && c.count != 0 || c.results == nil && c.capacity != 0 {
+			return null(call, "operation, operands or results")
+		}
+		if c.count > 1024 || c.capacity > 1<<20 {
+			return fail(C.MAST3R_E_ARGUMENT, "%s: %d operands and room for %d results, want at most 1024 and 2^20", call, c.count, c.capacity)
+		}
+		context, err := eagerContext(call, c.context)
 		if err != nil {
 			return err
 		}
 		// Names, counts and attributes are checked by Do against the operation's
 		// signature: one door, and nothing to keep in step with eighty.
 		var a eager.Attributes
-		if text := textOr(attributes); text != "" {
+		if text := textOr(c.attributes); text != "" {
 			if err := json.Unmarshal([]byte(text), &a); err != nil {
 				return fail(C.MAST3R_E_ARGUMENT, "%s: attributes %q: %v", call, text, err)
 			}
 		}
-		in := make([]*eager.Tensor, count)
-		for i, o := range unsafe.Slice(operands, count) {
+		in := make([]*eager.Tensor, c.count)
+		for i, o := range unsafe.Slice(c.operands, c.count) {
 			if in[i], err = eagerOperand(call, o); err != nil {
 				return err
 			}
 		}
-		out, err := c.Do(C.GoString(operation), a, in...)
+		out, err := context.Do(C.GoString(c.operation), a, in...)
 		if err != nil {
 			return named(call, err)
 		}
-		*produced = C.size_t(len(out))
+		c.produced = C.size_t(len(out))
 		// Only operations that change nothing have more results than one can foresee,
 		// so that a caller may ask again with more room.
-		if len(out) > int(capacity) {
+		if len(out) > int(c.capacity) {
 			for _, t := range out {
 				t.Release()
 			}
-			return fail(C.MAST3R_E_ARGUMENT, "%s: room for %d results, want %d", call, capacity, len(out))
+			return fail(C.MAST3R_E_ARGUMENT, "%s: room for %d results, want %d", call, c.capacity, len(out))
 		}
 		for i, t := range out {
-			unsafe.Slice(results, capacity)[i] = eagerHandle(t)
+			unsafe.Slice(c.results, c.capacity)[i] = eagerHandle(t)
 		}
 		return nil
 	})

@@ -176,11 +176,7 @@ CALL(tensor_empty,
      (mast3r_tensor_context context, int32_t dtype, int32_t ndim, const int64_t *shape, mast3r_tensor *out),
      (context, dtype, ndim, (int64_t *)shape, out))
 CALL(tensor_operations, (char *buffer, size_t capacity, size_t *needed), (buffer, capacity, needed))
-CALL(tensor_apply,
-     (mast3r_tensor_context context, const char *operation, const char *attributes,
-      const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity, size_t *produced),
-     (context, (char *)operation, (char *)attributes, (mast3r_tensor *)operands, count, results, capacity,
-      produced))
+CALL(tensor_apply, (mast3r_tensor_call *call), (call))
 CALL(executor_open, (int32_t threads, mast3r_executor *out), (threads, out))
 CALL(executor_close, (mast3r_executor executor), (executor))
 CALL(executor_run,

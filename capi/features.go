@@ -18,11 +18,7 @@ import (
 func m3r_submit_encode(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_encode"
-		list, err := imagesOf(call, images, count, 1)
-		if err != nil {
-			return err
-		}
-		opt, err := inferOptions(call, options)
+		list, opt, err := listArguments(call, images, count, 1, options)
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ extern "C" {
 #endif
 
 #define MAST3R_VERSION "0.1.0"   /* of the library and its packages */
-#define MAST3R_ABI_VERSION 1     /* of the calls and structs below */
+#define MAST3R_ABI_VERSION 2     /* of the calls and structs below */
 #define MAST3R_MAX_DIMS 8        /* of a tensor */
 #define MAST3R_MAX_THREADS 1024  /* in a config */
 
@@ -464,6 +464,20 @@ typedef struct {
   uint64_t pool_limit_bytes; /* of pooled and used memory together; 0: the device's own limit */
 } mast3r_tensor_config;
 
+/* One operation of tensors; see mast3r_tensor_apply. */
+typedef struct {
+  uint32_t size;
+  uint32_t reserved;
+  mast3r_tensor_context context;
+  const char *operation;         /* its name */
+  const char *attributes;        /* NULL or a JSON object */
+  const mast3r_tensor *operands; /* 0 for an optional operand that is not given */
+  size_t count;                  /* of operands, at most 1024 */
+  mast3r_tensor *results;        /* out: new tensors */
+  size_t capacity;               /* of results, at most 2^20 */
+  size_t produced;               /* out: how many, 0 for an operation that changes an operand in place */
+} mast3r_tensor_call;
+
 typedef struct {
   uint32_t size;
   int32_t pending; /* operations not sent to the device yet */
@@ -701,12 +715,9 @@ mast3r_status mast3r_tensor_empty(mast3r_tensor_context context, int32_t dtype, 
                                   mast3r_tensor *out);
 /* The signatures of all operations, as a JSON array of strings; see mast3r_engine_metadata. */
 mast3r_status mast3r_tensor_operations(char *buffer, size_t capacity, size_t *needed);
-/* Runs an operation by name. attributes: NULL or a JSON object. operands: 0 for an optional operand
- * that is not given. The results are new tensors; *produced is their number, 0 for operations
- * that change an operand in place. */
-mast3r_status mast3r_tensor_apply(mast3r_tensor_context context, const char *operation, const char *attributes,
-                                  const mast3r_tensor *operands, size_t count, mast3r_tensor *results, size_t capacity,
-                                  size_t *produced);
+/* Runs an operation by name. It is the call that is made most often and takes one argument: whoever
+ * calls often keeps the struct and changes what differs. */
+mast3r_status mast3r_tensor_apply(mast3r_tensor_call *call);
 
 /* ---- executor ---------------------------------------------------------- */
 

@@ -58,11 +58,7 @@ func m3r_engine_retrieval(h C.mast3r_engine, ready, standalone *C.int32_t) statu
 func m3r_submit_retrieval(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_retrieval"
-		list, err := imagesOf(call, images, count, 1)
-		if err != nil {
-			return err
-		}
-		opt, err := inferOptions(call, options)
+		list, opt, err := listArguments(call, images, count, 1, options)
 		if err != nil {
 			return err
 		}

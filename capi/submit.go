@@ -125,6 +125,15 @@ func pairArguments(call string, image1, image2 *C.mast3r_image, options *C.mast3
 	return
 }
 
+// listArguments checks what the calls that take an array of images have in common.
+func listArguments(call string, images *C.mast3r_image, count C.size_t, least int, options *C.mast3r_infer_options) (list []gomps.Image, opt gomps.InferOptions, err error) {
+	if list, err = imagesOf(call, images, count, least); err != nil {
+		return
+	}
+	opt, err = inferOptions(call, options)
+	return
+}
+
 //export m3r_submit_infer
 func m3r_submit_infer(h C.mast3r_engine, image1, image2 *C.mast3r_image, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
@@ -167,11 +176,7 @@ func m3r_submit_symmetric(h C.mast3r_engine, image1, image2 *C.mast3r_image, opt
 func m3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_sequence"
-		list, err := imagesOf(call, images, count, 2)
-		if err != nil {
-			return err
-		}
-		opt, err := inferOptions(call, options)
+		list, opt, err := listArguments(call, images, count, 2, options)
 		if err != nil {
 			return err
 		}
@@ -189,16 +194,12 @@ func m3r_submit_sequence(h C.mast3r_engine, images *C.mast3r_image, count C.size
 func m3r_submit_batch(h C.mast3r_engine, images *C.mast3r_image, count C.size_t, options *C.mast3r_infer_options, out *C.mast3r_job) status {
 	return done(func() error {
 		const call = "mast3r_submit_batch"
-		list, err := imagesOf(call, images, count, 2)
+		list, opt, err := listArguments(call, images, count, 2, options)
 		if err != nil {
 			return err
 		}
 		if len(list)%2 != 0 {
 			return fail(C.MAST3R_E_SHAPE, "%s: %d images, want an even number", call, len(list))
-		}
-		opt, err := inferOptions(call, options)
-		if err != nil {
-			return err
 		}
 		pairs := make([][2]gomps.Image, len(list)/2)
 		for i := range pairs {
@@ -236,8 +237,8 @@ func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, error) {
 		if err != nil {
 			return m, err
 		}
-		if t.mem == nil || !slices.Equal(t.shape, []int{m.Height, m.Width, m.Dim}) {
-			return m, fail(C.MAST3R_E_SHAPE, "%s: %s has a tensor of shape %v, want a result's of %d x %d x %d", call, what, t.shape, m.Height, m.Width, m.Dim)
+		if shape, _, _ := t.kind(); t.mem == nil || !slices.Equal(shape, []int{m.Height, m.Width, m.Dim}) {
+			return m, fail(C.MAST3R_E_SHAPE, "%s: %s has a tensor of shape %v, want a result's of %d x %d x %d", call, what, shape, m.Height, m.Width, m.Dim)
 		}
 		of := gomps.MapOfDescriptors(t.mem)
 		m.Desc, m.Source = of.Desc, of.Source

@@ -19,12 +19,13 @@ import (
 // tensor is what a tensor handle stands for: a result's tensor, an array of
 // matches, or an eager tensor.
 type tensor struct {
+	eager *eager.Tensor // has no host memory, and says itself what it is: the fields below are zero
+
 	shape []int
 	dtype C.int32_t
 	size  int           // bytes of an element
 	mem   *gomps.Tensor // nil for matches
 	host  func() unsafe.Pointer
-	eager *eager.Tensor // has no host memory; mem and host are nil
 
 	mu     sync.Mutex
 	pinned runtime.Pinner // set while C may hold the pointer
@@ -64,9 +65,17 @@ func sliceHandle[T int32 | int64 | float32 | float64](data []T, shape ...int) C.
 	}))
 }
 
-func (t *tensor) numel() int {
+// kind is the shape, the element type and the bytes of an element.
+func (t *tensor) kind() (shape []int, dtype C.int32_t, size int) {
+	if t.eager != nil {
+		return eagerKind(t.eager)
+	}
+	return t.shape, t.dtype, t.size
+}
+
+func numel(shape []int) int {
 	n := 1
-	for _, d := range t.shape {
+	for _, d := range shape {
 		n *= d
 	}
 	return n
@@ -77,7 +86,7 @@ func (t *tensor) numel() int {
 func (t *tensor) pointer() unsafe.Pointer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.data == nil && t.numel() > 0 {
+	if t.data == nil && numel(t.shape) > 0 {
 		if p := t.host(); p != nil {
 			t.pinned.Pin(p)
 			t.data = p
@@ -111,15 +120,16 @@ func m3r_tensor_describe(h C.mast3r_tensor, out *C.mast3r_tensor_desc) status {
 		if err != nil {
 			return err
 		}
+		shape, dtype, size := t.kind()
 		*out = C.mast3r_tensor_desc{
 			size:   out.size,
-			dtype:  t.dtype,
-			ndim:   C.int32_t(len(t.shape)),
+			dtype:  dtype,
+			ndim:   C.int32_t(len(shape)),
 			valid:  flag(t.mem == nil || t.mem.Valid()),
-			numel:  C.uint64_t(t.numel()),
-			nbytes: C.uint64_t(t.numel() * t.size),
+			numel:  C.uint64_t(numel(shape)),
+			nbytes: C.uint64_t(numel(shape) * size),
 		}
-		for i, d := range t.shape {
+		for i, d := range shape {
 			out.shape[i] = C.int64_t(d)
 		}
 		return nil
@@ -214,7 +224,8 @@ func m3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.siz
 		if err != nil {
 			return err
 		}
-		want := t.numel() * t.size
+		shape, _, size := t.kind()
+		want := numel(shape) * size
 		if uint64(nbytes) != uint64(want) {
 			return fail(C.MAST3R_E_SHAPE, "%s: %d bytes, want %d", call, nbytes, want)
 		}

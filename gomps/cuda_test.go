@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/gomps"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/faulty"
 )
 
 // TestCUDA runs every call of the engine on the backend cuda, with XLA's plugin
@@ -74,6 +75,13 @@ func TestCUDA(t *testing.T) {
 	}
 	one("pair", func(e *gomps.Engine) ([]*gomps.Tensor, error) {
 		r, err := e.Infer(ctx, pictures[0], pictures[1], raw)
+		if err != nil {
+			return nil, err
+		}
+		return view(r.View[:]...), nil
+	})
+	one("pair of other sizes", func(e *gomps.Engine) ([]*gomps.Tensor, error) {
+		r, err := e.Infer(ctx, picture(133, 201, 4), picture(40, 55, 5), gomps.InferOptions{Resolution: 64})
 		if err != nil {
 			return nil, err
 		}
@@ -205,6 +213,67 @@ func TestCUDAViews(t *testing.T) {
 			}
 		}
 		s.Release()
+	}
+}
+
+// TestCUDAFaults: a GPU without memory, one that is gone and one that is busy while the
+// caller gives up are errors of their kinds, of every part of a call; the engine goes on.
+func TestCUDAFaults(t *testing.T) {
+	f := faulty.Open(t)
+	t.Setenv("MAST3R_PJRT_CPU", f.File)
+	e := open(t, gomps.Config{Backend: "cuda", Precision: "fp32", ExecutableCache: t.TempDir()}, "mast3r_micro")
+	infer := func(ctx context.Context) error {
+		r, err := e.Infer(ctx, picture(70, 96, 1), picture(70, 96, 2), gomps.InferOptions{Resolution: 64})
+		if err == nil {
+			r.View[0].Points.Float32s()
+			r.Release()
+		}
+		return err
+	}
+	if err := infer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []int{faulty.ResourceExhausted, faulty.Unavailable} {
+		for _, function := range []faulty.Function{faulty.Upload, faulty.Execute, faulty.Await} {
+			for _, after := range []int{0, 1, 3, 5} { // resizing, encoder, decoder, heads
+				f.Fail(function, code, after)
+				err := infer(t.Context())
+				f.Fail(-1, 0, 0)
+				if function == faulty.Upload && after > 3 && err == nil {
+					continue // four of a pair
+				}
+				if !errors.Is(err, gomps.ErrDevice) || errors.Is(err, gomps.ErrMemory) != (code == faulty.ResourceExhausted) {
+					t.Errorf("function %d, call %d, code %d: %v", function, after, code, err)
+				}
+				if err := infer(t.Context()); err != nil {
+					t.Errorf("after function %d failed: %v", function, err)
+				}
+			}
+		}
+	}
+	if n := e.Info().LiveBuffers; n != 0 {
+		t.Errorf("%d buffers are left", n)
+	}
+	f.Hold(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- infer(ctx) }()
+	for f.Hold(true) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	time.Sleep(20 * time.Millisecond)
+	f.Hold(false)
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) || errors.Is(err, gomps.ErrDevice) {
+			t.Errorf("a call that was given up: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("a call that was given up does not end")
+	}
+	if err := infer(t.Context()); err != nil {
+		t.Errorf("after a call that was given up: %v", err)
 	}
 }
 

@@ -33,7 +33,19 @@ func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Feat
 	defer e.turn.give()
 	j := e.newJob(ctx, l, opt.Only)
 	defer j.close()
-	pics, err := j.prepare([]Image{img}, opt)
+	p, err := j.encodeOne(0, img, opt)
+	if err != nil {
+		return nil, err
+	}
+	out := &Features{Transform: p.transform,
+		Tokens: newTensor(tensor.Shape{l.rows(p.height, p.width), l.facts.EncDim}, p.feat)}
+	j.disown(p.feat)
+	return out, nil
+}
+
+// encodeOne runs the encoder on image number i of a call. The features are the job's.
+func (j *job) encodeOne(i int, img Image, opt InferOptions) (*picture, error) {
+	pics, err := j.prepareAt(i, []Image{img}, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -45,14 +57,7 @@ func (e *Engine) Encode(ctx context.Context, img Image, opt InferOptions) (*Feat
 		return nil, err
 	}
 	var t Timing
-	if err := w.finish(&t); err != nil {
-		return nil, err
-	}
-	p := pics[0]
-	out := &Features{Transform: p.transform,
-		Tokens: newTensor(tensor.Shape{l.rows(p.height, p.width), l.facts.EncDim}, p.feat)}
-	j.disown(p.feat)
-	return out, nil
+	return pics[0], w.finish(&t)
 }
 
 // NewFeatures brings saved features back to the device: tokens and transform as

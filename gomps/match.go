@@ -260,7 +260,14 @@ func (m *Matches) judge(m1, m2 Map) error {
 			b[i] = geometry.Vec2{float64(m.XY2[2*i]), float64(m.XY2[2*i+1])}
 		}
 	}
-	o, err := geometry.JudgeOverlap(a, b, max(1, m.Seeds), judgeTolerance)
+	var certainty []float64
+	if m1.Weight != nil && m2.Weight != nil {
+		certainty = make([]float64, n)
+		for i := range n {
+			certainty[i] = math.Sqrt(float64(m1.Weight[m.Idx1[i]]) * float64(m2.Weight[m.Idx2[i]]))
+		}
+	}
+	o, err := geometry.JudgeOverlap(a, b, certainty, max(1, m.Seeds), judgeTolerance)
 	if err != nil {
 		return fmt.Errorf("gomps: match: %w", err)
 	}

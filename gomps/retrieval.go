@@ -202,26 +202,15 @@ func (e *Engine) encodeRetrieval(ctx context.Context, l *loaded, i int, img Imag
 	start := time.Now()
 	j := e.newJob(ctx, l, AllOutputs)
 	defer j.close()
-	pics, err := j.prepareAt(i, []Image{img}, opt)
+	p, err := j.encodeOne(i, img, opt)
 	if err != nil {
 		return nil, err
 	}
-	w, err := j.begin(encoderQueue)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.encode(pics...); err != nil {
-		return nil, err
-	}
-	var t Timing
-	if err := w.finish(&t); err != nil {
-		return nil, err
-	}
-	n := pics[0].grid(l.facts).Tokens()
-	if err := pics[0].feat.Fetch(); err != nil {
+	n := p.grid(l.facts).Tokens()
+	if err := p.feat.Fetch(); err != nil {
 		return nil, deviceError("read the features", err)
 	}
-	x := float32s(pics[0].feat.Bytes(), n*l.facts.EncDim)
+	x := float32s(p.feat.Bytes(), n*l.facts.EncDim)
 	var f *retrieval.Features
 	err = e.pool.With(ctx, func(pool *par.Pool) (err error) {
 		f, err = e.retriever.head.Apply(pool, x, n)

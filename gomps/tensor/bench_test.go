@@ -34,7 +34,7 @@ func each(b *testing.B, c *Context, f func() (*Tensor, error)) {
 	}
 }
 
-func full(b *testing.B, c *Context, shape ...int) *Tensor {
+func full(b testing.TB, c *Context, shape ...int) *Tensor {
 	b.Helper()
 	t, err := c.Full(0.5, shape...)
 	if err != nil {

@@ -29,8 +29,8 @@ func newCache(size int) *cache {
 
 func (c *cache) len() int { return c.order.Len() }
 
-func (c *cache) get(key string) backend.Program {
-	e, ok := c.byKey[key]
+func (c *cache) get(key []byte) backend.Program {
+	e, ok := c.byKey[string(key)]
 	if !ok {
 		return nil
 	}

@@ -27,12 +27,12 @@ func TestTheLeastRecentlyUsedGoes(t *testing.T) {
 			t.Fatalf("%v went with room left", gone)
 		}
 	}
-	c.get("a")
+	c.get([]byte("a"))
 	if gone := c.put("c", &namedProgram{name: "c"}); gone == nil || gone.(*namedProgram).name != "b" {
 		t.Errorf("%v went, want b", gone)
 	}
-	if c.get("a") == nil || c.get("b") != nil || c.len() != 2 {
-		t.Errorf("a is %v, b is %v, %d kept", c.get("a"), c.get("b"), c.len())
+	if c.get([]byte("a")) == nil || c.get([]byte("b")) != nil || c.len() != 2 {
+		t.Errorf("a is %v, b is %v, %d kept", c.get([]byte("a")), c.get([]byte("b")), c.len())
 	}
 }
 

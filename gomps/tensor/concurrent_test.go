@@ -106,3 +106,20 @@ func TestCloseKeepsTensors(t *testing.T) {
 		release([]*Tensor{x, y})
 	})
 }
+
+// TestInPlaceAfterRelease: a tensor that is released while the result is computed stays so.
+func TestInPlaceAfterRelease(t *testing.T) {
+	c, err := Open(Config{Backend: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	x, y := full(t, c, 3), full(t, c, 3)
+	x.Release()
+	if err := x.become(y, nil); !errors.Is(err, ErrReleased) {
+		t.Errorf("got %v, want %v", err, ErrReleased)
+	}
+	if live := c.Stats().LiveTensors; x.Valid() || y.Valid() || live != 0 {
+		t.Errorf("%d tensors live, want none", live)
+	}
+}

@@ -325,8 +325,7 @@ func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Nod
 			name = strconv.AppendInt(append(name, ','), int64(d), 10)
 		}
 	}
-	full := string(name)
-	if p := c.cache.get(full); p != nil {
+	if p := c.cache.get(name); p != nil {
 		c.stats.CacheHits++
 		return p, p.Graph(), nil
 	}
@@ -352,7 +351,7 @@ func (c *Context) program(key string, build func(g *graph.Graph, in []*graph.Nod
 	}
 	// Closing an evicted program waits for its last run, so that run must be with the
 	// device already.
-	evicted := c.cache.put(full, p)
+	evicted := c.cache.put(string(name), p)
 	if evicted != nil {
 		if err := errors.Join(c.sync(), evicted.Close()); err != nil {
 			return nil, nil, err

@@ -169,7 +169,7 @@ func (c *Context) Col2Im(cols *Tensor, channels, h, w int, kernel [2]int, stride
 	}
 	idx, oh, ow := patches(h, w, kernel, stride, pad)
 	k := kernel[0] * kernel[1]
-	if err := ready("col2im", cols); err != nil {
+	if err := given("col2im", cols); err != nil {
 		return nil, err
 	}
 	if len(cols.shape) != 3 || channels < 1 || cols.shape[1] != channels*k || cols.shape[2] != oh*ow {

@@ -17,7 +17,7 @@ import (
 // product of matrices: the letters of both and the result are its batch, those
 // of both that the result lacks are summed.
 func (c *Context) Einsum(spec string, in ...*Tensor) (*Tensor, error) {
-	if err := ready("einsum "+spec, in...); err != nil {
+	if err := given("einsum "+spec, in...); err != nil {
 		return nil, err
 	}
 	e, err := parseEinsum(spec, in)

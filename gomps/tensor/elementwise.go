@@ -113,7 +113,7 @@ func (c *Context) DivRelu(a, b *Tensor) (*Tensor, error) { return c.binary(graph
 
 // AddBias adds a vector [n] to the rows of x [...,n].
 func (c *Context) AddBias(x, bias *Tensor) (*Tensor, error) {
-	if err := ready("add_bias", x, bias); err != nil {
+	if err := given("add_bias", x, bias); err != nil {
 		return nil, err
 	}
 	if len(bias.shape) != 1 || len(x.shape) < 1 || bias.shape[0] != x.Dim(-1) {
@@ -166,21 +166,26 @@ func (c *Context) PowScalar(x *Tensor, v float32) (*Tensor, error) {
 	return out[0], nil
 }
 
-// become gives t the memory of y, which must have its shape and type.
+// become gives t the memory of y, which must have its shape and type, and releases its own.
 func (t *Tensor) become(y *Tensor, err error) error {
 	if err != nil {
 		return err
 	}
+	defer y.Release()
 	if !y.shape.Equal(t.shape) || y.dtype != t.dtype {
-		defer y.Release()
 		return refuse(ErrShape, "the result %v%v does not fit in place of %v%v", y.dtype, y.shape, t.dtype, t.shape)
 	}
-	t.bounds.Store(nil)
-	if old := t.mem.buf.Swap(y.mem.buf.Swap(nil)); old != nil {
-		y.mem.books.live.Add(-1)
-		t.mem.books.giveBack(t.mem.bytes, *old)
+	for {
+		old := t.mem.buf.Load()
+		if old == nil { // it was released, perhaps while y was computed
+			return refuse(ErrReleased, "an operation in place")
+		}
+		if t.mem.buf.CompareAndSwap(old, y.mem.buf.Load()) {
+			y.mem.buf.Store(old)
+			t.bounds.Store(nil)
+			return nil
+		}
 	}
-	return nil
 }
 
 // AddInPlace, SubInPlace, MulInPlace and DivInPlace replace the elements of t by
@@ -191,7 +196,7 @@ func (t *Tensor) MulInPlace(u *Tensor) error { return t.inPlace(graph.Mul, u) }
 func (t *Tensor) DivInPlace(u *Tensor) error { return t.inPlace(graph.Div, u) }
 
 func (t *Tensor) inPlace(fn graph.BinaryFn, u *Tensor) error {
-	if err := ready(fn.String()+" in place", t, u); err != nil {
+	if err := given(fn.String()+" in place", t, u); err != nil {
 		return err
 	}
 	return t.become(t.c.binary(fn, false, t, u))
@@ -200,7 +205,7 @@ func (t *Tensor) inPlace(fn graph.BinaryFn, u *Tensor) error {
 // CopyInPlace replaces the elements of t by those of u, which broadcasts to the shape
 // of t and has its type.
 func (t *Tensor) CopyInPlace(u *Tensor) error {
-	if err := ready("copy in place", t, u); err != nil {
+	if err := given("copy in place", t, u); err != nil {
 		return err
 	}
 	if t.c != u.c {
@@ -214,7 +219,7 @@ func (t *Tensor) CopyInPlace(u *Tensor) error {
 
 // ReluInPlace replaces the elements of t that are less than 0 by 0.
 func (t *Tensor) ReluInPlace() error {
-	if err := ready("relu in place", t); err != nil {
+	if err := given("relu in place", t); err != nil {
 		return err
 	}
 	return t.become(t.c.Relu(t))
@@ -222,7 +227,7 @@ func (t *Tensor) ReluInPlace() error {
 
 // Zero replaces the elements of t by zeros, as between two steps of training.
 func (t *Tensor) Zero() error {
-	if err := ready("zero", t); err != nil {
+	if err := given("zero", t); err != nil {
 		return err
 	}
 	return t.become(t.c.Zeros(t.DType(), t.shape...))

@@ -110,7 +110,7 @@ func (c *Context) fusedLinear(key string, x, w, b, extra *Tensor, after func(g *
 
 // residualLinear is fusedLinear with an extra operand that must be there.
 func (c *Context) residualLinear(key string, x, w, b, r *Tensor, after func(g *graph.Graph, y, r *graph.Node) *graph.Node) (*Tensor, error) {
-	if err := ready(key, r); err != nil {
+	if err := given(key, r); err != nil {
 		return nil, err
 	}
 	return c.fusedLinear(key, x, w, b, r, after)
@@ -197,7 +197,7 @@ func (c *Context) LinearBackward(gy, y, x, w, gw, gb *Tensor, act Activation) (*
 // checkLinearBackward checks all shapes before anything changes, because sums would
 // broadcast shapes that do not fit.
 func checkLinearBackward(gy, y, x, w, gw, gb *Tensor) error {
-	if err := ready("linear_backward", gy, y, x, w, gw, gb); err != nil {
+	if err := given("linear_backward", gy, y, x, w, gw, gb); err != nil {
 		return err
 	}
 	n := len(x.shape) - 1

@@ -164,6 +164,9 @@ func (a arguments) convolution() ConvOptions {
 }
 
 func (s *signature) arguments(given Attributes) (arguments, error) {
+	if len(s.attributes)+len(given) == 0 {
+		return nil, nil
+	}
 	a := arguments{}
 	for _, d := range s.attributes {
 		v, ok := given[d.name]

@@ -363,8 +363,6 @@ func TestEveryOperationReleased(t *testing.T) {
 	}
 	defer c.Close()
 	keep := keeper(t)
-	gone := keep(c.Zeros(F32, 1))
-	gone.Release()
 	for name, list := range samples() {
 		in, _, _ := list[0].call(t, c, name, F32, keep)
 		for i, o := range in {
@@ -372,7 +370,8 @@ func TestEveryOperationReleased(t *testing.T) {
 				continue
 			}
 			bad := slices.Clone(in)
-			bad[i] = gone
+			bad[i] = keep(o.Copy())
+			bad[i].Release()
 			if _, err := c.Do(name, list[0].attributes, bad...); !errors.Is(err, ErrReleased) {
 				t.Errorf("%s, operand %d released: %v", name, i, err)
 			}

@@ -37,7 +37,7 @@ func (c *Context) LayerNorm(x, gamma, beta *Tensor, eps float32) (*Tensor, error
 // LayerNormBackward gives the gradients of LayerNorm for the gradient gy of its
 // result: of the input, of gamma, of beta.
 func (c *Context) LayerNormBackward(gy, x, gamma *Tensor, eps float32) (gx, ggamma, gbeta *Tensor, err error) {
-	if err := ready("layer_norm_backward", gy, x, gamma); err != nil {
+	if err := given("layer_norm_backward", gy, x, gamma); err != nil {
 		return nil, nil, nil, err
 	}
 	if len(x.shape) < 1 || !gy.shape.Equal(x.shape) || len(gamma.shape) != 1 || gamma.shape[0] != x.Dim(-1) {
@@ -100,7 +100,7 @@ func batchNorm(g *graph.Graph, x, gamma, beta, mean, variance *graph.Node, eps f
 // 1/(1-p). The choice follows from seed alone. The mask, of zeros and 1/(1-p), is
 // returned for the gradient, which is gy times it.
 func (c *Context) Dropout(x *Tensor, p float32, seed uint64) (y, mask *Tensor, err error) {
-	if err := ready("dropout", x); err != nil {
+	if err := given("dropout", x); err != nil {
 		return nil, nil, err
 	}
 	if mask, err = c.dropoutMask(x.shape, p, seed); err != nil {
@@ -116,7 +116,7 @@ func (c *Context) Dropout(x *Tensor, p float32, seed uint64) (y, mask *Tensor, e
 
 // DropoutLinear is dropout(x) W^T + b in one dispatch.
 func (c *Context) DropoutLinear(x *Tensor, p float32, seed uint64, w, b *Tensor) (y, mask *Tensor, err error) {
-	if err := ready("dropout_linear", x, w, b); err != nil {
+	if err := given("dropout_linear", x, w, b); err != nil {
 		return nil, nil, err
 	}
 	if mask, err = c.dropoutMask(x.shape, p, seed); err != nil {

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .context import Tensor, TensorLike, apply
+from .context import Tensor, TensorLike, apply, one
 
 __all__ = [
 %s]
@@ -96,6 +96,9 @@ func pythonFunction(s signature, doc string) string {
 	}
 	call := fmt.Sprintf("apply(%q, %s, {%s})", s.name, values, strings.Join(given, ", "))
 	kind, body := "Tensor", "return "+call+"[0]"
+	if len(given) == 0 && !s.list {
+		body = fmt.Sprintf("return one(%q, %s)", s.name, strings.Join(passed, ", "))
+	}
 	switch names := strings.Split(results, ", "); {
 	case hasResults && results == "":
 		kind, body = "None", call

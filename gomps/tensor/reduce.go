@@ -88,7 +88,7 @@ func (c *Context) TopK(x *Tensor, k int) (values, index *Tensor, err error) {
 // truth, column the prediction. cm may be float32 or int32; float32 counts to
 // 2^24, and Cast makes one of the other.
 func (c *Context) UpdateConfusionMatrix(preds, targets, cm *Tensor) error {
-	if err := ready("confusion matrix", preds, targets, cm); err != nil {
+	if err := given("confusion matrix", preds, targets, cm); err != nil {
 		return err
 	}
 	if n := len(targets.shape); n != 1 && n != 2 || n == 2 && targets.dtype == dt.I32 {

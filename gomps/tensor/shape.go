@@ -23,7 +23,7 @@ func (c *Context) move(key string, build func(g *graph.Graph, in []*graph.Node) 
 
 // Reshape gives the elements, in their order, new dimensions; one may be -1.
 func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
-	if err := ready("reshape", x); err != nil {
+	if err := given("reshape", x); err != nil {
 		return nil, err
 	}
 	s := dt.Shape(shape).Clone()
@@ -51,7 +51,7 @@ func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
 
 // Transpose exchanges the last two dimensions.
 func (c *Context) Transpose(x *Tensor) (*Tensor, error) {
-	if err := ready("transpose", x); err != nil {
+	if err := given("transpose", x); err != nil {
 		return nil, err
 	}
 	if len(x.shape) < 2 {
@@ -87,7 +87,7 @@ func (c *Context) Concat(axis int, in ...*Tensor) (*Tensor, error) {
 // Slice takes begin, begin+step, ... up to but without end, on every axis. A
 // negative step walks down; there end may be -1 to include index 0.
 func (c *Context) Slice(x *Tensor, begin, end, step []int) (*Tensor, error) {
-	if err := ready("slice", x); err != nil {
+	if err := given("slice", x); err != nil {
 		return nil, err
 	}
 	if len(begin) != len(x.shape) || len(end) != len(x.shape) || len(step) != len(x.shape) {
@@ -133,7 +133,7 @@ func indices(g *graph.Graph, v []int) *graph.Node {
 
 // Split cuts x along axis into parts of the given sizes, which must add up.
 func (c *Context) Split(x *Tensor, axis int, sizes ...int) ([]*Tensor, error) {
-	if err := ready("split", x); err != nil {
+	if err := given("split", x); err != nil {
 		return nil, err
 	}
 	if axis < 0 {
@@ -162,7 +162,7 @@ const maxParts = 4096
 
 // Chunk cuts x along axis into n equal parts, 4096 at most.
 func (c *Context) Chunk(x *Tensor, axis, n int) ([]*Tensor, error) {
-	if err := ready("chunk", x); err != nil {
+	if err := given("chunk", x); err != nil {
 		return nil, err
 	}
 	a := axis
@@ -197,7 +197,7 @@ func (c *Context) Pad(x *Tensor, before, after []int, value float32) (*Tensor, e
 // outside is an error; indices that an operation computed are read for that once,
 // which waits for the device.
 func (c *Context) Gather(x, idx *Tensor, axis int) (*Tensor, error) {
-	if err := ready("gather", x, idx); err != nil {
+	if err := given("gather", x, idx); err != nil {
 		return nil, err
 	}
 	if a := axis + len(x.shape); axis >= 0 && axis < len(x.shape) || axis < 0 && a >= 0 {
@@ -216,7 +216,7 @@ func (c *Context) Embedding(table, idx *Tensor) (*Tensor, error) { return c.Gath
 // ScatterAdd adds the rows of x [n,...] to rows rows of zeros at idx [n]: the
 // gradient of Gather along axis 0 and of Embedding.
 func (c *Context) ScatterAdd(x, idx *Tensor, rows int) (*Tensor, error) {
-	if err := ready("scatter_add", x, idx); err != nil {
+	if err := given("scatter_add", x, idx); err != nil {
 		return nil, err
 	}
 	if err := checkIndices("scatter_add", idx, rows); err != nil {
@@ -230,7 +230,7 @@ func (c *Context) ScatterAdd(x, idx *Tensor, rows int) (*Tensor, error) {
 // Scatter is x [rows,...] with the rows at idx [n] replaced by those of src
 // [n,...]. Where several rows go to one place, it gets their mean.
 func (c *Context) Scatter(x, idx, src *Tensor) (*Tensor, error) {
-	if err := ready("scatter", x, idx, src); err != nil {
+	if err := given("scatter", x, idx, src); err != nil {
 		return nil, err
 	}
 	if len(x.shape) < 1 || len(src.shape) < 1 || !x.shape[1:].Equal(src.shape[1:]) {

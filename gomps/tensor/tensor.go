@@ -44,11 +44,13 @@ type Tensor struct {
 	bounds atomic.Pointer[[2]int32]
 	// mem is apart so that the cleanup of a forgotten Tensor can hold it without
 	// holding the Tensor.
-	mem *memory
+	mem     *memory
+	cleanup runtime.Cleanup
 }
 
 type memory struct {
-	buf   atomic.Pointer[backend.Buffer]
+	buf   atomic.Pointer[backend.Buffer] // nil once it was given back
+	first backend.Buffer                 // what buf points to until an operation in place
 	bytes int
 	books *books
 }
@@ -60,27 +62,28 @@ func (m *memory) release() {
 	}
 }
 
-// newTensor allocates; the caller holds the context's lock. reads are the operands
-// of the operation that will write the elements, nil when the host does.
+// newTensor allocates; the caller holds the context's lock, and nobody changes shape any
+// more. reads are the operands of the operation that will write the elements, nil when the
+// host does.
 func (c *Context) newTensor(shape dt.Shape, d dt.DType, reads []backend.Buffer) (*Tensor, error) {
 	if len(shape) > MaxDims {
 		return nil, refuse(ErrShape, "%v has %d dimensions, want at most %d", shape, len(shape), MaxDims)
 	}
 	n := shape.Numel() * d.Size()
-	var buf backend.Buffer
+	mem := &memory{bytes: n, books: &c.books}
 	if reads != nil {
-		buf = c.books.again(n, reads)
+		mem.first = c.books.again(n, reads)
 	}
-	if buf == nil {
+	if mem.first == nil {
 		var err error
-		if buf, err = c.dev.Alloc(n); err != nil {
+		if mem.first, err = c.dev.Alloc(n); err != nil {
 			return nil, refuse(ErrDevice, "allocate %v%v: %w", d, shape, err)
 		}
 	}
-	t := &Tensor{c: c, shape: shape.Clone(), dtype: d, mem: &memory{bytes: n, books: &c.books}}
-	t.mem.buf.Store(&buf)
+	mem.buf.Store(&mem.first)
+	t := &Tensor{c: c, shape: shape, dtype: d, mem: mem}
 	c.books.live.Add(1)
-	runtime.AddCleanup(t, (*memory).release, t.mem)
+	t.cleanup = runtime.AddCleanup(t, (*memory).release, t.mem)
 	return t, nil
 }
 
@@ -88,11 +91,11 @@ func (c *Context) newTensor(shape dt.Shape, d dt.DType, reads []backend.Buffer) 
 // whether they have some. A tensor that another goroutine releases after that is
 // refused by the device.
 func (c *Context) memory(op string, in []*Tensor) ([]backend.Buffer, error) {
+	if err := given(op, in...); err != nil {
+		return nil, err
+	}
 	bufs := make([]backend.Buffer, len(in))
 	for i, t := range in {
-		if t == nil {
-			return nil, refuse(ErrReleased, "operand %d of %s is nil", i, op)
-		}
 		if t.c != c {
 			return nil, refuse(ErrOption, "operand %d of %s is a tensor of another context", i, op)
 		}
@@ -108,21 +111,22 @@ func (c *Context) memory(op string, in []*Tensor) ([]backend.Buffer, error) {
 // buffer is the memory of a tensor that nobody else has yet.
 func (t *Tensor) buffer() backend.Buffer { return *t.mem.buf.Load() }
 
-// ready says which operand of an operation has no memory. What looks at shapes
-// before it runs asks this first, so that nil is an error and not a panic.
-func ready(op string, in ...*Tensor) error {
+// given says which operand of an operation is nil. What looks at shapes before it runs
+// asks this first, so that nil is an error and not a panic. Whether an operand was released
+// is asked where its memory is taken.
+func given(op string, in ...*Tensor) error {
 	for i, t := range in {
-		if !t.Valid() {
-			return refuse(ErrReleased, "operand %d of %s", i, op)
+		if t == nil {
+			return refuse(ErrReleased, "operand %d of %s is nil", i, op)
 		}
 	}
 	return nil
 }
 
-// wantRank is ready, and the same for the number of dimensions: code that indexes
+// wantRank is given, and the same for the number of dimensions: code that indexes
 // shapes relies on it.
 func wantRank(op string, rank int, in ...*Tensor) error {
-	if err := ready(op, in...); err != nil {
+	if err := given(op, in...); err != nil {
 		return err
 	}
 	for i, t := range in {
@@ -157,6 +161,7 @@ func (t *Tensor) Valid() bool { return t != nil && t.mem.buf.Load() != nil }
 // again, or for nil, does nothing.
 func (t *Tensor) Release() {
 	if t != nil {
+		t.cleanup.Stop() // what the collector need not look for: the dearest part of a small tensor
 		t.mem.release()
 	}
 }
@@ -175,7 +180,7 @@ func (c *Context) host(d dt.DType, shape []int, fill func(dst []byte)) (*Tensor,
 	if c.closed {
 		return nil, ErrClosed
 	}
-	t, err := c.newTensor(s, d, nil)
+	t, err := c.newTensor(s.Clone(), d, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +307,7 @@ func (t *Tensor) read(f func(src []byte)) error {
 
 // Float32s copies the elements to the host, as float32 whatever their type.
 func (t *Tensor) Float32s() ([]float32, error) {
-	if err := ready("float32s", t); err != nil {
+	if err := given("float32s", t); err != nil {
 		return nil, err
 	}
 	out := make([]float32, t.Numel())
@@ -311,7 +316,7 @@ func (t *Tensor) Float32s() ([]float32, error) {
 
 // CopyTo copies the elements to dst, which has exactly Numel elements.
 func (t *Tensor) CopyTo(dst []float32) error {
-	if err := ready("copy_to", t); err != nil {
+	if err := given("copy_to", t); err != nil {
 		return err
 	}
 	if len(dst) != t.Numel() {
@@ -335,7 +340,7 @@ func (t *Tensor) CopyTo(dst []float32) error {
 
 // Int32s copies the elements of an index tensor to the host.
 func (t *Tensor) Int32s() ([]int32, error) {
-	if err := ready("int32s", t); err != nil {
+	if err := given("int32s", t); err != nil {
 		return nil, err
 	}
 	if t.dtype != dt.I32 {
@@ -348,7 +353,7 @@ func (t *Tensor) Int32s() ([]int32, error) {
 // CopyBytes copies the elements as they are stored, in the byte order of the
 // machine, to dst, which has exactly their size.
 func (t *Tensor) CopyBytes(dst []byte) error {
-	if err := ready("copy_bytes", t); err != nil {
+	if err := given("copy_bytes", t); err != nil {
 		return err
 	}
 	if want := t.Numel() * t.dtype.Size(); len(dst) != want {
@@ -382,7 +387,7 @@ func (c *Context) FromBytes(d DType, src []byte, shape ...int) (*Tensor, error) 
 
 // Copy is a new tensor with the same elements.
 func (t *Tensor) Copy() (*Tensor, error) {
-	if err := ready("copy", t); err != nil {
+	if err := given("copy", t); err != nil {
 		return nil, err
 	}
 	return t.c.move("copy", func(g *graph.Graph, in []*graph.Node) *graph.Node { return in[0] }, t)

@@ -21,7 +21,7 @@ func (c *Context) MSEGrad(p, t *Tensor, scale float32) (*Tensor, error) {
 // with int32 labels [N], and its gradient with respect to x. A label outside 0 to K-1 is
 // an error.
 func (c *Context) SoftmaxCrossEntropy(x, label *Tensor) (loss, gx *Tensor, err error) {
-	if err := ready("softmax_cross_entropy", x, label); err != nil {
+	if err := given("softmax_cross_entropy", x, label); err != nil {
 		return nil, nil, err
 	}
 	if len(x.shape) != 2 {

@@ -525,6 +525,15 @@ static void test_log(void) {
   CHECK(mast3r_log_level(0) == MAST3R_OK);
 }
 
+static mast3r_status apply(mast3r_tensor_context context, const char *operation, const char *attributes, const mast3r_tensor *operands,
+                           size_t count, mast3r_tensor *results, size_t capacity, size_t *produced) {
+  mast3r_tensor_call call = {.size = sizeof call, .context = context, .operation = operation, .attributes = attributes,
+                             .operands = operands, .count = count, .results = results, .capacity = capacity};
+  mast3r_status status = mast3r_tensor_apply(&call);
+  *produced = call.produced;
+  return status;
+}
+
 /* Eager tensors: there and back, an operation by name, in place, and every kind of wrong call. */
 static void test_eager(void) {
   mast3r_tensor_config config = {.size = sizeof config, .backend = "cpu", .threads = 2};
@@ -536,12 +545,12 @@ static void test_eager(void) {
   size_t count = 9, needed = 0;
   float out[6];
   CHECK(mast3r_tensor_from_host(context, MAST3R_F32, 2, shape, numbers, sizeof numbers, &x) == MAST3R_OK);
-  CHECK(mast3r_tensor_apply(context, "relu", NULL, &x, 1, &y, 1, &count) == MAST3R_OK && count == 1);
+  CHECK(apply(context, "relu", NULL, &x, 1, &y, 1, &count) == MAST3R_OK && count == 1);
   CHECK(mast3r_tensor_copy(y, out, sizeof out) == MAST3R_OK && out[0] == 1 && out[1] == 0 && out[3] == 0.5f);
   both[0] = y, both[1] = x;
-  CHECK(mast3r_tensor_apply(context, "add_", NULL, both, 2, NULL, 0, &count) == MAST3R_OK && count == 0);
+  CHECK(apply(context, "add_", NULL, both, 2, NULL, 0, &count) == MAST3R_OK && count == 0);
   CHECK(mast3r_tensor_copy(y, out, sizeof out) == MAST3R_OK && out[0] == 2 && out[1] == -2);
-  CHECK(mast3r_tensor_apply(context, "split", "{\"axis\": 1, \"sizes\": [1, 1, 1]}", &x, 1, parts, 3, &count) == MAST3R_OK &&
+  CHECK(apply(context, "split", "{\"axis\": 1, \"sizes\": [1, 1, 1]}", &x, 1, parts, 3, &count) == MAST3R_OK &&
         count == 3);
   for (int i = 0; i < 3; i++) CHECK(mast3r_tensor_release(parts[i]) == MAST3R_OK);
   mast3r_tensor_desc desc = {.size = sizeof desc};
@@ -551,15 +560,18 @@ static void test_eager(void) {
   void *pointer;
   WANT(mast3r_tensor_data(x, &pointer), MAST3R_E_ARGUMENT, "mast3r_tensor_copy");
   WANT(mast3r_tensor_copy(x, out, 20), MAST3R_E_SHAPE, "want 24");
-  WANT(mast3r_tensor_apply(context, "sinh", NULL, &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "sinh");
-  WANT(mast3r_tensor_apply(context, "relu", "{", &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "attributes");
-  WANT(mast3r_tensor_apply(context, "relu", "{\"axis\": 1}", &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "axis");
-  WANT(mast3r_tensor_apply(context, "chunk", "{\"axis\": 1, \"n\": 3}", &x, 1, parts, 2, &count), MAST3R_E_ARGUMENT, "want 3");
-  WANT(mast3r_tensor_apply(context, "matmul", NULL, both, 2, parts, 1, &count), MAST3R_E_SHAPE, "[2,3]");
-  WANT(mast3r_tensor_apply(context, "relu", NULL, parts, 1, parts, 1, &count), MAST3R_E_HANDLE, "released");
-  WANT(mast3r_tensor_apply(context, NULL, NULL, &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "NULL");
-  WANT(mast3r_tensor_apply(context, "relu", NULL, &x, SIZE_MAX, parts, 1, &count), MAST3R_E_ARGUMENT, "at most 1024");
-  WANT(mast3r_tensor_apply(x, "relu", NULL, &x, 1, parts, 1, &count), MAST3R_E_HANDLE, "want a context");
+  WANT(apply(context, "sinh", NULL, &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "sinh");
+  WANT(apply(context, "relu", "{", &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "attributes");
+  WANT(apply(context, "relu", "{\"axis\": 1}", &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "axis");
+  WANT(apply(context, "chunk", "{\"axis\": 1, \"n\": 3}", &x, 1, parts, 2, &count), MAST3R_E_ARGUMENT, "want 3");
+  WANT(apply(context, "matmul", NULL, both, 2, parts, 1, &count), MAST3R_E_SHAPE, "[2,3]");
+  WANT(apply(context, "relu", NULL, parts, 1, parts, 1, &count), MAST3R_E_HANDLE, "released");
+  WANT(apply(context, NULL, NULL, &x, 1, parts, 1, &count), MAST3R_E_ARGUMENT, "NULL");
+  WANT(apply(context, "relu", NULL, &x, SIZE_MAX, parts, 1, &count), MAST3R_E_ARGUMENT, "at most 1024");
+  WANT(apply(x, "relu", NULL, &x, 1, parts, 1, &count), MAST3R_E_HANDLE, "want a context");
+  mast3r_tensor_call short_call = {.size = sizeof short_call - 1};
+  WANT(mast3r_tensor_apply(&short_call), MAST3R_E_ABI, "sizeof");
+  WANT(mast3r_tensor_apply(NULL), MAST3R_E_ARGUMENT, "NULL");
   WANT(mast3r_tensor_from_host(context, MAST3R_I64, 2, shape, numbers, 24, parts), MAST3R_E_ARGUMENT, "element type 2");
   WANT(mast3r_tensor_from_host(context, MAST3R_F32, 9, shape, numbers, 24, parts), MAST3R_E_ARGUMENT, "9 dimensions");
   WANT(mast3r_tensor_from_host(context, MAST3R_F32, 2, huge, NULL, 0, parts), MAST3R_E_SHAPE, "shape");
@@ -577,7 +589,7 @@ static void test_eager(void) {
   WANT(mast3r_commands_wait(commands), MAST3R_E_ARGUMENT, "not committed");
   CHECK(mast3r_tensor_empty(context, MAST3R_F32, 2, shape, &z) == MAST3R_OK);
   both[0] = z, both[1] = x;
-  CHECK(mast3r_tensor_apply(context, "copy_", NULL, both, 2, NULL, 0, &count) == MAST3R_OK);
+  CHECK(apply(context, "copy_", NULL, both, 2, NULL, 0, &count) == MAST3R_OK);
   CHECK(mast3r_commands_commit(commands) == MAST3R_OK);
   WANT(mast3r_commands_commit(commands), MAST3R_E_ARGUMENT, "before");
   CHECK(mast3r_commands_wait(commands) == MAST3R_OK && mast3r_commands_wait(commands) == MAST3R_OK);

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes as C
 import gc
 import weakref
 from typing import Any
@@ -61,6 +62,22 @@ def test_a_capsule_that_nobody_takes_frees_its_owner() -> None:
     del capsule
     gc.collect()
     assert alive() is None
+
+
+def test_a_capsule_names_its_device() -> None:
+    class Header(C.Structure):  # DLTensor
+        _fields_ = (
+            ("data", C.c_void_p), ("device", C.c_int32 * 2), ("ndim", C.c_int32), ("code", C.c_uint8),
+            ("bits", C.c_uint8), ("lanes", C.c_uint16), ("shape", C.POINTER(C.c_int64)),
+        )  # fmt: skip
+
+    capsule = dlpack.capsule(None, 1 << 40, (2, 1), (2, 3))  # an address that the host has not
+    pointer = C.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = C.c_void_p, (C.py_object, C.c_char_p)
+    header = Header.from_address(pointer(capsule, b"dltensor"))
+    assert (header.data, list(header.device)) == (1 << 40, [2, 1])
+    assert (header.code, header.bits, header.lanes) == (2, 32, 1)  # float32
+    assert header.shape[: header.ndim] == [2, 3]
 
 
 def test_a_result_on_the_host_is_handed_over_without_a_copy() -> None:

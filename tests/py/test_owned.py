@@ -17,7 +17,7 @@ from conftest import ROOT, code_run_by_the_end_of
 import mast3r_runtime as m3r
 import mast3r_runtime.tensor as mt
 from mast3r_runtime import errors
-from mast3r_runtime._library import calls, dlpack
+from mast3r_runtime._library import calls
 from mast3r_runtime._library import structs as S
 from mast3r_runtime._library.owned import Owned
 
@@ -67,7 +67,7 @@ def test_handles_are_given_back_without_python_code(
     elif kind in ("Tensor", "Commands"):
         below = mt.Context("cpu", threads=1)
     held = [make(below)]
-    handle = held[0]._handle
+    handle = getattr(held[0], "_owned", held[0])._handle
     calls.call(probe, handle, *arguments()) if kind != "Commands" else None
     gc.collect()
     assert not code_run_by_the_end_of(held)
@@ -100,13 +100,18 @@ def test_closed_once_and_by_whom() -> None:
         calls.call("mast3r_executor_calibrate", handle)
 
 
-def test_what_another_library_reads_is_let_go_without_python_code() -> None:
+@pytest.mark.parametrize("taken", [True, False], ids=["read by numpy", "taken by nobody"])
+def test_what_another_library_could_read_is_let_go_without_python_code(taken: bool) -> None:
     from test_dlpack import Owner, Tensor
 
-    held = [np.from_dlpack(Tensor(Owner()))]
-    assert dlpack._exported
+    owner = Owner()
+    alive = weakref.ref(owner)
+    held: list[Any] = [np.from_dlpack(Tensor(owner)) if taken else owner.capsule()]
+    del owner
+    gc.collect()
+    assert alive() is not None
     assert not code_run_by_the_end_of(held)
-    assert not dlpack._exported
+    assert alive() is None
 
 
 def test_no_finalizer_is_python_code() -> None:

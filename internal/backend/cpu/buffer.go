@@ -45,7 +45,8 @@ func (regions) Free(r *region) { r.release() }
 // that a stale reference to a released one sees nothing.
 type buffer struct {
 	mem   *bufpool.Buffer[*region]
-	bytes atomic.Pointer[[]byte] // nil once released
+	whole []byte
+	bytes atomic.Pointer[[]byte] // of whole; nil once released
 }
 
 // Pool is the memory of Alloc.
@@ -63,9 +64,8 @@ func (b *Backend) Alloc(n int) (backend.Buffer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	x := &buffer{mem: m}
-	bytes := m.Memory().b[:n:n]
-	x.bytes.Store(&bytes)
+	x := &buffer{mem: m, whole: m.Memory().b[:n:n]}
+	x.bytes.Store(&x.whole)
 	return x, nil
 }
 

@@ -28,11 +28,12 @@ type Program struct {
 	cost    graph.Cost
 	ops     map[string]int
 
+	// flights are the runs encoded and not done. Nothing else keeps the mapping under
+	// the weights, and an executable that goes while the GPU runs it has crashed
+	// others (antirez/iris.c, issue 50).
+	flights backend.Flights
 	mu      sync.Mutex
-	idle    *sync.Cond // of flights
-	flights int        // runs encoded and not done
-	tried   bool       // a run was encoded
-	closed  bool
+	tried   bool // a run was encoded
 }
 
 // Compile lowers g, places its weights and has MPSGraph compile it.
@@ -49,7 +50,6 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 		return nil, fmt.Errorf("mps: %w", err)
 	}
 	p := &Program{b: b, g: g, cost: simple.Cost()}
-	p.idle = sync.NewCond(&p.mu)
 	defer recovered(&err)
 	defer b.guard("compiling " + g.Name)()
 	// The MPSGraph is needed for compiling only; the executable keeps what it needs.
@@ -90,22 +90,10 @@ func (p *Program) Ops() map[string]int { return p.ops }
 // Close waits until the device is done with the program and frees it: memory
 // under no-copy weights may be unmapped when it returns.
 func (p *Program) Close() error {
-	if p.closing() {
+	if p.flights.Close() {
 		p.free()
 	}
 	return nil
-}
-
-// closing waits for the runs in flight, and says whether this call is the first.
-func (p *Program) closing() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.flights > 0 {
-		p.idle.Wait()
-	}
-	already := p.closed
-	p.closed = true
-	return !already
 }
 
 func (p *Program) free() {
@@ -116,27 +104,6 @@ func (p *Program) free() {
 		p.b.weights.drop(w)
 	}
 	p.weights, p.feeds = nil, nil
-}
-
-// fly marks the start of a run, land its end. Nothing else keeps the mapping under
-// the weights, and an executable that goes while the GPU runs it has crashed
-// others (antirez/iris.c, issue 50).
-func (p *Program) fly() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return fmt.Errorf("mps: graph %q: %w", p.g.Name, ErrClosed)
-	}
-	p.flights++
-	return nil
-}
-
-func (p *Program) land() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.flights--; p.flights == 0 {
-		p.idle.Broadcast()
-	}
 }
 
 // firstRun guards the first encoding of a program, in which MPSGraph may still

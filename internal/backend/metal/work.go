@@ -99,8 +99,8 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 	if err != nil {
 		return fmt.Errorf("mps: graph %q: %w", p.g.Name, err)
 	}
-	if err := p.fly(); err != nil {
-		return err
+	if !p.flights.Start() {
+		return fmt.Errorf("mps: graph %q: %w", p.g.Name, ErrClosed)
 	}
 	r := run{p: p}
 	landed := true // on an error, unless something was encoded
@@ -161,7 +161,7 @@ func (r *run) land() {
 	for _, x := range r.bufs {
 		x.buf.Land()
 	}
-	r.p.land()
+	r.p.flights.End()
 }
 
 // encode appends a run, first starting a fresh command buffer when the open one

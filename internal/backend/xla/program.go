@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -25,11 +24,7 @@ type Program struct {
 	g       *graph.Graph // as it was given to Compile
 	exe     *pjrt.Executable
 	weights []*weight
-
-	mu      sync.Mutex
-	flights int
-	idle    *sync.Cond
-	closed  bool
+	flights backend.Flights
 }
 
 // Compile writes g as text, uploads its weights and has XLA compile it.
@@ -46,7 +41,6 @@ func (b *Backend) Compile(ctx context.Context, g *graph.Graph, opt backend.Optio
 		return nil, fmt.Errorf("xla: %w", err)
 	}
 	p := &Program{b: b, g: g}
-	p.idle = sync.NewCond(&p.mu)
 	err = p.compile(ctx, simple, o)
 	if err != nil && o.FusedAttention && ctx.Err() == nil {
 		b.log.Warn("attention is computed unfused: the program with cuDNN's does not compile", "graph", g.Name, "error", err)
@@ -119,13 +113,7 @@ func (p *Program) Graph() *graph.Graph { return p.g }
 // Close frees the program. XLA keeps what a run in flight needs, but not the
 // executable itself: Close waits.
 func (p *Program) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.flights > 0 {
-		p.idle.Wait()
-	}
-	if !p.closed {
-		p.closed = true
+	if p.flights.Close() {
 		p.free()
 	}
 	return nil
@@ -138,25 +126,6 @@ func (p *Program) free() {
 		p.b.weights.drop(w)
 	}
 	p.weights = nil
-}
-
-// fly marks the start of a run, land its end.
-func (p *Program) fly() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return fmt.Errorf("xla: graph %q: %w", p.g.Name, ErrClosed)
-	}
-	p.flights++
-	return nil
-}
-
-func (p *Program) land() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.flights--; p.flights == 0 {
-		p.idle.Broadcast()
-	}
 }
 
 // Begin starts a Work. Queues make no difference: the plugin sees what runs need.
@@ -221,8 +190,8 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 	for _, x := range p.weights {
 		args = append(args, x.buf)
 	}
-	if err := p.fly(); err != nil {
-		return err
+	if !p.flights.Start() {
+		return fmt.Errorf("xla: graph %q: %w", p.g.Name, ErrClosed)
 	}
 	for _, x := range outs {
 		if !slices.Contains(ins, x) {
@@ -232,11 +201,11 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 	r := &run{start: time.Now(), done: make(chan struct{})}
 	results, done, err := p.exe.Execute(args)
 	if err != nil {
-		p.land()
+		p.flights.End()
 		return fmt.Errorf("xla: graph %q: %w", p.g.Name, w.b.account(err))
 	}
 	if len(results) != len(outs) {
-		p.land()
+		p.flights.End()
 		return fmt.Errorf("xla: graph %q: the program gave %d results, want %d", p.g.Name, len(results), len(outs))
 	}
 	for i, x := range outs {
@@ -245,7 +214,7 @@ func (w *work) Run(ctx context.Context, prog backend.Program, in, out []backend.
 	w.runs = append(w.runs, r)
 	end := func(err error) {
 		r.err, r.end = err, time.Now()
-		p.land()
+		p.flights.End()
 		close(r.done)
 	}
 	par.Go(func() { end(done.Await()) }, func(p *par.Panic) { end(p) })

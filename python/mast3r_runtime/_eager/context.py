@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .._library import calls, header
+from .._library import calls, header, operation
 from .._library import structs as S
 from .._library.device import backend_wanted
 from .._library.memory import Array
@@ -94,8 +94,7 @@ class Context:
         handle = S.Handle()
         calls.set_log_level()
         calls.call("mast3r_tensor_open", config, handle)
-        self._handle = int(handle.value)
-        self._owned = Owned("mast3r_tensor_close", self._handle)
+        self._owned = Owned("mast3r_tensor_close", int(handle.value))
         self._tokens: list[Token[Context | None]] = []
 
     def tensor(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -112,19 +111,19 @@ class Context:
             "mast3r_tensor_from_host",
             self._open(), _CODES[array.dtype], array.ndim, shape, data, array.nbytes, handle,
         )  # fmt: skip
-        return Tensor(self, int(handle.value))
+        return _tensor(self, int(handle.value))
 
     def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Tensor:
         """Make a tensor of zeros."""
         handle = S.Handle()
         calls.call("mast3r_tensor_from_host", self._open(), *_room_of(shape, dtype), None, 0, handle)
-        return Tensor(self, int(handle.value))
+        return _tensor(self, int(handle.value))
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Tensor:
         """Make a tensor of the pool's memory as it is; its values are unspecified until written."""
         handle = S.Handle()
         calls.call("mast3r_tensor_empty", self._open(), *_room_of(shape, dtype), handle)
-        return Tensor(self, int(handle.value))
+        return _tensor(self, int(handle.value))
 
     def begin(self) -> Commands:
         """Start a command buffer: what is run from now on belongs to it until its commit.
@@ -165,9 +164,10 @@ class Context:
         self._owned._close()
 
     def _open(self) -> int:
-        if not self._owned._alive:
+        handle = self._owned._handle
+        if not handle:
             raise ClosedError("the context is closed")
-        return self._handle
+        return handle
 
     def __enter__(self) -> Context:
         self._tokens.append(_current.set(self))
@@ -294,10 +294,11 @@ class Tensor(Owned):
     __slots__ = ("__weakref__", "_context", "_kind")
     __array_ufunc__ = None  # array + tensor is ours to compute
 
-    def __init__(self, context: Context, handle: int) -> None:
-        super().__init__("mast3r_tensor_release", handle)
-        self._context = context
-        self._kind: tuple[tuple[int, ...], np.dtype[Any]] | None = None  # when somebody asks
+    _context: Context
+    _kind: tuple[tuple[int, ...], np.dtype[Any]] | None  # when somebody asks
+
+    def __init__(self) -> None:
+        raise ArgumentError("tensors are made by tensor(), by contexts and by operations")
 
     def _described(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Shape and element type, from the library on the first call."""
@@ -335,7 +336,7 @@ class Tensor(Owned):
     @property
     def T(self) -> Tensor:  # noqa: N802
         """The tensor with its last two dimensions exchanged."""
-        return _one("transpose", self)
+        return one("transpose", self)
 
     def numpy(self) -> Array:
         """Copy the values to the host."""
@@ -391,7 +392,7 @@ class Tensor(Owned):
 
     def _with(self, name: str, other: Operand, swapped: bool = False) -> Tensor:
         value = self._operand(other)
-        return _one(name, value, self) if swapped else _one(name, self, value)
+        return one(name, value, self) if swapped else one(name, self, value)
 
     def _operand(self, other: Operand) -> TensorLike:
         """Give a number the type of the tensor, and a shape that broadcasts to its own."""
@@ -430,16 +431,16 @@ class Tensor(Owned):
         return self._with("pow", other, swapped=True)
 
     def __matmul__(self, other: TensorLike) -> Tensor:
-        return _one("matmul", self, other)
+        return one("matmul", self, other)
 
     def __rmatmul__(self, other: TensorLike) -> Tensor:
-        return _one("matmul", other, self)
+        return one("matmul", other, self)
 
     def __neg__(self) -> Tensor:
-        return _one("neg", self)
+        return one("neg", self)
 
     def __abs__(self) -> Tensor:
-        return _one("abs", self)
+        return one("abs", self)
 
     def _in_place(self, name: str, other: Operand) -> Tensor:
         apply(name, (self, self._operand(other)), {})
@@ -462,36 +463,46 @@ TensorLike: TypeAlias = Tensor | Array
 Operand: TypeAlias = Tensor | Array | float
 
 
-def _one(name: str, *operands: TensorLike) -> Tensor:
-    return apply(name, operands, {})[0]
+def _tensor(context: Context, handle: int) -> Tensor:
+    made = Tensor.__new__(Tensor)
+    made._own("mast3r_tensor_release", handle)
+    made._context = context
+    made._kind = None
+    return made
+
+
+def one(name: str, *operands: TensorLike | None) -> Tensor:
+    """Run an operation without attributes, whose result is one tensor."""
+    context, made = _run(name, operands, {})
+    return _tensor(context, made[0])
 
 
 @checked
 def apply(name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]) -> list[Tensor]:
     """Run an operation by its name; arrays are copied to the device of the tensors among them."""
+    context, made = _run(name, operands, attributes)
+    return [_tensor(context, handle) for handle in made]
+
+
+def _run(
+    name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]
+) -> tuple[Context, list[int]]:
+    """The context that an operation ran in, and the handles of its results."""
     handles, context = [], None
     for x in operands:
         if isinstance(x, Tensor):
             handles.append(x._handle or x._live())
-            context = context or x._context
-    count = len(operands)
+            context = x._context
     if context is None:
         context = _context()
-    if len(handles) != count:  # some are no tensors yet, or left out
+    if len(handles) != len(operands):  # some are no tensors yet, or left out
         tensors = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
         handles = [0 if x is None else x._live() for x in tensors]
     room, text = 4, None
     if attributes:
         room = _room(attributes)
         text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode()
-    results = (S.Handle * room)()
-    produced = S.Size()
-    calls.call(
-        "mast3r_tensor_apply",
-        context._open(), name.encode(), text, (S.Handle * count)(*handles), count, results, room,
-        produced,
-    )  # fmt: skip
-    return [Tensor(context, handle) for handle in results[: produced.value]]
+    return context, operation.run(context._open(), name, text, handles, room)
 
 
 def _room(attributes: Mapping[str, object]) -> int:

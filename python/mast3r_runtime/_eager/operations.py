@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .context import Tensor, TensorLike, apply
+from .context import Tensor, TensorLike, apply, one
 
 __all__ = [
     "abs",
@@ -129,7 +129,7 @@ __all__ = [
 
 def abs(x: TensorLike) -> Tensor:
     """Absolute values."""
-    return apply("abs", (x,), {})[0]
+    return one("abs", x)
 
 
 def activation_backward(gy: TensorLike, x: TensorLike, activation: str) -> Tensor:
@@ -144,7 +144,7 @@ def adam_step(w: Tensor, g: TensorLike, m: Tensor, v: Tensor, lr: float, step: i
 
 def add(a: TensorLike, b: TensorLike) -> Tensor:
     """a + b."""
-    return apply("add", (a, b), {})[0]
+    return one("add", a, b)
 
 
 def add_(t: Tensor, u: TensorLike) -> None:
@@ -154,12 +154,12 @@ def add_(t: Tensor, u: TensorLike) -> None:
 
 def add_bias(x: TensorLike, bias: TensorLike) -> Tensor:
     """Add a vector to every row."""
-    return apply("add_bias", (x, bias), {})[0]
+    return one("add_bias", x, bias)
 
 
 def add_relu(a: TensorLike, b: TensorLike) -> Tensor:
     """relu(a + b) in one dispatch."""
-    return apply("add_relu", (a, b), {})[0]
+    return one("add_relu", a, b)
 
 
 def add_scalar(x: TensorLike, value: float) -> Tensor:
@@ -179,7 +179,7 @@ def argmax(x: TensorLike, axis: int) -> Tensor:
 
 def argmax_all(x: TensorLike) -> Tensor:
     """Position of the largest element of the flattened tensor."""
-    return apply("argmax_all", (x,), {})[0]
+    return one("argmax_all", x)
 
 
 def argmin(x: TensorLike, axis: int) -> Tensor:
@@ -189,12 +189,12 @@ def argmin(x: TensorLike, axis: int) -> Tensor:
 
 def argmin_all(x: TensorLike) -> Tensor:
     """Position of the smallest element of the flattened tensor."""
-    return apply("argmin_all", (x,), {})[0]
+    return one("argmin_all", x)
 
 
 def atan2(a: TensorLike, b: TensorLike) -> Tensor:
     """The angle of the point (b, a) in radians, -pi to pi."""
-    return apply("atan2", (a, b), {})[0]
+    return one("atan2", a, b)
 
 
 def attention(q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None = None, *, scale: float) -> Tensor:
@@ -229,7 +229,7 @@ def cast(x: TensorLike, to: str) -> Tensor:
 
 def ceil(x: TensorLike) -> Tensor:
     """The smallest whole number from x on."""
-    return apply("ceil", (x,), {})[0]
+    return one("ceil", x)
 
 
 def chunk(x: TensorLike, axis: int, n: int) -> list[Tensor]:
@@ -260,7 +260,7 @@ def conv2d_backward(gy: TensorLike, x: TensorLike, w: TensorLike, stride: int = 
 
 def copy(x: TensorLike) -> Tensor:
     """A new tensor with the same elements."""
-    return apply("copy", (x,), {})[0]
+    return one("copy", x)
 
 
 def copy_(t: Tensor, u: TensorLike) -> None:
@@ -270,7 +270,7 @@ def copy_(t: Tensor, u: TensorLike) -> None:
 
 def cos(x: TensorLike) -> Tensor:
     """Cosines."""
-    return apply("cos", (x,), {})[0]
+    return one("cos", x)
 
 
 def cumsum(x: TensorLike, axis: int) -> Tensor:
@@ -285,7 +285,7 @@ def cumsum_backward(gy: TensorLike, axis: int) -> Tensor:
 
 def div(a: TensorLike, b: TensorLike) -> Tensor:
     """a / b."""
-    return apply("div", (a, b), {})[0]
+    return one("div", a, b)
 
 
 def div_(t: Tensor, u: TensorLike) -> None:
@@ -295,7 +295,7 @@ def div_(t: Tensor, u: TensorLike) -> None:
 
 def div_relu(a: TensorLike, b: TensorLike) -> Tensor:
     """relu(a / b) in one dispatch."""
-    return apply("div_relu", (a, b), {})[0]
+    return one("div_relu", a, b)
 
 
 def dropout(x: TensorLike, p: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -317,27 +317,27 @@ def einsum(spec: str, *x: TensorLike) -> Tensor:
 
 def embedding(table: TensorLike, index: TensorLike) -> Tensor:
     """Rows of a table by index."""
-    return apply("embedding", (table, index), {})[0]
+    return one("embedding", table, index)
 
 
 def erf(x: TensorLike) -> Tensor:
     """The error function."""
-    return apply("erf", (x,), {})[0]
+    return one("erf", x)
 
 
 def exp(x: TensorLike) -> Tensor:
     """Exponentials."""
-    return apply("exp", (x,), {})[0]
+    return one("exp", x)
 
 
 def expm1(x: TensorLike) -> Tensor:
     """exp(x) - 1, exact near 0."""
-    return apply("expm1", (x,), {})[0]
+    return one("expm1", x)
 
 
 def floor(x: TensorLike) -> Tensor:
     """The largest whole number up to x."""
-    return apply("floor", (x,), {})[0]
+    return one("floor", x)
 
 
 def gather(x: TensorLike, index: TensorLike, axis: int) -> Tensor:
@@ -347,17 +347,17 @@ def gather(x: TensorLike, index: TensorLike, axis: int) -> Tensor:
 
 def gelu(x: TensorLike) -> Tensor:
     """x Phi(x), the erf form."""
-    return apply("gelu", (x,), {})[0]
+    return one("gelu", x)
 
 
 def gelu_linear(x: TensorLike, w: TensorLike, b: TensorLike) -> Tensor:
     """gelu(x) w^T + b in one dispatch."""
-    return apply("gelu_linear", (x, w, b), {})[0]
+    return one("gelu_linear", x, w, b)
 
 
 def gelu_tanh(x: TensorLike) -> Tensor:
     """The tanh approximation of gelu."""
-    return apply("gelu_tanh", (x,), {})[0]
+    return one("gelu_tanh", x)
 
 
 def im2col(x: TensorLike, kernel: int | Sequence[int], stride: int = 1, padding: int = 0) -> Tensor:
@@ -388,12 +388,12 @@ def linear(x: TensorLike, w: TensorLike, b: TensorLike | None = None, *, activat
 
 def linear_add(x: TensorLike, w: TensorLike, b: TensorLike | None, r: TensorLike) -> Tensor:
     """x w^T + b + r in one dispatch."""
-    return apply("linear_add", (x, w, b, r), {})[0]
+    return one("linear_add", x, w, b, r)
 
 
 def linear_add_gelu(x: TensorLike, w: TensorLike, b: TensorLike | None, r: TensorLike) -> Tensor:
     """gelu(x w^T + b + r) in one dispatch."""
-    return apply("linear_add_gelu", (x, w, b, r), {})[0]
+    return one("linear_add_gelu", x, w, b, r)
 
 
 def linear_backward(gy: TensorLike, y: TensorLike, x: TensorLike, w: TensorLike, gw: Tensor, gb: Tensor, activation: str = "none") -> Tensor:
@@ -408,17 +408,17 @@ def linear_batch_norm_relu(x: TensorLike, w: TensorLike, b: TensorLike, gamma: T
 
 def linear_residual_relu(x: TensorLike, w: TensorLike, b: TensorLike | None, r: TensorLike) -> Tensor:
     """relu(x w^T + b + r) in one dispatch."""
-    return apply("linear_residual_relu", (x, w, b, r), {})[0]
+    return one("linear_residual_relu", x, w, b, r)
 
 
 def log(x: TensorLike) -> Tensor:
     """Natural logarithms."""
-    return apply("log", (x,), {})[0]
+    return one("log", x)
 
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     """a b; leading dimensions broadcast."""
-    return apply("matmul", (a, b), {})[0]
+    return one("matmul", a, b)
 
 
 def matmul_activation(a: TensorLike, b: TensorLike, activation: str) -> Tensor:
@@ -428,12 +428,12 @@ def matmul_activation(a: TensorLike, b: TensorLike, activation: str) -> Tensor:
 
 def matmul_bias(a: TensorLike, b: TensorLike, bias: TensorLike) -> Tensor:
     """a b + bias in one dispatch."""
-    return apply("matmul_bias", (a, b, bias), {})[0]
+    return one("matmul_bias", a, b, bias)
 
 
 def matmul_transposed(a: TensorLike, b: TensorLike) -> Tensor:
     """a b^T."""
-    return apply("matmul_transposed", (a, b), {})[0]
+    return one("matmul_transposed", a, b)
 
 
 def max(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
@@ -454,7 +454,7 @@ def max_pool2d_backward(gy: TensorLike, x: TensorLike, kernel: int | Sequence[in
 
 def maximum(a: TensorLike, b: TensorLike) -> Tensor:
     """The larger of two elements."""
-    return apply("maximum", (a, b), {})[0]
+    return one("maximum", a, b)
 
 
 def mean(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
@@ -469,7 +469,7 @@ def min(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
 
 def minimum(a: TensorLike, b: TensorLike) -> Tensor:
     """The smaller of two elements."""
-    return apply("minimum", (a, b), {})[0]
+    return one("minimum", a, b)
 
 
 def mse_grad(p: TensorLike, t: TensorLike, scale: float) -> Tensor:
@@ -479,7 +479,7 @@ def mse_grad(p: TensorLike, t: TensorLike, scale: float) -> Tensor:
 
 def mul(a: TensorLike, b: TensorLike) -> Tensor:
     """a * b."""
-    return apply("mul", (a, b), {})[0]
+    return one("mul", a, b)
 
 
 def mul_(t: Tensor, u: TensorLike) -> None:
@@ -489,12 +489,12 @@ def mul_(t: Tensor, u: TensorLike) -> None:
 
 def mul_add(x: TensorLike, scale: TensorLike, shift: TensorLike) -> Tensor:
     """x * scale + shift in one dispatch; all are tensors, which broadcast."""
-    return apply("mul_add", (x, scale, shift), {})[0]
+    return one("mul_add", x, scale, shift)
 
 
 def mul_relu(a: TensorLike, b: TensorLike) -> Tensor:
     """relu(a * b) in one dispatch."""
-    return apply("mul_relu", (a, b), {})[0]
+    return one("mul_relu", a, b)
 
 
 def mul_scalar(x: TensorLike, value: float) -> Tensor:
@@ -504,17 +504,17 @@ def mul_scalar(x: TensorLike, value: float) -> Tensor:
 
 def nchw_to_nhwc(x: TensorLike) -> Tensor:
     """Channels from second to last."""
-    return apply("nchw_to_nhwc", (x,), {})[0]
+    return one("nchw_to_nhwc", x)
 
 
 def neg(x: TensorLike) -> Tensor:
     """-x."""
-    return apply("neg", (x,), {})[0]
+    return one("neg", x)
 
 
 def nhwc_to_nchw(x: TensorLike) -> Tensor:
     """Channels from last to second."""
-    return apply("nhwc_to_nchw", (x,), {})[0]
+    return one("nhwc_to_nchw", x)
 
 
 def pad(x: TensorLike, before: Sequence[int], after: Sequence[int], value: float = 0) -> Tensor:
@@ -529,7 +529,7 @@ def permute(x: TensorLike, perm: Sequence[int]) -> Tensor:
 
 def pow(a: TensorLike, b: TensorLike) -> Tensor:
     """a to the power of b."""
-    return apply("pow", (a, b), {})[0]
+    return one("pow", a, b)
 
 
 def pow_scalar(x: TensorLike, value: float) -> Tensor:
@@ -539,12 +539,12 @@ def pow_scalar(x: TensorLike, value: float) -> Tensor:
 
 def reciprocal(x: TensorLike) -> Tensor:
     """1 / x."""
-    return apply("reciprocal", (x,), {})[0]
+    return one("reciprocal", x)
 
 
 def relu(x: TensorLike) -> Tensor:
     """max(x, 0)."""
-    return apply("relu", (x,), {})[0]
+    return one("relu", x)
 
 
 def relu_(t: Tensor) -> None:
@@ -569,12 +569,12 @@ def rope(x: TensorLike, heads: int, rows: int, cols: int, base: float = 100) -> 
 
 def rsqrt(x: TensorLike) -> Tensor:
     """1 / sqrt(x)."""
-    return apply("rsqrt", (x,), {})[0]
+    return one("rsqrt", x)
 
 
 def scatter(x: TensorLike, index: TensorLike, src: TensorLike) -> Tensor:
     """x with the rows at index replaced by those of src."""
-    return apply("scatter", (x, index, src), {})[0]
+    return one("scatter", x, index, src)
 
 
 def scatter_add(x: TensorLike, index: TensorLike, rows: int) -> Tensor:
@@ -584,12 +584,12 @@ def scatter_add(x: TensorLike, index: TensorLike, rows: int) -> Tensor:
 
 def sigmoid(x: TensorLike) -> Tensor:
     """1 / (1 + exp(-x))."""
-    return apply("sigmoid", (x,), {})[0]
+    return one("sigmoid", x)
 
 
 def sin(x: TensorLike) -> Tensor:
     """Sines."""
-    return apply("sin", (x,), {})[0]
+    return one("sin", x)
 
 
 def slice(x: TensorLike, begin: Sequence[int], end: Sequence[int], step: Sequence[int]) -> Tensor:
@@ -620,22 +620,22 @@ def split(x: TensorLike, axis: int, sizes: Sequence[int]) -> list[Tensor]:
 
 def sqrt(x: TensorLike) -> Tensor:
     """Square roots."""
-    return apply("sqrt", (x,), {})[0]
+    return one("sqrt", x)
 
 
 def square(x: TensorLike) -> Tensor:
     """x * x."""
-    return apply("square", (x,), {})[0]
+    return one("square", x)
 
 
 def step(x: TensorLike) -> Tensor:
     """1 where x > 0, else 0."""
-    return apply("step", (x,), {})[0]
+    return one("step", x)
 
 
 def sub(a: TensorLike, b: TensorLike) -> Tensor:
     """a - b."""
-    return apply("sub", (a, b), {})[0]
+    return one("sub", a, b)
 
 
 def sub_(t: Tensor, u: TensorLike) -> None:
@@ -645,7 +645,7 @@ def sub_(t: Tensor, u: TensorLike) -> None:
 
 def sub_relu(a: TensorLike, b: TensorLike) -> Tensor:
     """relu(a - b) in one dispatch."""
-    return apply("sub_relu", (a, b), {})[0]
+    return one("sub_relu", a, b)
 
 
 def sum(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
@@ -655,12 +655,12 @@ def sum(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
 
 def tan(x: TensorLike) -> Tensor:
     """Tangents."""
-    return apply("tan", (x,), {})[0]
+    return one("tan", x)
 
 
 def tanh(x: TensorLike) -> Tensor:
     """Hyperbolic tangents."""
-    return apply("tanh", (x,), {})[0]
+    return one("tanh", x)
 
 
 def topk(x: TensorLike, k: int) -> tuple[Tensor, Tensor]:
@@ -671,7 +671,7 @@ def topk(x: TensorLike, k: int) -> tuple[Tensor, Tensor]:
 
 def transpose(x: TensorLike) -> Tensor:
     """Exchange the last two dimensions."""
-    return apply("transpose", (x,), {})[0]
+    return one("transpose", x)
 
 
 def update_confusion_matrix(preds: TensorLike, targets: TensorLike, cm: Tensor) -> None:

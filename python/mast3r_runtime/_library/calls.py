@@ -198,9 +198,14 @@ def call(name: str, *arguments: Any) -> int:
         status: int = getattr(lib, name)(*arguments)
     except C.ArgumentError as error:  # a value that is no number, where the interface wants one
         raise errors.ArgumentError(f"{name}: {error}") from error
-    if status in (header.OK, header.PENDING):
+    return check(name, status)
+
+
+def check(name: str, status: int) -> int:
+    """Return OK or PENDING, raise the error that belongs to any other status of the call ``name``."""
+    if status <= header.PENDING:  # or OK
         return status
-    text = (lib.mast3r_last_error() or b"").decode("utf-8", "replace")
+    text = (library().mast3r_last_error() or b"").decode("utf-8", "replace")
     raise _ERRORS.get(status, errors.InternalError)(text or f"{name}: status {status}")
 
 

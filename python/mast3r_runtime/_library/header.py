@@ -9,7 +9,7 @@ from typing import Any
 
 from . import structs as S
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_DIMS = 8
 MAX_THREADS = 1024
 OK = 0
@@ -214,16 +214,7 @@ SIGNATURES: dict[str, list[Any]] = {
     ],
     "mast3r_tensor_empty": [S.Handle, C.c_int32, C.c_int32, C.POINTER(C.c_int64), C.POINTER(S.Handle)],
     "mast3r_tensor_operations": [C.c_char_p, C.c_size_t, C.POINTER(C.c_size_t)],
-    "mast3r_tensor_apply": [
-        S.Handle,
-        C.c_char_p,
-        C.c_char_p,
-        C.POINTER(S.Handle),
-        C.c_size_t,
-        C.POINTER(S.Handle),
-        C.c_size_t,
-        C.POINTER(C.c_size_t),
-    ],
+    "mast3r_tensor_apply": [C.POINTER(S.TensorCall)],
     "mast3r_executor_open": [C.c_int32, C.POINTER(S.Handle)],
     "mast3r_executor_close": [S.Handle],
     "mast3r_executor_run": [

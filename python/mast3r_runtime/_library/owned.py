@@ -29,9 +29,12 @@ class Owned:
     __slots__ = ("__del__", "_handle", "_release")
 
     def __init__(self, release: str, handle: int) -> None:
+        self._own(release, handle)
+
+    def _own(self, release: str, handle: int) -> None:
         self._release = release
         self._handle = handle  # 0 once it was closed
-        self.__del__: Callable[[], object] = partial(getattr(calls.library(), release), handle)
+        self.__del__: Callable[[], object] = partial(getattr(calls._library, release), handle)
 
     @property
     def _alive(self) -> bool:

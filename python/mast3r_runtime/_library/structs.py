@@ -510,6 +510,21 @@ class TensorConfig(_Sized):
     ]
 
 
+class TensorCall(_Sized):
+    _fields_ = [
+        ("size", C.c_uint32),
+        ("reserved", C.c_uint32),
+        ("context", Handle),
+        ("operation", C.c_char_p),
+        ("attributes", C.c_char_p),
+        ("operands", C.c_void_p),
+        ("count", C.c_size_t),
+        ("results", C.c_void_p),
+        ("capacity", C.c_size_t),
+        ("produced", C.c_size_t),
+    ]
+
+
 class TensorStats(_Sized):
     _fields_ = [
         ("size", C.c_uint32),

@@ -58,6 +58,7 @@ var arrows = map[string][]string{
 	"internal/backend/xla/stablehlo":  {"internal/graph", "internal/tensor"},
 	"internal/backend/xla/dl":         {},
 	"internal/backend/xla/pjrt":       {"internal/backend/bufpool", "internal/backend/xla/dl"},
+	"internal/backend/xla/faulty":     {"internal/backend/xla/dl"},
 	"internal/backend/xla":            {"internal/backend", "internal/backend/bufpool", "internal/backend/xla/pjrt", "internal/backend/xla/stablehlo", "internal/graph", "internal/graph/passes", "internal/par", "internal/tensor"},
 	"internal/backend/xla/cuda":       {"internal/backend/xla", "internal/backend/xla/dl"},
 	"internal/backend/open":           {"internal/backend", "internal/backend/cpu", "internal/backend/metal", "internal/backend/selfcheck", "internal/backend/xla/cuda", "internal/par"},
