@@ -18,7 +18,7 @@ func (b *Backend) Footprint(ctx context.Context, graphs []*graph.Graph, opt back
 	if err := b.open(); err != nil {
 		return f, err
 	}
-	plan := &Backend{cfg: b.cfg, pool: b.pool}
+	plan := &Backend{cfg: b.cfg, pool: b.pool, weights: &weightCache{}, ropes: &ropeCache{}}
 	plan.weights.planned = func(bytes int) { f.Weights += bytes }
 	for _, g := range graphs {
 		p := &Program{b: plan, g: g}
@@ -50,7 +50,13 @@ func (b *Backend) Held() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.buffers.Stats()
-	return len(b.arena.b) + len(b.scratch.b) + b.weights.held() + int(s.PooledBytes)
+	held := len(b.arena.b) + len(b.scratch.b) + b.weights.held() + int(s.PooledBytes)
+	for _, lane := range b.lanes {
+		lane.mu.Lock()
+		held += len(lane.arena.b) + len(lane.scratch.b)
+		lane.mu.Unlock()
+	}
+	return held
 }
 
 // held is the memory of the packed weights.
