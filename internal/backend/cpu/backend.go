@@ -178,45 +178,43 @@ func (b *Backend) reserve(arena, scratch int) error {
 // The next run maps the arena again.
 func (b *Backend) Trim() {
 	b.buffers.Clear()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.free()
 	b.weights.trim()
 }
 
-// free gives the memory that runs use back, of the lanes too. b.mu is held.
+// free gives the memory that runs use back, of the lanes too.
 func (b *Backend) free() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.arena.release()
 	b.scratch.release()
 	for _, lane := range b.lanes {
-		lane.mu.Lock()
 		lane.free()
-		lane.mu.Unlock()
 	}
 }
 
 // Close frees everything but the buffers in other hands. Programs must not be
 // run any more; they report ErrClosed.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil
+	if b.end() {
+		b.free()
+		b.buffers.Close()
+		b.weights.close()
 	}
-	b.end()
-	b.buffers.Close()
-	b.weights.close()
 	return nil
 }
 
-// end is what a lane has of Close. b.mu is held.
-func (b *Backend) end() {
+// end lets no run begin any more, of the lanes neither, and reports whether one could.
+func (b *Backend) end() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
 	b.closed = true
 	b.pool.Close()
-	b.free()
 	for _, lane := range b.lanes {
-		lane.mu.Lock()
 		lane.end()
-		lane.mu.Unlock()
 	}
+	return true
 }

@@ -45,18 +45,19 @@ func (p *Program) plan(ctx context.Context, opt backend.Options) (err error) {
 	return p.b.pool.With(ctx, func(pool *par.Pool) error { return p.lower(ctx, pool, simple, opt) })
 }
 
-// Held is the memory of the weights, the arena, the scratch and the buffers.
+// Held is the memory of the weights, the arena, the scratch and the buffers, of the lanes too.
 func (b *Backend) Held() int {
+	return b.regions() + b.weights.held() + int(b.buffers.Stats().PooledBytes)
+}
+
+func (b *Backend) regions() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.buffers.Stats()
-	held := len(b.arena.b) + len(b.scratch.b) + b.weights.held() + int(s.PooledBytes)
+	n := len(b.arena.b) + len(b.scratch.b)
 	for _, lane := range b.lanes {
-		lane.mu.Lock()
-		held += len(lane.arena.b) + len(lane.scratch.b)
-		lane.mu.Unlock()
+		n += lane.regions()
 	}
-	return held
+	return n
 }
 
 // held is the memory of the packed weights.
