@@ -24,6 +24,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import pairs_intervals
 from pairs_sets import SETS, A, Pair, Sources, through
 
 from mast3r_runtime import geometry
@@ -307,6 +308,27 @@ def plot(rows: list[Row], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
+def read_rows(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(engine: CPUEngine, arguments: argparse.Namespace, lines: Path) -> None:
+    """Adds the rows that ``lines`` has not."""
+    sources = Sources(arguments.doc)
+    have = {(row["set"], row["name"]) for row in read_rows(lines)}
+    with open(lines, "a") as file:
+        for name in arguments.sets.split(","):
+            extra = (arguments.out / "views",) if name == "room" else ()
+            for i, pair in enumerate(SETS[name](sources, *extra)):
+                if arguments.quick and i:
+                    break
+                if (pair.set, pair.name) in have:
+                    continue
+                file.write(json.dumps(measure(engine, pair, classic=True)) + "\n")
+                file.flush()
+                print(f"{pair.set}: {pair.name}", file=sys.stderr)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -316,34 +338,25 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "match-bench")
     parser.add_argument("--quick", action="store_true", help="a pair of each set, to see that it works")
     parser.add_argument("--intervals", type=int, default=2, help="draws of noise for them; 0: none")
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was cut off")
     parser.add_argument("--tables", action="store_true", help="the tables of a run that is there")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    lines = arguments.out / "rows.jsonl"
-    if not arguments.tables:
+    lines, drawn = arguments.out / "rows.jsonl", arguments.out / "intervals.jsonl"
+    if not (arguments.tables or arguments.resume):
         lines.unlink(missing_ok=True)
+        drawn.unlink(missing_ok=True)
+    if not arguments.tables:
         cv2.setNumThreads(os.cpu_count() or 1)
-        sources = Sources(arguments.doc)
-        with CPUEngine("auto", resolution=512, num_threads=0) as engine, open(lines, "a") as file:
-            engine.load()
-            for name in arguments.sets.split(","):
-                extra = (arguments.out / "views",) if name == "room" else ()
-                for i, pair in enumerate(SETS[name](sources, *extra)):
-                    if arguments.quick and i:
-                        break
-                    row = measure(engine, pair, classic=True)
-                    file.write(json.dumps(row) + "\n")
-                    file.flush()
-                    print(f"{pair.set}: {pair.name}", file=sys.stderr)
-    rows = [json.loads(line) for line in lines.read_text().splitlines()]
-    text = tables(rows)
-    if arguments.intervals:
-        import pairs_intervals
-
         with CPUEngine("auto", resolution=512, num_threads=0) as engine:
             engine.load()
-            drawn = pairs_intervals.rows(engine, arguments.out / "views", arguments.intervals)
-        text += "\n" + pairs_intervals.table(drawn) + "\n"
+            run(engine, arguments, lines)
+            if arguments.intervals:
+                pairs_intervals.run(engine, arguments.out / "views", arguments.intervals, drawn)
+    rows = read_rows(lines)
+    text = tables(rows)
+    if drawn.exists():
+        text += "\n" + pairs_intervals.table(read_rows(drawn)) + "\n"
     (arguments.out / "tables.txt").write_text(text)
     plot(rows, arguments.out / "match-bench.png")
     print(text)

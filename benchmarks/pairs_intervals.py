@@ -10,6 +10,7 @@ errors, by the spread over pairs.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,25 @@ NOISE = 4.0  # grey levels, of 255
 GAPS = {"narrow": 1, "wide": 4}
 
 
-def rows(engine: Any, folder: Path, repeats: int) -> list[dict[str, Any]]:
-    """A row for every draw: errors in degrees, whether they are in the intervals, how many matches."""
-    out = []
-    for place, cameras in (("room", views.room_views()), ("second room", views.cameras(14, 5))):
-        names = views.render(place.split()[0], cameras, folder / place.replace(" ", "-"))
-        for kind, gap in GAPS.items():
-            for first in range(len(cameras) - gap):
-                pair = (first, first + gap)
-                clean = [np.asarray(Image.open(folder / place.replace(" ", "-") / names[i])) for i in pair]
-                for row in draws(engine, clean, [cameras[i] for i in pair], repeats):
-                    out.append({"scene": place, "kind": kind, "pair": list(pair), **row})
-    return out
+def run(engine: Any, folder: Path, repeats: int, lines: Path) -> None:
+    """Adds the rows that ``lines`` has not, one for every draw: errors in degrees, whether they are in
+    the intervals, how many matches."""
+    done = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+    have = {(row["scene"], *row["pair"]) for row in done}
+    with open(lines, "a") as file:
+        for place, cameras in (("room", views.room_views()), ("second room", views.cameras(14, 5))):
+            pictures = folder / place.replace(" ", "-")
+            names = views.render(place.split()[0], cameras, pictures)
+            for kind, gap in GAPS.items():
+                for first in range(len(cameras) - gap):
+                    pair = (first, first + gap)
+                    if (place, *pair) in have:
+                        continue
+                    clean = [np.asarray(Image.open(pictures / names[i])) for i in pair]
+                    found = draws(engine, clean, [cameras[i] for i in pair], repeats)
+                    known = {"scene": place, "kind": kind, "pair": list(pair)}
+                    file.write("".join(json.dumps(known | row) + "\n" for row in found))
+                    file.flush()
 
 
 def draws(engine: Any, clean: list[Any], cameras: list[Any], repeats: int) -> list[dict[str, Any]]:

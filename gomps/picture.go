@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/fault"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/par"
@@ -121,10 +122,31 @@ func (j *job) resized(img Image, t preprocess.Transform) (_ *picture, err error)
 	if err != nil {
 		return nil, err
 	}
-	src := preprocess.Image{Pix: img.Pix, W: img.Width, H: img.Height, Stride: img.stride()}
-	err = j.e.pool.With(j.ctx, func(pool *par.Pool) error { return j.e.resizer.On(pool).Apply(buf.Bytes(), src, t) })
+	err = j.resizeFar(buf, img, t)
+	if errors.Is(err, backend.ErrUnsupported) {
+		src := preprocess.Image{Pix: img.Pix, W: img.Width, H: img.Height, Stride: img.stride()}
+		err = j.e.pool.With(j.ctx, func(pool *par.Pool) error { return j.e.resizer.On(pool).Apply(buf.Bytes(), src, t) })
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &picture{transform: Transform(t), height: t.Height, width: t.Width, pixels: buf}, nil
+}
+
+// resizeFar has the device resize a picture, where it can: the same bytes.
+func (j *job) resizeFar(buf backend.Buffer, img Image, t preprocess.Transform) error {
+	dev, ok := j.e.dev.(backend.Resizer)
+	if !ok || !t.Resizes() {
+		return backend.ErrUnsupported
+	}
+	x, y, err := j.e.resizer.Axes(t)
+	if err != nil {
+		return err
+	}
+	src := backend.Picture{Pix: img.Pix, Width: img.Width, Height: img.Height, Stride: img.stride()}
+	err = dev.Resize(j.ctx, buf, src, backend.Taps(x), backend.Taps(y))
+	if err == nil || errors.Is(err, backend.ErrUnsupported) || j.ctx.Err() != nil {
+		return err
+	}
+	return deviceError("resize a picture", err)
 }

@@ -34,7 +34,7 @@ var (
 	width     = flag.Int("width", 512, "columns of the pictures")
 	precision = flag.String("precision", "bf16", "bf16, fp16, tf32 or fp32; several with commas")
 	attention = flag.String("attention", "fused", "unfused or fused; several with commas")
-	what      = flag.String("what", "encoder,pair,batch,match", "what to time: also whole, decoder, head, points, desc")
+	what      = flag.String("what", "encoder,pair,batch,match", "what to time: also resize, whole, decoder, head, points, desc")
 	batch     = flag.Int("batch", 8, "pairs at once")
 	rounds    = flag.Int("n", 50, "runs")
 	cache     = flag.String("cache", "off", "folder for compiled programs")
@@ -150,6 +150,11 @@ func (t *timer) all() error {
 		case "match":
 			if err := t.match(); err != nil {
 				return fmt.Errorf("match: %w", err)
+			}
+			continue
+		case "resize":
+			if err := t.resize(); err != nil {
+				return fmt.Errorf("resize: %w", err)
 			}
 			continue
 		case "encoder":

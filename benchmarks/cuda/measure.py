@@ -53,6 +53,10 @@ def bounds(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, float, floa
         found = [r[key] for r in rows.get(step, []) if key in r]
         return float(found[0]) if found else None
 
+    def total(step: str, key: str) -> float | None:
+        found = [r[key] for r in rows.get(step, []) if key in r]
+        return float(sum(found)) if found else None
+
     pair, batch = go("network", "pair", "median_ms"), go("network", "batch", "median_ms")
     torch = [
         r["median_ms"] for r in rows.get("torch", []) + rows.get("torch compiled", []) if "median_ms" in r
@@ -66,7 +70,8 @@ def bounds(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, float, floa
         ("first pair of a new size, s", 45, go("cache: new", "pair", "compile_s")),
         ("the same from the cache, s", 3, go("cache: again", "pair", "compile_s")),
         ("exact match of two maps, ms", 15, max(matches) if matches else None),
-        ("neighbours unlike the CPU's", 0, own("matching", "wrong")),
+        ("neighbours unlike the CPU's", 0, total("matching", "wrong")),
+        ("resized bytes unlike the CPU's", 0, total("pictures", "wrong")),
         ("tests of operations and golden data failed", 0, own("golden", "failed")),
         ("demo's matches, fp32, share off the CPU's", 0.005, own("demo", "fp32")),
         ("demo's matches, tf32", 0.005, own("demo", "tf32")),
@@ -101,6 +106,7 @@ def steps(args: argparse.Namespace) -> list[tuple[str, float, list[str]]]:
         ("cache: new", 60, [*go, *cache]),
         ("cache: again", 30, [*go, *cache]),
         ("matching", 60, [*go, "-what", "match"]),
+        ("pictures", 60, [*go, "-what", "resize"]),
         ("demo", 60, own("demo")),
         ("stays", 40, own("stays")),
         ("memory", 60, own("memory", pairs=args.pairs or (5 if args.rehearse else 1000))),

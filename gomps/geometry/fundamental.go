@@ -14,6 +14,12 @@ import (
 // pixels (the first-order geometric error of Sampson), that counts as agreement
 // (0 means 1.5). F has length 1; it is nil, with a reason, when too few agree.
 func Fundamental(a, b []Vec2, tolerance float64) (f *Mat3, inliers []int, reason string, err error) {
+	return fundamental(a, b, tolerance, 0)
+}
+
+// fundamental is Fundamental where it does not matter which F is found if the share least
+// of the matches agrees with none.
+func fundamental(a, b []Vec2, tolerance, least float64) (f *Mat3, inliers []int, reason string, err error) {
 	if len(a) != len(b) {
 		return nil, nil, "", fmt.Errorf("geometry: %d and %d points, want pairs", len(a), len(b))
 	}
@@ -44,7 +50,7 @@ func Fundamental(a, b []Vec2, tolerance float64) (f *Mat3, inliers []int, reason
 	back := Transpose(n2)
 	limit := tolerance * tolerance
 	cost := func(m Mat3, i int) float64 { return sampson(m, x[i], y[i]) }
-	best, in := ransac(context.Background(), len(x), 7, limit, func(pick []int) []Mat3 {
+	best, in := ransac(context.Background(), len(x), 7, limit, least, func(pick []int) []Mat3 {
 		var out []Mat3
 		for _, m := range sevenPoint(u, v, pick) {
 			out = append(out, Mul(back, Mul(m, n1)))
@@ -91,12 +97,12 @@ func usable(a, b []Vec2) (x, y []Vec2, index []int) {
 // sampson is the squared distance of a match from the epipolar geometry, to first
 // order, in pixels of both pictures together.
 func sampson(f Mat3, a, b Vec2) float64 {
-	x, y := Vec3{a[0], a[1], 1}, Vec3{b[0], b[1], 1}
-	l2 := MulVec(f, x)
-	l1x := f[0][0]*y[0] + f[1][0]*y[1] + f[2][0]
-	l1y := f[0][1]*y[0] + f[1][1]*y[1] + f[2][1]
-	e := dot(y, l2)
-	return e * e / (l2[0]*l2[0] + l2[1]*l2[1] + l1x*l1x + l1y*l1y)
+	l2x := f[0][0]*a[0] + f[0][1]*a[1] + f[0][2]
+	l2y := f[1][0]*a[0] + f[1][1]*a[1] + f[1][2]
+	l1x := f[0][0]*b[0] + f[1][0]*b[1] + f[2][0]
+	l1y := f[0][1]*b[0] + f[1][1]*b[1] + f[2][1]
+	e := b[0]*l2x + b[1]*l2y + (f[2][0]*a[0] + f[2][1]*a[1] + f[2][2])
+	return e * e / (l2x*l2x + l2y*l2y + l1x*l1x + l1y*l1y)
 }
 
 // sevenPoint finds the matrices of rank 2 that seven pairs agree with: of the line

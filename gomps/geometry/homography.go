@@ -39,7 +39,7 @@ func Homography(a, b []Vec2, tolerance float64) (h *Mat3, inliers []int, reason 
 		return dx*dx + dy*dy
 	}
 	limit := tolerance * tolerance
-	best, in := ransac(context.Background(), len(x), 4, limit, func(pick []int) []Mat3 {
+	best, in := ransac(context.Background(), len(x), 4, limit, 0, func(pick []int) []Mat3 {
 		if m, ok := dlt(x, y, pick); ok {
 			return []Mat3{m}
 		}

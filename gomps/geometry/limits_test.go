@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -108,12 +109,12 @@ func TestSampson(t *testing.T) {
 // TestTooFewForASample: a sample of seven cannot be drawn from six.
 func TestTooFewForASample(t *testing.T) {
 	for n := range 7 {
-		_, in := ransac(t.Context(), n, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 })
+		_, in := ransac(t.Context(), n, 7, 1, 0, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 })
 		if in != nil {
 			t.Errorf("%d data, samples of 7: inliers %v", n, in)
 		}
 	}
-	if _, in := ransac(t.Context(), 7, 7, 1, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 }); len(in) != 7 {
+	if _, in := ransac(t.Context(), 7, 7, 1, 0, func([]int) []int { return []int{0} }, func(int, int) float64 { return 0 }); len(in) != 7 {
 		t.Errorf("7 data, samples of 7: inliers %v", in)
 	}
 }
@@ -172,7 +173,7 @@ func TestRelativePoseEndsWithItsContext(t *testing.T) {
 	}
 	hypotheses := 0
 	ctx, cancel := context.WithCancel(t.Context())
-	ransac(ctx, len(a), 5, 1, func([]int) []int {
+	ransac(ctx, len(a), 5, 1, 0, func([]int) []int {
 		if hypotheses++; hypotheses == 3 {
 			cancel()
 		}
@@ -192,5 +193,46 @@ func TestRelativePoseEndsWithItsContext(t *testing.T) {
 	}
 	if _, ok := p.polish(state{pose: Pose{R: Identity, T: Vec3{1, 0, 0}}}, all); ok {
 		t.Error("a fit that was cancelled counts")
+	}
+}
+
+// TestLeastShare: models of no interest cost a panel of votes each, the best of them is
+// still found where there is no other, and one of interest is found as without a least
+// share. A search is given up where nothing comes near it.
+func TestLeastShare(t *testing.T) {
+	const n = 2000
+	for _, c := range []struct {
+		share, least float64
+		most         float64 // votes a model
+		models       int
+	}{
+		{0.02, 0.28, ransacPanel + 10, ransacEarly}, {0.15, 0.28, n, ransacEarly}, {0.25, 0.28, n, ransacMost},
+		{0.02, 0, n, ransacMost}, {0.4, 0.28, n, ransacMost}, {0.3, 0.28, n, ransacMost},
+	} {
+		r := rand.New(rand.NewPCG(1, 1))
+		value := make([]float64, n)
+		for i := range value {
+			value[i] = 1e6 * r.Float64()
+			if r.Float64() < c.share {
+				value[i] = r.Float64()
+			}
+		}
+		models, votes := 0, 0
+		find := func(least float64) []int {
+			models, votes = 0, 0
+			_, in := ransac(t.Context(), n, 7, 1, least, func(pick []int) []float64 {
+				models++
+				return []float64{value[pick[0]]}
+			}, func(m float64, i int) float64 { votes++; return (m - value[i]) * (m - value[i]) })
+			return in
+		}
+		want, whole := find(0), float64(votes)/float64(models)
+		got := find(c.least)
+		if per := float64(votes) / float64(models); per > c.most || c.most < n && per > whole/10 || models > c.models || models < c.models/2 {
+			t.Errorf("%+v: %d models, %.0f votes each, without a least share %.0f", c, models, per, whole)
+		}
+		if len(got) == 0 || c.share > c.least && !slices.Equal(got, want) {
+			t.Errorf("%+v: %d agree, without a least share %d", c, len(got), len(want))
+		}
 	}
 }

@@ -16,27 +16,43 @@ func TestJudgeOverlap(t *testing.T) {
 		wild[i] = Vec2{640 * r.Float64(), 480 * r.Float64()}
 	}
 	for name, c := range map[string]struct {
-		a, b  []Vec2
-		seeds int
-		want  Verdict
+		a, b    []Vec2
+		seeds   int
+		want    Verdict
+		certain float64 // 0: not given
 	}{
-		"right":         {v.a, v.noisy(0.3, 0, 1), 3000, OverlapYes},
-		"every third":   {v.a, v.noisy(0.3, 3, 1), 3000, OverlapYes},
-		"wild":          {v.a, wild, 3000, OverlapNo},
-		"few":           {v.a[:40], v.b[:40], 3000, OverlapNo},
-		"next to none":  {v.a[:3], v.b[:3], 3000, OverlapNo},
-		"none":          {nil, nil, 3000, OverlapNo},
-		"on the border": {v.a[:92], v.b[:92], 3000, OverlapUnsure},
+		"right":         {v.a, v.noisy(0.3, 0, 1), 3000, OverlapYes, 0},
+		"certain":       {v.a, v.noisy(0.3, 0, 1), 3000, OverlapYes, 3.1},
+		"half certain":  {v.a, v.noisy(0.3, 0, 1), 3000, OverlapUnsure, 2.9},
+		"hardly":        {v.a, v.noisy(0.3, 0, 1), 3000, OverlapUnsure, 1.8},
+		"not certain":   {v.a, v.noisy(0.3, 0, 1), 3000, OverlapNo, 1.7},
+		"no number":     {v.a, v.noisy(0.3, 0, 1), 3000, OverlapNo, math.NaN()},
+		"wild, certain": {v.a, wild, 3000, OverlapNo, 9},
+		"every third":   {v.a, v.noisy(0.3, 3, 1), 3000, OverlapYes, 0},
+		"wild":          {v.a, wild, 3000, OverlapNo, 0},
+		"few":           {v.a[:40], v.b[:40], 3000, OverlapNo, 0},
+		"next to none":  {v.a[:3], v.b[:3], 3000, OverlapNo, 0},
+		"none":          {nil, nil, 3000, OverlapNo, 0},
+		"on the border": {v.a[:92], v.b[:92], 3000, OverlapUnsure, 0},
 	} {
-		o, err := JudgeOverlap(c.a, c.b, c.seeds, 1)
+		var certainty []float64
+		for range c.a {
+			if c.certain != 0 {
+				certainty = append(certainty, c.certain)
+			}
+		}
+		o, err := JudgeOverlap(c.a, c.b, certainty, c.seeds, 1)
 		if err != nil || o.Verdict != c.want || o.Reason == "" || math.IsNaN(o.Score) {
 			t.Errorf("%s: %v (%v), want %v: %+v", name, o.Verdict, err, c.want, o)
 		}
 	}
-	if _, err := JudgeOverlap(v.a, v.b, 0, 1); err == nil {
+	if _, err := JudgeOverlap(v.a, v.b, []float64{3}, 3000, 1); err == nil {
+		t.Error("one certainty for many matches: no error")
+	}
+	if _, err := JudgeOverlap(v.a, v.b, nil, 0, 1); err == nil {
 		t.Error("no starting points: no error")
 	}
-	if _, err := JudgeOverlap(v.a, v.b[1:], 10, 1); err == nil {
+	if _, err := JudgeOverlap(v.a, v.b[1:], nil, 10, 1); err == nil {
 		t.Error("unequal lengths: no error")
 	}
 }

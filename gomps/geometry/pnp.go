@@ -36,7 +36,7 @@ func PnP(points []Vec3, pixels []Vec2, k Mat3, tolerance float64) (Estimate, err
 		return Estimate{Reason: TooFewMatches}, nil
 	}
 	limit := tolerance * tolerance
-	best, in := ransac(context.Background(), len(p.x), 3, limit, func(pick []int) []Pose {
+	best, in := ransac(context.Background(), len(p.x), 3, limit, 0, func(pick []int) []Pose {
 		i, j, k := pick[0], pick[1], pick[2]
 		return p3p([]Vec3{p.x[i], p.x[j], p.x[k]}, []Vec3{p.ray[i], p.ray[j], p.ray[k]})
 	}, p.cost)

@@ -439,7 +439,7 @@ func (p *epipolar) turnAlone() (Relative, bool) {
 	}
 	const limit = 9
 	cost := func(m Mat3, i int) float64 { return p.transfer(m, p.k2, a[i], i) }
-	best, in := ransac(p.ctx, len(p.x), 2, limit, func(pick []int) []Mat3 {
+	best, in := ransac(p.ctx, len(p.x), 2, limit, 0, func(pick []int) []Mat3 {
 		if m, ok := hornTurn(pick2(pick)); ok {
 			return []Mat3{m}
 		}

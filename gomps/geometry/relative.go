@@ -261,7 +261,7 @@ func (p *epipolar) search() (state, bool) {
 		back := Transpose(i2)
 		five := [2][]Vec3{make([]Vec3, 5), make([]Vec3, 5)}
 		// F judges a hypothesis: its cost is the cheapest.
-		f, in := ransac(p.ctx, len(p.x), 5, limit, func(pick []int) []Mat3 {
+		f, in := ransac(p.ctx, len(p.x), 5, limit, 0, func(pick []int) []Mat3 {
 			for k, i := range pick {
 				five[0][k], five[1][k] = a[i], b[i]
 			}

@@ -86,7 +86,7 @@ func Rigid(x1, x2 []Vec3, withScale bool, tolerance float64) (Estimate, error) {
 		return dot(d, d) / dot(x1[i], x1[i])
 	}
 	limit := tolerance * tolerance
-	best, in := ransac(context.Background(), len(keep), 3, limit, func(pick []int) []similarity {
+	best, in := ransac(context.Background(), len(keep), 3, limit, 0, func(pick []int) []similarity {
 		m, ok := align3(choose(x1, keep, pick), choose(x2, keep, pick), withScale)
 		if !ok {
 			return nil

@@ -253,3 +253,27 @@ type Finder interface {
 	// ErrUnsupported where somebody else must.
 	Nearest(ctx context.Context, one, two Descriptors) ([2]Neighbours, error)
 }
+
+// Picture are 8-bit RGB pixels, three bytes each, rows Stride bytes apart.
+type Picture struct {
+	Pix           []byte
+	Width, Height int
+	Stride        int
+}
+
+// Taps resample one axis of a picture: output i is the sum of the inputs from First[i] on,
+// Count[i] of them, times the Weights from Size*i on, in units of 2^-22, rounded to a
+// byte. First and First+Count never fall.
+type Taps struct {
+	Size         int
+	First, Count []int
+	Weights      []int32
+}
+
+// Resizer is a Backend that resizes pictures.
+type Resizer interface {
+	// Resize writes a picture resampled along its rows by x, then along its columns by y,
+	// to dst: u8 [len(y.First),len(x.First),3]. It checks nothing of the picture, which is
+	// read during the call. The error is ErrUnsupported where somebody else must.
+	Resize(ctx context.Context, dst Buffer, src Picture, x, y Taps) error
+}

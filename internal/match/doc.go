@@ -38,8 +38,14 @@
 // seeded search does the same, for its queries only, and looks for no
 // neighbour twice. See int8.go for the bound.
 //
-// Bounds on groups of similar descriptors, by a centre and a radius, were
-// tried and do not help: between groups of 12 and of 32 nearest each other in
-// learned descriptors, less than a third of the pairs of groups could be left
-// out, and in noise none.
+// # Blocks
+//
+// Descriptors of length 1 are searched by blocks of 4 x 4 pixels where a kernel for that
+// is (AVX-512): a query looks only into those blocks whose direction is near enough to hold
+// its best, which most often is one in thirty. What counts is that a good score is known
+// beforehand: on the way back of a walk it is that of the way there; else that of the pixel
+// beside the neighbour of a query nearby, or a score that most queries reach, guessed from
+// a sample, and a second search where the guess was too high. See blocks.go. Between groups
+// of queries and groups of descriptors such bounds were tried before and do not help: less
+// than a third of the pairs of groups could be left out.
 package match

@@ -11,7 +11,7 @@ const maxRounds = 10
 type fastScratch struct {
 	cur1, cur2, old1, old2 []int32
 	active                 []int32 // seeds still moving
-	query, found           []int32
+	query, hints, found    []int32
 	known                  [2][]int32 // neighbours found so far, or unknown, pending
 	pairs                  []uint64
 }
@@ -46,7 +46,7 @@ func (m *Matcher) fastKeys(x, y *side, d Map, step int) ([]uint64, error) {
 	if len(f.cur1) == 0 || y.n == 0 {
 		return nil, nil
 	}
-	if !m.found.ready {
+	if !m.found.ready && !m.blocks.ready {
 		m.round(2 * len(f.cur1) * y.n)
 	}
 	for d, s := range [2]*side{x, y} {
@@ -86,7 +86,7 @@ func (f *fastScratch) start(x *side, d Map, step int) {
 	f.cur1 = f.cur1[:n]
 	f.cur2, f.old1, f.old2 = grow(f.cur2, n), grow(f.old1, n), grow(f.old2, n)
 	f.active = grow(f.active, n)
-	f.query, f.found = grow(f.query, n), grow(f.found, n)
+	f.query, f.hints, f.found = grow(f.query, n), grow(f.hints, n), grow(f.found, n)
 	copy(f.old1, f.cur1)
 	fill(f.old2, -1)
 	fill(f.cur2, -1)
@@ -97,18 +97,18 @@ func (f *fastScratch) start(x *side, d Map, step int) {
 
 // hop sets to[s] to the neighbour in y of from[s] for the active seeds s, and
 // drops those that arrive where they were a round ago. Walks meet, so each
-// pixel's neighbour is looked for once in a run.
+// pixel's neighbour is looked for once in a run. Where a walk came from is a hint.
 func (m *Matcher) hop(x, y *side, known, from, to, old []int32) error {
 	f := &m.seeds
-	q := f.query[:0]
+	q, hints := f.query[:0], f.hints[:0]
 	for _, s := range f.active {
 		if c := from[s]; known[c] == unknown {
 			known[c] = pending
-			q = append(q, c)
+			q, hints = append(q, c), append(hints, to[s])
 		}
 	}
 	found := f.found[:len(q)]
-	if err := m.nearestOf(x, q, y, found); err != nil {
+	if err := m.nearestOf(x, q, hints, y, found); err != nil {
 		return err
 	}
 	for i, c := range q {

@@ -51,7 +51,7 @@ func (m *Matcher) ask(v1, v2 View, maskA, maskB []uint8) error {
 	for i, d := range []Map{v1.Desc, v2.Desc} {
 		sides[i].adopt(d, n[i].Used)
 	}
-	m.int8.ready = false
+	m.int8.ready, m.blocks.ready = false, false
 	for i, s := range sides {
 		other := sides[1-i]
 		f.rank = grow(f.rank, max(p1, p2))

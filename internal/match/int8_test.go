@@ -197,7 +197,7 @@ func FuzzPrefilter(f *testing.F) {
 		if m.b.n == 0 {
 			return
 		}
-		if err := m.nearestOf(&m.a, all, &m.b, found); err != nil {
+		if err := m.nearestOf(&m.a, all, nil, &m.b, found); err != nil {
 			t.Fatal(err)
 		}
 		for i, j := range found {

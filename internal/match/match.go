@@ -98,8 +98,12 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 				return nil, err
 			}
 		}
-		m.prepare(&m.a, v1.Desc, mask1)
-		m.prepare(&m.b, v2.Desc, mask2)
+		m.number(&m.a, v1.Desc, mask1)
+		m.number(&m.b, v2.Desc, mask2)
+		if !(o.Subsample > 1 && o.Reciprocal && m.blockUp(2*seedCount(v1.Desc, o.Subsample)*m.b.n)) {
+			m.pack(&m.a)
+			m.pack(&m.b)
+		}
 	}
 	defer func() { m.found.ready = false }()
 	m.seeds.pairs = m.seeds.pairs[:0]
@@ -213,7 +217,7 @@ func (m *Matcher) candidates(v1, v2 View, o Options) error {
 		if !m.found.ready {
 			m.round(len(f.cur1) * m.b.n)
 		}
-		if err := m.nearestOf(&m.a, f.cur1, &m.b, f.cur2); err != nil {
+		if err := m.nearestOf(&m.a, f.cur1, nil, &m.b, f.cur2); err != nil {
 			return err
 		}
 		for s, c := range f.cur1 {

@@ -15,17 +15,7 @@ import (
 
 // unit makes a field of unit descriptors.
 func unit(r *rand.Rand, h, w int) Map {
-	d := field(r, h, w, 24, random)
-	for i := 0; i < len(d.Data); i += 24 {
-		var s float64
-		for _, v := range d.Data[i : i+24] {
-			s += float64(v) * float64(v)
-		}
-		for k := range 24 {
-			d.Data[i+k] = float32(float64(d.Data[i+k]) / math.Sqrt(s))
-		}
-	}
-	return d
+	return unitMap(field(r, h, w, 24, random))
 }
 
 func mustMatch(t *testing.T, m *Matcher, v1, v2 View, o Options) *Result {

@@ -30,11 +30,12 @@ type Matcher struct {
 	best  [2][]float32
 	where [2][]int32
 
-	query queryScratch
-	int8  int8Scratch
-	seeds fastScratch
-	order []uint64
-	back  []uint64 // pairs found from map 2's seeds
+	query  queryScratch
+	int8   int8Scratch
+	blocks blocks
+	seeds  fastScratch
+	order  []uint64
+	back   []uint64 // pairs found from map 2's seeds
 
 	finder Finder
 	found  found
@@ -54,7 +55,8 @@ type worker struct {
 	colBlock []int32
 	used     bool
 
-	int8 int8Worker
+	int8   int8Worker
+	blocks blockQuery
 }
 
 // New returns a Matcher that runs on pool, with the fastest kernel of this

@@ -15,12 +15,12 @@ type queryScratch struct {
 }
 
 // nearestOf writes to out the compact neighbour in y of each query, a compact
-// number of x. y is not empty.
+// number of x. y is not empty. hints are as in nearestOfBlocks.
 //
 // Tiles are groups of queries times chunks of strips: a handful of queries in
 // the last rounds of the fast matcher still occupies every thread. Chunk
 // results are combined in ascending order, so the cut never shows.
-func (m *Matcher) nearestOf(x *side, queries []int32, y *side, out []int32) error {
+func (m *Matcher) nearestOf(x *side, queries, hints []int32, y *side, out []int32) error {
 	nq := len(queries)
 	if nq == 0 {
 		return nil
@@ -33,6 +33,10 @@ func (m *Matcher) nearestOf(x *side, queries []int32, y *side, out []int32) erro
 		for i, q := range queries {
 			out[i] = to[q]
 		}
+		return nil
+	}
+	if m.blocks.ready {
+		m.nearestOfBlocks(x, queries, hints, y, out)
 		return nil
 	}
 	if m.int8.ready {

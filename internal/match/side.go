@@ -54,12 +54,18 @@ func magnitude(row []float32) float32 {
 
 const infinity = 0x7f800000 // its bits
 
-// prepare packs a checked map; mask may be nil, else 0 excludes a pixel.
+// prepare numbers and packs a checked map; mask may be nil, else 0 excludes a pixel.
 func (m *Matcher) prepare(s *side, d Map, mask []uint8) {
+	m.number(s, d, mask)
+	m.pack(s)
+}
+
+// number numbers the pixels that are used.
+func (m *Matcher) number(s *side, d Map, mask []uint8) {
 	s.data, s.dim, s.width, s.n = d.Data, d.Dim, d.Width, 0
 	pixels := d.Pixels()
 	s.keep = grow(s.keep, pixels)
-	m.int8.ready = false
+	m.int8.ready, m.blocks.ready = false, false
 	const chunk = 4096
 	s.most = grow(s.most, ceilDiv(pixels, chunk))
 	m.pool.Run(len(s.most), func(_, tile int) {
@@ -83,6 +89,10 @@ func (m *Matcher) prepare(s *side, d Map, mask []uint8) {
 			s.n++
 		}
 	}
+}
+
+// pack lays the descriptors out for the kernels.
+func (m *Matcher) pack(s *side) {
 	if s.n == 0 {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/pjrt"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/stablehlo"
 )
 
 // Errors of this package are or wrap these, or those of package pjrt.
@@ -62,7 +63,9 @@ type Backend struct {
 	host    *bufpool.Pool[[]byte] // the host's copies
 	weights *weightStore
 	cache   *cache
-	finders finders
+	// Programs for nearest neighbours, by numbers and dimension, and for resizing.
+	finders  texts[[3]int]
+	resizers texts[stablehlo.ResizeSize]
 
 	mu     sync.Mutex
 	closed bool
@@ -168,6 +171,7 @@ func (b *Backend) Close() error {
 	}
 	b.weights.close()
 	b.finders.close()
+	b.resizers.close()
 	return b.release()
 }
 

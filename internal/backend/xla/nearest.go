@@ -7,8 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -19,54 +17,6 @@ import (
 
 var _ backend.Finder = (*Backend)(nil)
 
-// finders are the compiled programs for nearest neighbours, the one used last at
-// the end.
-type finders struct {
-	mu   sync.Mutex
-	list []*finder
-}
-
-type finder struct {
-	n, m, dim int
-	exe       *pjrt.Executable
-}
-
-// maxFinders bounds how many sizes are kept compiled.
-const maxFinders = 8
-
-// get gives the program for a size.
-func (f *finders) get(b *Backend, n, m, dim int) (*finder, error) {
-	if i := slices.IndexFunc(f.list, func(x *finder) bool { return x.n == n && x.m == m && x.dim == dim }); i >= 0 {
-		x := f.list[i]
-		f.list = append(slices.Delete(f.list, i, i+1), x)
-		return x, nil
-	}
-	text, err := stablehlo.Nearest(n, m, dim)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", backend.ErrUnsupported, err)
-	}
-	exe, _, err := b.cache.compile(b.dev, text, b.cfg.Flags)
-	if err != nil {
-		return nil, fmt.Errorf("xla: nearest neighbours: %w", err)
-	}
-	if len(f.list) == maxFinders {
-		f.list[0].exe.Close()
-		f.list = f.list[1:]
-	}
-	x := &finder{n, m, dim, exe}
-	f.list = append(f.list, x)
-	return x, nil
-}
-
-func (f *finders) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, x := range f.list {
-		x.exe.Close()
-	}
-	f.list = nil
-}
-
 // Nearest finds the nearest neighbours of two maps in each other.
 func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (out [2]backend.Neighbours, err error) {
 	if b.dev.Platform() != "cuda" {
@@ -74,12 +24,9 @@ func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (ou
 	}
 	b.finders.mu.Lock() // Close waits for the end of a run
 	defer b.finders.mu.Unlock()
-	if err := b.open(); err != nil {
-		return out, err
-	}
-	f, err := b.finders.get(b, one.N, two.N, one.Dim)
+	exe, err := b.finders.get(b, [3]int{one.N, two.N, one.Dim}, func() (string, error) { return stablehlo.Nearest(one.N, two.N, one.Dim) })
 	if err != nil {
-		return out, err
+		return out, fmt.Errorf("xla: nearest neighbours: %w", err)
 	}
 	var args []*pjrt.Buffer
 	for _, d := range []backend.Descriptors{one, two} {
@@ -94,7 +41,7 @@ func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (ou
 		return out, err
 	}
 	start := time.Now()
-	results, done, err := f.exe.Execute(args)
+	results, err := b.execute(exe, args)
 	if err != nil {
 		return out, fmt.Errorf("xla: nearest neighbours: %w", err)
 	}
@@ -103,10 +50,7 @@ func (b *Backend) Nearest(ctx context.Context, one, two backend.Descriptors) (ou
 			x.Close()
 		}
 	}()
-	if err := done.Await(); err != nil {
-		return out, fmt.Errorf("xla: nearest neighbours: %w", err)
-	}
-	b.count(func() { b.stats.Runs, b.stats.Matching = b.stats.Runs+1, time.Since(start) })
+	b.count(func() { b.stats.Matching = time.Since(start) })
 	return b.neighbours(results, one.N, two.N)
 }
 

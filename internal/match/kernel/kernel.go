@@ -34,6 +34,8 @@ type Kernel struct {
 	// Int8 is nil where no instruction multiplies bytes fast enough to make a
 	// prefilter pay.
 	Int8 *Int8
+	// Blocks is nil where there is none; where there is, NR is BlockPanel.
+	Blocks *Blocks
 
 	strip, stripUnrolled       func(*Args)
 	stripRow, stripRowUnrolled func(*Args)

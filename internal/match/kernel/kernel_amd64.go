@@ -25,6 +25,7 @@ func native() []*Kernel {
 				best: bestInt8AVX512, bestUnrolled: bestInt8UnrolledAVX512,
 				pack: packInt8AVX512,
 			}
+			k.Blocks = &Blocks{withinAVX512, amongAVX512}
 		}
 		if t := tiles(k); t != nil {
 			ks = append(ks, t)
@@ -50,7 +51,7 @@ func tiles(k *Kernel) *Kernel {
 		return nil
 	}
 	t, i := *k, *k.Int8
-	t.ISA, t.Int8 = isa.AVX512AMX, &i
+	t.ISA, t.Int8, t.Blocks = isa.AVX512AMX, &i, nil // whole maps on tiles take no longer
 	i.MR, i.Tiles, i.strip, i.stripRow = tileMR, true, stripAMX, stripRowAMX
 	if isa.TilesModelled() {
 		i.strip, i.stripRow = stripAMXGo, stripRowAMXGo
@@ -132,3 +133,9 @@ func bestInt8UnrolledAVX512(p *BestArgs)
 
 //go:noescape
 func packInt8AVX512(p *PackArgs)
+
+//go:noescape
+func withinAVX512(p *WithinArgs)
+
+//go:noescape
+func amongAVX512(p *AmongArgs)

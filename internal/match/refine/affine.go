@@ -3,7 +3,6 @@
 package refine
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -107,31 +106,46 @@ func (g *bucketGrid) nearest(i int, out []int32) {
 	cx := clamp(int((x-g.x0)/g.cell), g.cols)
 	cy := clamp(int((y-g.y0)/g.cell), g.rows)
 	outside := max(g.x0-x, x-g.x0-float64(g.cols)*g.cell, g.y0-y, y-g.y0-float64(g.rows)*g.cell, 0)
-	var found []candidate
+	var best [near]candidate
 	for ring := 1; ; ring *= 2 {
-		found = found[:0]
+		found := best[:0]
 		limit := max(0, float64(ring)*g.cell-outside)
 		for r := max(0, cy-ring); r <= min(g.rows-1, cy+ring); r++ {
-			for c := max(0, cx-ring); c <= min(g.cols-1, cx+ring); c++ {
-				for _, j := range g.order[g.start[r*g.cols+c]:g.start[r*g.cols+c+1]] {
-					dx, dy := g.xy[2*j]-x, g.xy[2*j+1]-y
-					if int(j) != i {
-						found = append(found, candidate{dx*dx + dy*dy, j})
-					}
+			// The cells of a row lie one after the other.
+			first, last := r*g.cols+max(0, cx-ring), r*g.cols+min(g.cols-1, cx+ring)
+			for _, j := range g.order[g.start[first]:g.start[last+1]] {
+				if dx, dy := g.xy[2*j]-x, g.xy[2*j+1]-y; int(j) != i {
+					found = insert(found, candidate{dx*dx + dy*dy, j})
 				}
 			}
 		}
-		slices.SortFunc(found, func(a, b candidate) int {
-			return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.index, b.index))
-		})
 		whole := ring >= max(g.cols, g.rows)
-		if len(found) >= len(out) && (whole || found[len(out)-1].distance <= limit*limit) {
+		if len(found) == near && (whole || found[near-1].distance <= limit*limit) {
 			break
 		}
 	}
 	for k := range out {
-		out[k] = found[k].index
+		out[k] = best[k].index
 	}
+}
+
+// insert keeps the nearest candidates, ties by number, in their order; where there is
+// no more room the last one goes.
+func insert(list []candidate, c candidate) []candidate {
+	before := func(a, b candidate) bool {
+		return a.distance < b.distance || a.distance == b.distance && a.index < b.index
+	}
+	k := len(list)
+	if k < cap(list) {
+		list = list[:k+1]
+	} else if k--; !before(c, list[k]) {
+		return list
+	}
+	for ; k > 0 && before(c, list[k-1]); k-- {
+		list[k] = list[k-1]
+	}
+	list[k] = c
+	return list
 }
 
 // localMap is the linear map, from picture 1 to picture 2, of a match and its

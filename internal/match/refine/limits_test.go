@@ -28,10 +28,58 @@ func TestPatchesNearTheEdge(t *testing.T) {
 		{-1, 50, false}, {96, 50, false}, {50, -0.5, false}, {50, 96, false},
 		{math.NaN(), 50, false}, {50, math.NaN(), false}, {50, math.Inf(1), false},
 	} {
-		var w window
+		var scratch tracker
 		at := place{levels, 0, c.x, c.y, linear{1, 0, 0, 1}}
-		if ok := at.cut(&w, side, 0); ok != c.ok {
+		if ok := scratch.cut(at, &scratch.win1, side, 0); ok != c.ok {
 			t.Errorf("a patch at (%g, %g) of 96 x 96: compared %v, want %v", c.x, c.y, ok, c.ok)
+		}
+	}
+}
+
+// TestWindows: a window is read anew when it lacks something of the place, its level or its
+// picture, and only then; what it has is what one read on its own has.
+func TestWindows(t *testing.T) {
+	p := newPair(400, 1, 0, 1, 1, 3)
+	pool := par.New(1)
+	defer pool.Close()
+	one, two := build(pool, kernel.Best(), p.one, 1), build(pool, kernel.Best(), p.two, 1)
+	unit := linear{1, 0, 0, 1}
+	for name, c := range map[string]struct {
+		then place
+		anew bool
+	}{
+		"the same":        {place{one, 0, 100, 100, unit}, false},
+		"a pixel on":      {place{one, 0, 101, 99, unit}, false},
+		"two pixels on":   {place{one, 0, 102, 100, unit}, true},
+		"two pixels back": {place{one, 0, 98, 100, unit}, true},
+		"two pixels up":   {place{one, 0, 100, 98, unit}, true},
+		"two pixels down": {place{one, 0, 100, 102, unit}, true},
+		"larger":          {place{one, 0, 100, 100, unit.scaled(1.5)}, true},
+		"coarser":         {place{one, 1, 200.5, 200.5, unit.scaled(2)}, true},
+		"another picture": {place{two, 0, 100, 100, unit}, true},
+	} {
+		var scratch tracker
+		w, fresh := &window{}, &window{}
+		if !scratch.cut(place{one, 0, 100, 100, unit}, w, rim, maxMove) {
+			t.Fatal("no window")
+		}
+		before := *w
+		if !scratch.cut(c.then, w, rim, maxMove) || !scratch.cut(c.then, fresh, rim, maxMove) {
+			t.Fatal(name, ": no window")
+		}
+		same := w.of == before.of && w.level == before.level && w.left == before.left && w.top == before.top && w.width == before.width
+		if same == c.anew {
+			t.Errorf("%s: read anew %v, want %v", name, !same, c.anew)
+		}
+		k, a, b := kernel.Best(), make([]float32, kernel.RimSamples), make([]float32, kernel.RimSamples)
+		if !k.Read(a, w.pix, w.width, w.height, c.then.grid(w, rim)) || !k.Read(b, fresh.pix, fresh.width, fresh.height, c.then.grid(fresh, rim)) {
+			t.Errorf("%s: a window that does not hold its patch", name)
+		}
+		for i := range a {
+			if math.Abs(float64(a[i]-b[i])) > 1e-3 {
+				t.Errorf("%s: sample %d is %v, in a window of its own %v", name, i, a[i], b[i])
+				break
+			}
 		}
 	}
 }

@@ -16,6 +16,9 @@ const (
 	// maxWindow bounds a window of picture 2: a patch stretched fourfold, turned
 	// by 45 degrees, and its moves.
 	maxWindow = 144
+	// spare pixels about a window: a match moves little between the finest passes, which
+	// then share a window.
+	spare = 1
 )
 
 // taper weighs a patch's samples by a Gaussian of 5 pixels, sum 1; the pad has none.
@@ -51,6 +54,7 @@ type template struct {
 type tracker struct {
 	kernel     *kernel.Kernel
 	win1, win2 window
+	raw        []float32 // before smoothing
 	ring       [kernel.RimSamples]float32
 	now        [samples]float32
 	template   template
@@ -83,8 +87,9 @@ func (p place) inside() bool {
 }
 
 // cut fills a window with what n x n samples about p, moved by up to margin steps,
-// can touch; false when it is too large or the point too near the edge.
-func (p place) cut(w *window, n int, margin float64) bool {
+// can touch; false when it is too large or the point too near the edge. Nothing is to be
+// done where the window has all that.
+func (t *tracker) cut(p place, w *window, n int, margin float64) bool {
 	if !p.inside() {
 		return false
 	}
@@ -92,12 +97,14 @@ func (p place) cut(w *window, n int, margin float64) bool {
 	half := float64(n/2) + margin
 	reachX := half * (math.Abs(step.a) + math.Abs(step.b))
 	reachY := half * (math.Abs(step.c) + math.Abs(step.d))
-	left, top := int(math.Floor(x-reachX))-1, int(math.Floor(y-reachY))-1
-	right, bottom := int(math.Ceil(x+reachX))+2, int(math.Ceil(y+reachY))+2
-	if right-left > maxWindow || bottom-top > maxWindow {
+	left, top := int(math.Floor(x-reachX)), int(math.Floor(y-reachY))
+	width, height := int(math.Ceil(x+reachX))+2-left, int(math.Ceil(y+reachY))+2-top
+	if max(width, height)+2*spare > maxWindow {
 		return false
 	}
-	p.pyramid.cut(w, p.level, left, top, right-left, bottom-top)
+	if !w.holds(p.pyramid, p.level, left, top, width, height) {
+		p.pyramid.cut(w, &t.raw, p.level, left-spare, top-spare, width+2*spare, height+2*spare)
+	}
 	return true
 }
 

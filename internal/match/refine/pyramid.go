@@ -82,8 +82,14 @@ type window struct {
 	pix           []float32
 	left, top     int
 	width, height int
+	of            *pyramid // nil: of none yet
+	level         int
+}
 
-	raw []float32 // before smoothing
+// holds reports whether the window has a rectangle of a level.
+func (w *window) holds(p *pyramid, level, left, top, width, height int) bool {
+	return w.of == p && w.level == level && left >= w.left && top >= w.top &&
+		left+width <= w.left+w.width && top+height <= w.top+w.height
 }
 
 // Smoothing of level 0 by a Gaussian of 0.7 pixels: without it, linear
@@ -91,9 +97,10 @@ type window struct {
 // The coarser levels are smooth enough by their making.
 var smooth = [3]float32{0.5586, 0.2056, 0.0151} // the centre and the next two, on either side
 
-// cut fills w with a rectangle; what lies outside repeats the picture's edge.
-func (p *pyramid) cut(w *window, level, left, top, width, height int) {
-	w.left, w.top, w.width, w.height = left, top, width, height
+// cut fills w with a rectangle; what lies outside repeats the picture's edge. raw is
+// scratch.
+func (p *pyramid) cut(w *window, raw *[]float32, level, left, top, width, height int) {
+	w.left, w.top, w.width, w.height, w.of, w.level = left, top, width, height, p, level
 	w.pix = grow(w.pix, width*height)
 	if level > 0 {
 		l := p.levels[level-1]
@@ -114,15 +121,16 @@ func (p *pyramid) cut(w *window, level, left, top, width, height int) {
 		}
 		return
 	}
-	p.cutSmooth(w)
+	p.cutSmooth(w, raw)
 }
 
 // cutSmooth is cut of level 0, grey and smoothed.
-func (p *pyramid) cutSmooth(w *window) {
+func (p *pyramid) cutSmooth(w *window, scratch *[]float32) {
 	const margin = len(smooth) - 1
 	img := &p.picture
 	rw, rh := w.width+2*margin, w.height+2*margin
-	w.raw = grow(w.raw, rw*rh)
+	*scratch = grow(*scratch, rw*rh)
+	all := *scratch
 	x0, y0 := w.left-margin, w.top-margin
 	inside := x0 >= 0 && x0+rw <= img.Width
 	k := p.kernel
@@ -140,10 +148,10 @@ func (p *pyramid) cutSmooth(w *window) {
 				line[x] = kernel.GreyOf(c[0], c[1], c[2])
 			}
 		}
-		k.Five(w.raw[y*w.width:][:w.width], line[:], line[1:], line[2:], line[3:], line[4:], &smooth)
+		k.Five(all[y*w.width:][:w.width], line[:], line[1:], line[2:], line[3:], line[4:], &smooth)
 	}
 	for y := range w.height {
-		n, raw := w.width, w.raw[y*w.width:]
+		n, raw := w.width, all[y*w.width:]
 		k.Five(w.pix[y*n:][:n], raw, raw[n:], raw[2*n:], raw[3*n:], raw[4*n:], &smooth)
 	}
 }

@@ -76,7 +76,8 @@ func Refine(ctx context.Context, pool *par.Pool, one, two Picture, xy1, xy2 []fl
 	for coarse < 6 && 0.3*o.Reach > float64(int(1)<<coarse) {
 		coarse++
 	}
-	j := &job{pool: pool, xy1: xy1, xy2: xy2, reach: o.Reach, r: r, trackers: make([]tracker, pool.Threads()), sigma: make([]float64, n), good: make([]bool, n)}
+	j := &job{pool: pool, xy1: xy1, xy2: xy2, reach: o.Reach, r: r, trackers: make([]tracker, pool.Threads()), sigma: make([]float64, n), good: make([]bool, n),
+		kept: make([]window, 2*min(n, keptMatches))}
 	// Where one picture shows things larger, it is read from a coarser level, up
 	// to the greatest stretch.
 	k := kernel.Best()
@@ -143,6 +144,25 @@ type job struct {
 	trackers []tracker
 	good     []bool    // the patches agreed on the level before
 	sigma    []float64 // of the refined ones, in steps of the template
+	kept     []window  // two a match, of the finest level
+}
+
+// The finest level is visited three times, and reading it is most of the work: rows of a
+// large picture lie far apart. The windows of so many matches, if not stretched more than
+// this, are kept meanwhile: about 4 kB each, at most 14.
+const (
+	keptMatches = 4096
+	keptStretch = 1.5
+)
+
+// windows are those of match i, which is stretched so much. Which thread comes by decides
+// nothing: what is not the match's own is cut anew.
+func (j *job) windows(t *tracker, i, level int, stretch float64) (one, two *window) {
+	if level == 0 && stretch < keptStretch && 2*i < len(j.kept) {
+		return &j.kept[2*i], &j.kept[2*i+1]
+	}
+	t.win1.of, t.win2.of = nil, nil
+	return &t.win1, &t.win2
 }
 
 // unsure does not call those matches refined that are much less sure than the
@@ -203,12 +223,16 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 	// The last pass goes back as well, in the same windows.
 	steps, enough, n, margin := 8, 0.05, side, 0.0
 	if final {
-		steps, enough, n, margin = 15, 0.005, rim, maxMove
+		steps, enough = 15, 0.005
 	}
-	if !here.cut(&t.win1, rim, margin) || !t.prepare(here, &t.win1) || t.template.least < minStructure || !there.cut(&t.win2, n, maxMove) {
+	if level == 0 {
+		n, margin = rim, maxMove
+	}
+	one, two := j.windows(t, i, level, s1)
+	if !t.cut(here, one, rim, margin) || !t.prepare(here, one) || t.template.least < minStructure || !t.cut(there, two, n, maxMove) {
 		return
 	}
-	moved, correlation, ok := t.track(there, &t.win2, steps, enough)
+	moved, correlation, ok := t.track(there, two, steps, enough)
 	if !ok {
 		return
 	}
@@ -229,7 +253,7 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 	}
 	covariance, sigma := t.template.covariance(correlation, there.step)
 	back := place{j.two, level2, x2, y2, there.step}
-	if correlation < minCorrelation || !t.returns(back, here) {
+	if correlation < minCorrelation || !t.returns(back, two, here, one) {
 		j.reset(i)
 		return
 	}
@@ -240,11 +264,11 @@ func (j *job) improve(t *tracker, i, level int, final bool, l linear) {
 
 // returns reports whether picture 2's patch, looked for in picture 1, is found
 // where the match began.
-func (t *tracker) returns(from, to place) bool {
-	if !from.inside() || !t.prepare(from, &t.win2) {
+func (t *tracker) returns(from place, two *window, to place, one *window) bool {
+	if !from.inside() || !t.prepare(from, two) {
 		return false
 	}
-	moved, _, ok := t.track(to, &t.win1, 10, 0.02)
+	moved, _, ok := t.track(to, one, 10, 0.02)
 	return ok && math.Hypot(moved[0], moved[1]) <= maxReturn
 }
 

@@ -303,6 +303,44 @@ func TestApplyAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestAxes: two plain passes with what Axes says are what Apply does.
+func TestAxes(t *testing.T) {
+	for _, c := range []struct{ w, h, size int }{{97, 61, 48}, {31, 47, 64}, {150, 100, 48}, {64, 63, 64}} {
+		tr, err := Plan(c.w, c.h, c.size, 16, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, z := noise(c.w, c.h, 0), NewResizer(nil)
+		want := make([]byte, 3*tr.Width*tr.Height)
+		if err := z.Apply(want, src, tr); err != nil {
+			t.Fatal(err)
+		}
+		x, y, err := z.Axes(tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := func(a Axis, i int, at func(j int) byte) byte {
+			s := int32(half)
+			for j := range a.Count[i] {
+				s += a.Weights[i*a.Size+j] * int32(at(a.First[i]+j))
+			}
+			return clamp(s)
+		}
+		for i := range want {
+			row, col, ch := i/3/tr.Width, i/3%tr.Width, i%3
+			got := sum(y, row, func(r int) byte {
+				return sum(x, col, func(p int) byte { return src.Pix[r*src.Stride+3*p+ch] })
+			})
+			if got != want[i] {
+				t.Fatalf("%+v: byte %d is %d, want %d", c, i, got, want[i])
+			}
+		}
+	}
+	if _, _, err := NewResizer(nil).Axes(Transform{}); err == nil {
+		t.Error("a transform of nothing was taken")
+	}
+}
+
 func BenchmarkApply(b *testing.B) {
 	pool := par.New(0)
 	defer pool.Close()

@@ -98,10 +98,7 @@ func (z *Resizer) Apply(dst []byte, src Image, t Transform) error {
 	z.src, z.dst, z.t = src, dst, t
 	defer func() { z.src, z.in, z.dst = Image{}, Image{}, nil }() // keep no picture alive
 
-	f := bicubic
-	if max(src.W, src.H) > max(t.ResizedW, t.ResizedH) {
-		f = lanczos3
-	}
+	f := t.filter()
 	// Source rows that the vertical pass will read.
 	z.firstRow, z.rows = t.CropY, t.Height
 	if t.ResizedH != src.H {
@@ -129,6 +126,38 @@ func (z *Resizer) Apply(dst []byte, src Image, t Transform) error {
 	}
 	return nil
 }
+
+// Axis is how one axis of a picture is resampled: output i is the sum of the inputs from
+// First[i] on, Count[i] of them, times the Weights from Size*i on, in units of 2^-22,
+// rounded to a byte.
+type Axis struct {
+	Size         int
+	First, Count []int
+	Weights      []int32
+}
+
+// Axes are what Apply does to the rows of t's picture, and then to the columns, for those
+// who do it elsewhere. They hold until the next call of the Resizer.
+func (z *Resizer) Axes(t Transform) (x, y Axis, err error) {
+	if !t.valid() || t.OriginalW < 1 || t.OriginalH < 1 {
+		return x, y, fmt.Errorf("preprocess: %+v, want a transform from Plan", t)
+	}
+	f := t.filter()
+	z.x.prepare(f, t.OriginalW, t.ResizedW, t.CropX, t.Width)
+	z.y.prepare(f, t.OriginalH, t.ResizedH, t.CropY, t.Height)
+	return Axis{z.x.size, z.x.lo, z.x.n, z.x.k}, Axis{z.y.size, z.y.lo, z.y.n, z.y.k}, nil
+}
+
+// filter is the kernel of a transform.
+func (t Transform) filter() *filter {
+	if max(t.OriginalW, t.OriginalH) > max(t.ResizedW, t.ResizedH) {
+		return lanczos3
+	}
+	return bicubic
+}
+
+// Resizes says whether pixels are computed, and not just cut out.
+func (t Transform) Resizes() bool { return t.ResizedW != t.OriginalW || t.ResizedH != t.OriginalH }
 
 // valid reports whether the crop lies inside the resized picture.
 func (t Transform) valid() bool {

@@ -423,7 +423,8 @@ class Overlap:
 
     ``verdict`` is "YES", "NO" or "UNSURE". ``matched`` is the fraction of the starting points
     with a confident match. ``consistent`` is the fraction of these that fit one epipolar
-    geometry. ``score`` is the smaller of the two relative to its threshold (1: equal).
+    geometry. ``score`` is the smallest of these and of the matches' median certainty
+    (``desc_conf``), each relative to its threshold (1: equal).
     ``fundamental [3, 3]`` is the geometry, ``(x_2, 1) F (x_1, 1) = 0`` in original pixels, or
     None if there is none.
     """

@@ -82,6 +82,8 @@ func TestRandomOperations(t *testing.T) {
 	optest.Random(t, optest.Backend(gpu(t), backend.Options{}), 1, 1e-5)
 }
 
+func TestResize(t *testing.T) { optest.Resize(t, gpu(t)) }
+
 // TestModel holds the network's outputs against the golden ones, at a small and
 // at the published size.
 func TestModel(t *testing.T) {

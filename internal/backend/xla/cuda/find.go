@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,11 +23,9 @@ var libraries = []string{
 	"libcusolver.so", "libcufft.so", "libcudnn.so", "libnccl.so", "libnvshmem_host.so",
 }
 
-// plugins are the files to look for below a folder of Python packages, by the
-// major version of CUDA.
-func plugins(major int) []string {
-	return []string{fmt.Sprintf("jax_plugins/xla_cuda%d/xla_cuda_plugin.so", major)}
-}
+// plugin is the file to look for below a folder of Python packages, by the major
+// version of CUDA.
+func plugin(major int) string { return fmt.Sprintf("jax_plugins/xla_cuda%d/xla_cuda_plugin.so", major) }
 
 // found is a plugin and the packages beside it.
 type found struct {
@@ -37,10 +34,9 @@ type found struct {
 	major    int    // of CUDA, 0 when unknown
 }
 
-// find looks for a plugin: the variable, the folders of Python packages that
-// this process has files of, LD_LIBRARY_PATH. The driver's version decides which
-// of two is taken.
-func find(driver int) (found, error) {
+// find looks for a plugin: the variable, the folders of Python packages,
+// LD_LIBRARY_PATH. The driver's version decides which of two is taken.
+func find(driver int, folders []string) (found, error) {
 	if file := os.Getenv(EnvPlugin); file != "" {
 		if _, err := os.Stat(file); err != nil {
 			return found{}, fmt.Errorf("cuda: %s: %w", EnvPlugin, err)
@@ -50,20 +46,22 @@ func find(driver int) (found, error) {
 		if _, err := os.Stat(filepath.Join(dir, "nvidia")); err == nil {
 			f.packages = dir
 		}
+		for _, major := range []int{12, 13} {
+			if file == filepath.Join(dir, plugin(major)) {
+				f.major = major
+			}
+		}
 		return f, nil
 	}
 	majors := []int{13, 12}
 	if driver < 13000 {
 		majors = []int{12}
 	}
-	dirs := packageFolders()
 	for _, major := range majors {
-		for _, dir := range dirs {
-			for _, name := range plugins(major) {
-				file := filepath.Join(dir, name)
-				if _, err := os.Stat(file); err == nil {
-					return found{file, dir, major}, nil
-				}
+		for _, dir := range folders {
+			file := filepath.Join(dir, plugin(major))
+			if _, err := os.Stat(file); err == nil {
+				return found{file, dir, major}, nil
 			}
 		}
 	}
@@ -79,15 +77,18 @@ func find(driver int) (found, error) {
 // packageFolders are the folders of Python packages that files of this process
 // come from: its libraries lie there, ours or numpy's.
 func packageFolders() []string {
-	f, err := os.Open("/proc/self/maps")
+	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return nil // no Linux, no plugin
 	}
-	defer f.Close()
+	return packagesOf(string(maps))
+}
+
+// packagesOf finds the folders in a process's list of what is mapped.
+func packagesOf(maps string) []string {
 	var dirs []string
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		_, path, ok := strings.Cut(lines.Text(), "/")
+	for line := range strings.Lines(maps) {
+		_, path, ok := strings.Cut(strings.TrimRight(line, "\n"), "/")
 		if !ok {
 			continue
 		}
@@ -103,34 +104,50 @@ func packageFolders() []string {
 	return dirs
 }
 
-// preload opens NVIDIA's libraries of the packages, so that the plugin finds
-// them by their names, and returns the files. What is loaded already, by torch
-// for one, stays what it is.
-func (f found) preload() []string {
-	var opened []string
+// cu13 is where NVIDIA's wheels for CUDA 13 put everything but cuDNN and NCCL. Those for
+// CUDA 12 have a folder for each library.
+const cu13 = "nvidia/cu13"
+
+// wanted are the files of NVIDIA's libraries in the packages, of the plugin's version.
+func (f found) wanted() []string {
+	if f.packages == "" {
+		return nil // not what lies in the working folder
+	}
+	var out []string
 	for _, name := range libraries {
-		for _, folder := range []string{"nvidia/cu13/lib", "nvidia/*/lib"} {
-			if folder == "nvidia/cu13/lib" && f.major == 12 {
-				continue
-			}
-			files, err := filepath.Glob(filepath.Join(f.packages, folder, name+".*"))
-			if err != nil || len(files) == 0 {
-				continue
-			}
-			slices.Sort(files)
-			if _, err := dl.Open(files[0], true); err == nil {
-				opened = append(opened, files[0])
-			}
-			break
+		files, err := filepath.Glob(filepath.Join(f.packages, "nvidia/*/lib", name+".*"))
+		if err != nil {
+			continue // a folder's name that is a bad pattern
+		}
+		of13 := func(file string) bool { return strings.HasPrefix(file, filepath.Join(f.packages, cu13)+"/") }
+		if f.major == 12 {
+			files = slices.DeleteFunc(files, of13)
+		}
+		// Glob sorts.
+		if i := slices.IndexFunc(files, of13); i >= 0 {
+			out = append(out, files[i])
+		} else if len(files) > 0 {
+			out = append(out, files[0])
 		}
 	}
-	return opened
+	return out
+}
+
+// preload opens NVIDIA's libraries of the packages, so that the plugin finds
+// them by their names. What is loaded already, by torch for one, stays what it is.
+func (f found) preload() {
+	for _, file := range f.wanted() {
+		_, _ = dl.Open(file, true) // the plugin says what it misses
+	}
 }
 
 // data is the folder with NVIDIA's compiler tools, for XLA; "" where there is
 // none.
 func (f found) data() string {
-	for _, name := range []string{"nvidia/cu13", "nvidia/cuda_nvcc"} {
+	for _, name := range []string{cu13, "nvidia/cuda_nvcc"} {
+		if f.packages == "" || f.major == 12 && name == cu13 {
+			continue
+		}
 		dir := filepath.Join(f.packages, name)
 		for _, inside := range []string{"bin/ptxas", "nvvm/libdevice"} {
 			if _, err := os.Stat(filepath.Join(dir, inside)); err == nil {

@@ -61,14 +61,14 @@ func Open(s Settings) (*xla.Backend, error) {
 	if gpu.Major < oldest {
 		return nil, fmt.Errorf("cuda: %s has compute capability %d.%d, want at least %d.0", gpu.Name, gpu.Major, gpu.Minor, oldest)
 	}
-	f, err := find(driver.Version)
+	f, err := find(driver.Version, packageFolders())
 	if err != nil {
 		return nil, err
 	}
 	if f.major == 12 && driver.Version < 12000 || f.major == 13 && driver.Version < 13000 {
 		return nil, fmt.Errorf("cuda: the driver serves CUDA %d.%d, the plugin wants %d", driver.Version/1000, driver.Version%1000/10, f.major)
 	}
-	preloaded.Do(func() { f.preload() })
+	preloaded.Do(f.preload)
 	defer quiet()()
 	cfg := xla.Config{
 		Name: "cuda", Plugin: f.file, Cache: s.cacheFolder(), Key: fmt.Sprintf("driver %d, capability %d.%d", driver.Version, gpu.Major, gpu.Minor),

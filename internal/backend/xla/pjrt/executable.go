@@ -21,7 +21,8 @@ type Executable struct {
 	outputs int
 }
 
-// Compile compiles StableHLO text for one device. flags are XLA's flags by name
+// Compile compiles StableHLO text for one device, after whatever else the plugin
+// compiles in this process. flags are XLA's flags by name
 // (xla_gpu_...): bool, int64, float64 or string.
 func (d *Device) Compile(code string, flags map[string]any) (*Executable, error) {
 	// MLIR's lexer looks for a NUL behind the text.
@@ -33,10 +34,17 @@ func (d *Device) Compile(code string, flags map[string]any) (*Executable, error)
 	prog := &program{code: unsafe.SliceData(text), size: uintptr(len(code)), format: unsafe.SliceData(format), formatLength: uintptr(len(format))}
 	prog.head.size = size(prog)
 	args := &clientCompileArgs{client: d.c.handle, program: prog, options: unsafe.SliceData(options), optionsSize: uintptr(len(options))}
-	if err := call(d.c.p, clientCompile, args); err != nil {
+	if err := d.c.p.compile(args); err != nil {
 		return nil, fmt.Errorf("pjrt: compile: %w", err)
 	}
 	return d.loaded(args.executable)
+}
+
+// compile lets one compile at a time.
+func (p *Plugin) compile(args *clientCompileArgs) error {
+	p.compiling.Lock()
+	defer p.compiling.Unlock()
+	return call(p, clientCompile, args)
 }
 
 // Load makes an executable of what Serialize gave.

@@ -29,6 +29,9 @@ type Plugin struct {
 	api          *api
 	major, minor int
 	attributes   map[string]any
+	// compiling is held while the plugin compiles: CUDA's was seen to hang when several
+	// threads asked it to at once.
+	compiling sync.Mutex
 }
 
 var loaded struct {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/bufpool"
 )
 
 // client is XLA on the CPU, which speaks the same interface as on a GPU.
@@ -154,6 +156,15 @@ func TestNoPlugin(t *testing.T) {
 	if _, err := os.Stat("/lib/x86_64-linux-gnu/libm.so.6"); err == nil {
 		if _, err := Load("/lib/x86_64-linux-gnu/libm.so.6"); err == nil || !strings.Contains(err.Error(), "no PJRT plugin") {
 			t.Errorf("libm: %v", err)
+		}
+	}
+}
+
+// TestErrorKinds: one code is about memory.
+func TestErrorKinds(t *testing.T) {
+	for code, want := range map[Code]bool{ResourceExhausted: true, Internal: false, Unimplemented: false} {
+		if got := errors.Is(&Error{Code: code}, bufpool.ErrOutOfMemory); got != want {
+			t.Errorf("code %d is about memory: %v", code, got)
 		}
 	}
 }

@@ -144,3 +144,31 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeLimits: the text of a size is always the same; sums that float32 does not hold
+// exactly, and indices beyond 32 bits, are refused.
+func TestResizeLimits(t *testing.T) {
+	good := ResizeSize{Height: 4, Width: 6, Rows: 20, Columns: 30, Taps: 514}
+	a, err := Resize(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := Resize(good); a != b || err != nil {
+		t.Errorf("two texts of one size differ, %v", err)
+	}
+	for _, want := range []string{"tensor<1800xui8>", "tensor<5150xi32>", "-> tensor<72xui8>"} {
+		if !strings.Contains(a, want) {
+			t.Errorf("the text has no %s", want)
+		}
+	}
+	for name, change := range map[string]func(*ResizeSize){
+		"taps": func(s *ResizeSize) { s.Taps++ }, "no taps": func(s *ResizeSize) { s.Taps = 0 },
+		"no rows": func(s *ResizeSize) { s.Rows = 0 }, "many": func(s *ResizeSize) { s.Rows = 1 << 26 },
+	} {
+		s := good
+		change(&s)
+		if _, err := Resize(s); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v, want ErrUnsupported", name, err)
+		}
+	}
+}

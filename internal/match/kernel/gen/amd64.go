@@ -52,6 +52,8 @@ func amd64File() string {
 		avx512.bestInt8(a, ku)
 	}
 	avx512.packInt8(a)
+	avx512.within(a)
+	avx512.among(a)
 	avx512.stripTiles(a, true)
 	avx512.stripTiles(a, false)
 	return a.String()
