@@ -23,7 +23,7 @@ const (
 	blockEdge  = 4    // pixels
 	unitSlack  = 1e-3 // by which the square of a descriptor's length may differ from 1
 	leastScore = 0.3  // below it, angles are too wide to rule out anything
-	maxLeft    = 0.25  // share of the blocks beyond which the search does not pay
+	maxLeft    = 0.25 // share of the blocks beyond which the search does not pay
 	blockBatch = 32   // queries a tile
 )
 
