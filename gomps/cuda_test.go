@@ -216,48 +216,85 @@ func TestCUDAViews(t *testing.T) {
 	}
 }
 
-// TestCUDAFaults: a GPU without memory, one that is gone and one that is busy while the
-// caller gives up are errors of their kinds, of every part of a call; the engine goes on.
+// TestCUDAFaults: a GPU without memory and one that is gone are errors of their kinds, of
+// every part of a call, of reading results and of matching; the engine goes on.
 func TestCUDAFaults(t *testing.T) {
-	f := faulty.Open(t)
-	t.Setenv("MAST3R_PJRT_CPU", f.File)
-	e := open(t, gomps.Config{Backend: "cuda", Precision: "fp32", ExecutableCache: t.TempDir()}, "mast3r_micro")
-	infer := func(ctx context.Context) error {
-		r, err := e.Infer(ctx, picture(70, 96, 1), picture(70, 96, 2), gomps.InferOptions{Resolution: 64})
-		if err == nil {
-			r.View[0].Points.Float32s()
-			r.Release()
-		}
-		return err
+	e, f, infer := openFaulty(t)
+	calls := map[string]struct {
+		run   func() error
+		calls map[faulty.Function]int // of each function
+	}{
+		"infer": {func() error {
+			r, err := infer(t.Context())
+			if err == nil {
+				r.Release()
+			}
+			return err
+		}, map[faulty.Function]int{faulty.Upload: 4, faulty.Execute: 6, faulty.Await: 6}}, // two pictures, encoder, decoder, heads
+		"read": {func() error {
+			r, err := infer(t.Context())
+			if err != nil {
+				return err
+			}
+			defer r.Release()
+			return r.View[1].Desc.CopyTo(make([]float32, r.View[1].Desc.Numel()))
+		}, map[faulty.Function]int{faulty.Download: 3}}, // whether they are finite, twice
+		"match": {func() error {
+			r, err := infer(t.Context())
+			if err != nil {
+				return err
+			}
+			defer r.Release()
+			_, err = e.Match(t.Context(), gomps.MapOf(&r.View[0]), gomps.MapOf(&r.View[1]), gomps.MatchOptions{})
+			return err
+		}, map[faulty.Function]int{faulty.Download: 8}}, // likewise, points, confidences and descriptors
 	}
-	if err := infer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, code := range []int{faulty.ResourceExhausted, faulty.Unavailable} {
-		for _, function := range []faulty.Function{faulty.Upload, faulty.Execute, faulty.Await} {
-			for _, after := range []int{0, 1, 3, 5} { // resizing, encoder, decoder, heads
-				f.Fail(function, code, after)
-				err := infer(t.Context())
-				f.Fail(-1, 0, 0)
-				if function == faulty.Upload && after > 3 && err == nil {
-					continue // four of a pair
-				}
-				if !errors.Is(err, gomps.ErrDevice) || errors.Is(err, gomps.ErrMemory) != (code == faulty.ResourceExhausted) {
-					t.Errorf("function %d, call %d, code %d: %v", function, after, code, err)
-				}
-				if err := infer(t.Context()); err != nil {
-					t.Errorf("after function %d failed: %v", function, err)
+	for what, c := range calls {
+		for _, code := range []int{faulty.ResourceExhausted, faulty.Unavailable} {
+			for function, n := range c.calls {
+				for after := range n {
+					f.Fail(function, code, after)
+					err := c.run()
+					f.Fail(-1, 0, 0)
+					if !errors.Is(err, gomps.ErrDevice) || errors.Is(err, gomps.ErrMemory) != (code == faulty.ResourceExhausted) {
+						t.Errorf("%s: function %d, call %d, code %d: %v", what, function, after, code, err)
+					}
+					if err := c.run(); err != nil { // and what is still under way ends
+						t.Errorf("%s: after function %d failed: %v", what, function, err)
+					}
 				}
 			}
 		}
 	}
-	if n := e.Info().LiveBuffers; n != 0 {
-		t.Errorf("%d buffers are left", n)
+}
+
+// openFaulty opens an engine on a plugin that fails when it is told to, and a call of it.
+func openFaulty(t *testing.T) (*gomps.Engine, *faulty.Plugin, func(context.Context) (*gomps.Result, error)) {
+	t.Helper()
+	f := faulty.Open(t)
+	t.Setenv("MAST3R_PJRT_CPU", f.File)
+	e := open(t, gomps.Config{Backend: "cuda", Precision: "fp32", ExecutableCache: t.TempDir()}, "mast3r_micro")
+	return e, f, func(ctx context.Context) (*gomps.Result, error) {
+		return e.Infer(ctx, picture(70, 96, 1), picture(70, 96, 2), gomps.InferOptions{Resolution: 64})
+	}
+}
+
+// TestCUDAGivenUp: a caller who gives up while the device is busy gets that error when the
+// device is done, nothing is left, and the engine goes on.
+func TestCUDAGivenUp(t *testing.T) {
+	e, f, infer := openFaulty(t)
+	if r, err := infer(t.Context()); err != nil {
+		t.Fatal(err)
+	} else {
+		r.Release()
 	}
 	f.Hold(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- infer(ctx) }()
+	go func() {
+		_, err := infer(ctx)
+		done <- err
+	}()
 	for f.Hold(true) == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -272,8 +309,13 @@ func TestCUDAFaults(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("a call that was given up does not end")
 	}
-	if err := infer(t.Context()); err != nil {
+	if n := e.Info().LiveBuffers; n != 0 {
+		t.Errorf("%d buffers are left", n)
+	}
+	if r, err := infer(t.Context()); err != nil {
 		t.Errorf("after a call that was given up: %v", err)
+	} else {
+		r.Release()
 	}
 }
 

@@ -394,6 +394,9 @@ func (w *work) finite() error {
 		return err
 	}
 	for _, t := range w.outs {
+		if err := t.Fetch(); err != nil {
+			return w.wrap("results", err)
+		}
 		v := t.Float32s()
 		step := len(v)/most | 1 // odd: not always the same channel
 		bad, seen := 0, 0

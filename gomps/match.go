@@ -31,22 +31,30 @@ type Map struct {
 	Points, Weight []float32
 	// Mask [Height,Width], where not nil, has 0 for pixels that may not match.
 	Mask []uint8
+
+	// unread is why a device did not give what MapOf was to read.
+	unread error
 }
 
 // MapOf is the map of a view, with its points and descriptor confidences. It
 // reads the view's memory, which must stay valid during the match. A view
-// without descriptors gives an empty map.
+// without descriptors gives an empty map. What a device cannot read is an error of Match.
 func MapOf(v *View) Map {
 	if !v.Desc.Valid() {
 		return Map{}
 	}
 	m := MapOfDescriptors(v.Desc)
-	if v.Points.Valid() {
-		m.Points = v.Points.Float32s()
+	read := func(t *Tensor) []float32 {
+		if !t.Valid() {
+			return nil
+		}
+		if err := t.Fetch(); err != nil {
+			m.unread = err
+			return nil
+		}
+		return t.Float32s()
 	}
-	if v.DescConf.Valid() {
-		m.Weight = v.DescConf.Float32s()
-	}
+	m.Points, m.Weight = read(v.Points), read(v.DescConf)
 	return m
 }
 
@@ -218,6 +226,9 @@ func (e *Engine) match(ctx context.Context, m1, m2 Map, opt MatchOptions) (*Matc
 	if errors.Is(err, match.ErrShape) {
 		return nil, &ShapeError{"match", err.Error(), "maps, masks and weights of one size"}
 	}
+	if errors.Is(err, ErrDevice) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &ConfigError{"MatchOptions", err.Error(), "options in their ranges"}
 	}
@@ -316,6 +327,9 @@ func pick[T any](s []T, positions []int, n int) []T {
 // check refuses points of another size than the map; the descriptors are
 // checked by the matcher.
 func (m Map) check(number int) error {
+	if m.unread != nil {
+		return m.unread
+	}
 	if m.Source != nil {
 		if want := (tensor.Shape{m.Height, m.Width, m.Dim}); m.Desc != nil || !m.Source.shape.Equal(want) {
 			return &ShapeError{fmt.Sprintf("source of map %d", number), m.Source.shape.String(), want.String() + " and no Desc beside it"}

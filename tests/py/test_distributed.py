@@ -280,6 +280,8 @@ def test_poison_is_found_and_the_rest_is_done(
     more = ["--workers", "2"] if how == "workers" else ["--dask", "local:2"]
     if how == "dask":
         pytest.importorskip("distributed")
+        # As on a machine so busy that no process is back in time.
+        environment["DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT"] = "100ms"
     done = subprocess.run(
         batch(pictures, store, options, "--pairs", str(pairs), "--json", *more),
         env=environment, capture_output=True, text=True, timeout=500,

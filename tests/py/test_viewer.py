@@ -247,6 +247,23 @@ def test_components_are_tabs(browser: Any, tmp_path: Path) -> None:
     opened.clean()
 
 
+@pytest.mark.parametrize("window", [(390, 844), (900, 640)])
+def test_first_view_holds_the_whole_scene(browser: Any, tmp_path: Path, window: tuple[int, int]) -> None:
+    """Nine tenths of a wide wall lie in the window, upright or not."""
+    made = np.random.default_rng(2)
+    wall = np.stack([made.uniform(-2, 2, 900), made.uniform(-1, 1, 900), np.full(900, 4.0)], 1)
+    wide = Cloud("wall", wall, np.full((900, 3), 90, np.uint8), np.ones(900), np.zeros(900, int))
+    opened = open_page(browser, *window, reduced_motion="reduce")
+    opened.goto(write_html(tmp_path / "w.html", Page("w", [wide], [])))
+    ends = [[side * 1.8, up * 0.9, 4] for side in (-1, 1) for up in (-1, 1)]
+    seen = opened.js(
+        f"(world.camera.updateMatrixWorld(), {ends}.map(([x, y, z]) => "
+        "new THREE.Vector3(x, -y, -z).project(world.camera).toArray()))"
+    )
+    assert np.abs(np.array(seen)[:, :2]).max() < 1
+    opened.clean()
+
+
 def test_keyboard_walks_the_cameras_and_matches_are_lines(browser: Any, tmp_path: Path) -> None:
     opened = open_page(browser, reduced_motion="reduce")
     opened.goto(write_html(tmp_path / "room.html", room_page()))
@@ -339,6 +356,30 @@ def test_places_are_exact_to_the_stated_share(tmp_path: Path) -> None:
     order = np.argsort(-made.confidence, kind="stable")
     error = np.abs(points - made.points[order]).max(0)
     assert (error <= np.array(head["size"]) / 131070 * 1.001).all()
+
+
+@pytest.mark.parametrize("pictures", [256, 257])
+def test_numbers_of_pictures_and_ends_of_matches(browser: Any, tmp_path: Path, pictures: int) -> None:
+    """The page reads what was written, of one byte and of two, and wrong by half a step at most."""
+    made, size = cloud(3000, pictures), (4000, 3000)
+    made.picture[0] = pictures - 1
+    pixels = np.random.default_rng(1).uniform(-0.5, np.tile(size, 2) - 0.5, (90, 4))
+    cameras = [Camera(f"{i}.jpg", size) for i in range(pictures)]
+    lines = [Matches(3, 4, np.vstack([pixels, np.full(4, np.nan)]))]
+    path = write_html(tmp_path / "n.html", Page("n", [made], cameras, lines))
+    opened = open_page(browser)
+    opened.goto(path)
+    order = np.argsort(-made.confidence, kind="stable")
+    assert opened.js("[...clouds[0].pictures]") == made.picture[order].tolist()
+    read = np.reshape(opened.js("pixelsOf(head.matches[0])"), (-1, 4))
+    assert (np.abs(read - pixels) <= np.tile(size, 2) / 131070 * 1.001).all()
+    opened.clean()
+
+
+def test_matches_of_pictures_that_the_page_has_not(tmp_path: Path) -> None:
+    page = Page("n", [], [Camera("a.jpg", (4, 3))], [Matches(0, 1, np.zeros((1, 4)))])
+    with pytest.raises(ShapeError, match="pictures 0 and 1, the page has 1"):
+        write_html(tmp_path / "n.html", page)
 
 
 def test_thinning_keeps_the_most_confident_of_a_cell() -> None:

@@ -8,7 +8,9 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"unsafe"
 
+	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/stablehlo"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -83,6 +85,10 @@ func runOf(to []float32, p graph.Param, from, step int) {
 	le := binary.LittleEndian
 	switch p.DType {
 	case tensor.F32:
+		if step == 1 { // most of all weights
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(to))), 4*len(to)), p.Data[4*from:])
+			return
+		}
 		for i := range to {
 			to[i] = math.Float32frombits(le.Uint32(p.Data[4*(from+i*step):]))
 		}
@@ -123,7 +129,20 @@ func convert(out []byte, d tensor.DType, round bool, n int, read func(to []float
 			if round {
 				roundTF32(v)
 			}
-			tensor.Store(slices.Clip(out[at*size:(at+len(v))*size]), d, v)
+			store(slices.Clip(out[at*size:(at+len(v))*size]), d, v)
 		}
 	})
+}
+
+// store is tensor.Store with vector instructions for the two that most weights become.
+func store(out []byte, d tensor.DType, v []float32) {
+	halves := func() []uint16 { return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(out))), len(v)) }
+	switch d {
+	case tensor.BF16:
+		vec.BF16FromF32(halves(), v)
+	case tensor.F16:
+		vec.F16FromF32(halves(), v)
+	default:
+		tensor.Store(out, d, v)
+	}
 }

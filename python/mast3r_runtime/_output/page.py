@@ -2,10 +2,11 @@
 """The page as data, and the one HTML file that shows it.
 
 The file holds everything: three.js, our script, a header of JSON, and the points. A point takes
-11 bytes, in base64: three 16-bit places in its cloud's box (wrong by at most box / 131070: 0.08 mm
-in 10 m), three bytes of colour, two for the number of its picture. Points lie by falling
-confidence, so that hiding the least confident is drawing fewer. A content security policy
-forbids every request: what it shows needs no network.
+10 bytes, in base64: three 16-bit places in its cloud's box (wrong by at most box / 131070: 0.08 mm
+in 10 m), three bytes of colour, one for the number of its picture, or two above 256 pictures.
+Points lie by falling confidence, so that hiding the least confident is drawing fewer. The ends of
+a match are 16-bit places in their pictures. A content security policy forbids every request: what
+it shows needs no network.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def html(page: Page, *, max_points: int = 1_000_000, thumb: int = 160) -> Iterat
         places = np.rint((cloud.points - low) / size * 65535).astype("<u2")
         yield from _blocks(number, "xyz", places.tobytes())
         yield from _blocks(number, "rgb", np.ascontiguousarray(cloud.colours, np.uint8).tobytes())
-        yield from _blocks(number, "picture", cloud.picture.astype("<u2").tobytes())
+        yield from _blocks(number, "picture", cloud.picture.astype(_number(cloud)).tobytes())
     yield _filled(after, parts)
 
 
@@ -199,6 +200,11 @@ def _blocks(cloud: int, part: str, data: bytes) -> Iterator[str]:
         yield f'<script type="text/plain" data-cloud="{cloud}" data-part="{part}">{text}</script>\n'
 
 
+def _number(cloud: Cloud) -> str:
+    """The type of the pictures' numbers."""
+    return "<u1" if not len(cloud.picture) or int(cloud.picture.max()) < 256 else "<u2"
+
+
 def _box(cloud: Cloud) -> tuple[F64, F64]:
     low = cloud.points.min(0).astype(np.float64)
     return low, np.maximum(cloud.points.max(0) - low, 1e-12)
@@ -217,7 +223,7 @@ def _header(
         "scale": page.scale,
         "clouds": [_cloud_header(cloud, *box) for cloud, box in zip(clouds, boxes)],
         "pictures": [_camera_header(camera, side) for camera in page.cameras],
-        "matches": [_match_header(m) for m in page.matches],
+        "matches": [_match_header(m, page.cameras) for m in page.matches],
         "fallback": _still(clouds),
     }
 
@@ -231,6 +237,7 @@ def _cloud_header(cloud: Cloud, low: F64, size: F64) -> dict[str, object]:
         "size": size.tolist(),
         "middle": np.percentile(cloud.points, (5, 95), axis=0).tolist(),
         "quantity": cloud.quantity,
+        "picture_bytes": np.dtype(_number(cloud)).itemsize,
         "quantiles": [float(f"{v:.6g}") for v in falling],
     }
 
@@ -253,10 +260,17 @@ def _camera_header(camera: Camera, side: int) -> dict[str, object]:
     return out
 
 
-def _match_header(matches: Matches) -> dict[str, object]:
+def _match_header(matches: Matches, cameras: Sequence[Camera]) -> dict[str, object]:
+    first, second = matches.first, matches.second
+    if not 0 <= min(first, second) <= max(first, second) < len(cameras):
+        raise ShapeError(f"matches of pictures {first} and {second}, the page has {len(cameras)}")
     pixels = np.asarray(matches.pixels, np.float64).reshape(-1, 4)
+    pixels = pixels[np.isfinite(pixels).all(1)]
     step = max(-(-len(pixels) // LINES), 1)
-    return {"a": matches.first, "b": matches.second, "xy": np.round(pixels[::step], 1).ravel().tolist()}
+    sizes = np.maximum([*cameras[first].size, *cameras[second].size], 1)
+    places = np.clip((pixels[::step] + 0.5) / sizes, 0, 1) * 65535
+    text = base64.b64encode(np.rint(places).astype("<u2").tobytes()).decode("ascii")
+    return {"a": first, "b": second, "xy": text}
 
 
 def _thumbnail(image: U8, side: int) -> str:

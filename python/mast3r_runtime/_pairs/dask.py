@@ -48,6 +48,7 @@ def connect(where: str, workers: int) -> Iterator[Any]:
         ) from error
     # It tells of every connection, and at the end of workers that are gone, which is what was wanted.
     logging.getLogger("distributed").setLevel(logging.ERROR)
+    _be_patient()
     kind, _, rest = where.partition(":")
     if rest.startswith("//"):
         with distributed.Client(where, set_as_default=False) as client:  # the user's: it stays
@@ -73,16 +74,21 @@ def connect(where: str, workers: int) -> Iterator[Any]:
         cluster.close()
 
 
-def _local(distributed: Any, count: int) -> Any:
-    """Worker processes of this machine.
+def _be_patient() -> None:
+    """Wait for workers of a busy machine.
 
-    A nanny that starts a process again gives it up for good after a timeout; on a machine that is
-    busy the usual 30 s are too few.
+    A nanny that starts a process again gives it up after 30 s, and a cluster gives up a nanny without
+    a process after 15 s, both for good. A cluster that has lost all of its workers waits for ever.
     """
     dask: Any = importlib.import_module("dask")
-    dask.config.set({f"distributed.comm.timeouts.{name}": "600s" for name in ("connect", "tcp")})
+    names = ("comm.timeouts.connect", "comm.timeouts.tcp", "deploy.lost-worker-timeout")
+    dask.config.set({f"distributed.{name}": "600s" for name in names})
+
+
+def _local(distributed: Any, count: int) -> Any:
+    """Worker processes of this machine."""
     return distributed.LocalCluster(
-        n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+        n_workers=count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0
     )
 
 

@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"internal/backend/xla/dl":         {},
 	"internal/backend/xla/pjrt":       {"internal/backend/bufpool", "internal/backend/xla/dl"},
 	"internal/backend/xla/faulty":     {"internal/backend/xla/dl"},
-	"internal/backend/xla":            {"internal/backend", "internal/backend/bufpool", "internal/backend/xla/pjrt", "internal/backend/xla/stablehlo", "internal/graph", "internal/graph/passes", "internal/par", "internal/tensor"},
+	"internal/backend/xla":            {"internal/backend", "internal/backend/bufpool", "internal/backend/cpu/vec", "internal/backend/xla/pjrt", "internal/backend/xla/stablehlo", "internal/graph", "internal/graph/passes", "internal/par", "internal/tensor"},
 	"internal/backend/xla/cuda":       {"internal/backend/xla", "internal/backend/xla/dl"},
 	"internal/backend/open":           {"internal/backend", "internal/backend/cpu", "internal/backend/metal", "internal/backend/selfcheck", "internal/backend/xla/cuda", "internal/par"},
 	"internal/backend/selfcheck":      {"internal/backend", "internal/graph", "internal/model/mast3r", "internal/par", "internal/tensor", "internal/model/weights", "internal/model/weights/synth"},

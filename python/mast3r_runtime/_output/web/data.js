@@ -4,23 +4,28 @@
 
 const head = JSON.parse(document.getElementById("head").textContent);
 
+function decoded(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  return Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+}
+
 /** The bytes of one attribute of one cloud; long ones lie in several blocks. */
 function bytesOf(cloud, part, count) {
   const out = new Uint8Array(count);
   let at = 0;
   for (const block of document.querySelectorAll(`script[data-cloud="${cloud}"][data-part="${part}"]`)) {
-    const text = block.textContent;
-    if (Uint8Array.fromBase64) {
-      const bytes = Uint8Array.fromBase64(text);
-      out.set(bytes, at);
-      at += bytes.length;
-    } else {
-      const bytes = atob(text);
-      for (let i = 0; i < bytes.length; i++) out[at++] = bytes.charCodeAt(i);
-    }
+    const bytes = decoded(block.textContent);
+    out.set(bytes, at);
+    at += bytes.length;
     block.remove(); // the text is as large as the bytes
   }
   return out;
+}
+
+/** The numbers of a cloud's pictures: a byte each, or two above 256 pictures. */
+function numbersOf(cloud, i) {
+  const bytes = bytesOf(i, "picture", cloud.count * cloud.picture_bytes);
+  return cloud.picture_bytes === 1 ? bytes : new Uint16Array(bytes.buffer);
 }
 
 /** Points by falling confidence: 16-bit places in the cloud's box, colours, numbers of pictures. */
@@ -28,8 +33,15 @@ const clouds = head.clouds.map((cloud, i) => ({
   ...cloud,
   places: new Uint16Array(bytesOf(i, "xyz", cloud.count * 6).buffer),
   colours: bytesOf(i, "rgb", cloud.count * 3),
-  pictures: new Uint16Array(bytesOf(i, "picture", cloud.count * 2).buffer),
+  pictures: numbersOf(cloud, i),
 }));
+
+/** The ends of a pair's matches, pixels: x, y in picture a, x, y in picture b, and so on. */
+function pixelsOf(pair) {
+  const [a, b] = [head.pictures[pair.a], head.pictures[pair.b]];
+  const sizes = [a.width, a.height, b.width, b.height];
+  return Array.from(new Uint16Array(decoded(pair.xy).buffer), (v, k) => (v / 65535) * sizes[k % 4] - 0.5);
+}
 
 const placed = head.pictures.map((p, i) => i).filter((i) => head.pictures[i].pose);
 const components = [...new Set(placed.map((i) => head.pictures[i].component))].sort((a, b) => a - b);

@@ -211,7 +211,9 @@ class World {
       if (mean.length() > 0.3 * cameras.length) back.copy(mean.normalize()).add(new THREE.Vector3(0, 0.25, 0));
     }
     this.leave();
-    this.moveTo(middle.clone().addScaledVector(back.normalize(), size * 0.95), middle);
+    const { clientWidth: w, clientHeight: h } = this.place;
+    const narrow = Math.max(h / Math.max(w - panel.free().left, 1), 1); // of a phone held upright
+    this.moveTo(middle.clone().addScaledVector(back.normalize(), size * 0.95 * narrow), middle);
   }
 
   moveTo(position, target) {
@@ -305,7 +307,8 @@ class World {
         const c = [((x - cx) / fx) * d, ((y - cy) / fy) * d, d];
         return [0, 4, 8].map((r) => q[r] * c[0] + q[r + 1] * c[1] + q[r + 2] * c[2] + q[r + 3]);
       };
-      for (let k = 0; k < pair.xy.length; k += 4) numbers.push(...at(pair.a, pair.xy[k], pair.xy[k + 1]), ...at(pair.b, pair.xy[k + 2], pair.xy[k + 3]));
+      const xy = pixelsOf(pair);
+      for (let k = 0; k < xy.length; k += 4) numbers.push(...at(pair.a, xy[k], xy[k + 1]), ...at(pair.b, xy[k + 2], xy[k + 3]));
     }
     this.setLines(this.matches, numbers);
     for (const f of this.frusta) if (pair && (f.i === pair.a || f.i === pair.b)) f.group.visible = true;
