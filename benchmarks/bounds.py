@@ -79,7 +79,14 @@ def spread(size: list[int], precision: str, threads: int, rounds: int) -> dict[s
             shares = [range(i, SPREAD, threads) for i in range(threads)]
             list(pool.map(each, single, shares))
 
-        turn = [Contender("one engine", together), Contender("an engine for each thread", apart)]
+        def batch() -> None:
+            whole.infer_batch([images] * SPREAD, preprocess=False)
+
+        turn = [
+            Contender("one engine", together),
+            Contender("one engine, infer_batch", batch),
+            Contender("an engine for each thread", apart),
+        ]
         take_turns(f"{SPREAD} small pairs, {threads} threads", turn, rounds, pause=0.1)
     return {"rows": [c.row(turn[0]) for c in turn], "bound": bound}
 

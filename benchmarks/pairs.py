@@ -261,7 +261,7 @@ def held_out(rows: list[Row]) -> list[str]:
         ("as built in", [], old), ("as built in", [], new), ("from the old pairs", old, new),
         ("from the fresh pairs", new, old),
     ):  # fmt: skip
-        if not (tried and (chosen or name == "as built in")):
+        if name != "as built in" and len({r["overlap"] for r in chosen}) < 2:
             continue
         low, high = edges(chosen) if chosen else (0.7, 1.2)
         good = [r["verdict"][1] for r in tried if r["overlap"]]

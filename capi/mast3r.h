@@ -324,6 +324,8 @@ typedef struct {
   int32_t pictures;        /* of one call: 0 and 2 are a pair, more are a sequence */
   int32_t symmetric;
   int32_t threads;         /* as in mast3r_config */
+  int32_t only;            /* as in mast3r_infer_options */
+  int32_t reserved;
   const char *model, *variant;
   const char *backend;     /* "cpu", "metal", "cuda"; NULL: "cpu" */
   const char *precision;   /* as in mast3r_config; NULL: "auto" */
@@ -534,7 +536,8 @@ mast3r_status mast3r_submit_infer(mast3r_engine engine, const mast3r_image *imag
 mast3r_status mast3r_submit_sequence(mast3r_engine engine, const mast3r_image *images, size_t count,
                                      const mast3r_infer_options *options, mast3r_job *out);
 /* Independent pairs (0, 1), (2, 3), ... of an even number of pictures. Each result is that of
- * mast3r_submit_infer. CUDA computes eight pairs of equal sizes at once. */
+ * mast3r_submit_infer. CUDA computes eight pairs of equal sizes at once, a CPU small ones side by
+ * side, one a thread. */
 mast3r_status mast3r_submit_batch(mast3r_engine engine, const mast3r_image *images, size_t count,
                                   const mast3r_infer_options *options, mast3r_job *out);
 /* Both directions of a pair. The four views are picture 1 in camera 1's frame, 2 in 1, 2 in 2

@@ -4,11 +4,13 @@ package gomps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
+	"github.com/mast3r-runtime/mast3r-runtime/internal/model/preprocess"
 )
 
 // batchPairs is how many pairs are computed at once. Other numbers would each want
@@ -17,8 +19,9 @@ const batchPairs = 8
 
 // InferBatch reconstructs pairs that have nothing to do with each other, as many
 // calls of Infer would, with the same results. CUDA computes eight pairs of equal
-// sizes at once. The CPU does not: with two threads eight pairs of 256x192 took 1.5
-// times as long together as one after the other, which stay in its caches.
+// sizes at once. The CPU computes small ones side by side, as many as it has threads and
+// one thread each; eight pairs of 256x192 in one program took two threads 1.5 times as long
+// as one after the other, which stay in its caches.
 func (e *Engine) InferBatch(ctx context.Context, pairs [][2]Image, opt InferOptions) ([]*Result, error) {
 	if len(pairs) == 0 {
 		return nil, &ShapeError{"pairs of a batch", "0", "at least 1"}
@@ -66,9 +69,12 @@ func (e *Engine) batchStep(ctx context.Context, l *loaded, pairs [][2]Image, fir
 		out[first+i] = &Result{}
 	}
 	results := out[first : first+n]
-	if n == 1 {
+	switch {
+	case n == 1:
 		err = j.pair(pics, results[0].View[:], &results[0].Timing)
-	} else {
+	case j.lanes > 1:
+		err = j.sideBySide(pics, results)
+	default:
 		err = j.manyPairs(pics, results)
 	}
 	if err != nil {
@@ -80,9 +86,62 @@ func (e *Engine) batchStep(ctx context.Context, l *loaded, pairs [][2]Image, fir
 	return n, nil
 }
 
-// together is how many of the first pairs are computed at once: all of a batch, or
-// one.
+// smallPixels is how large a picture is whose pair is computed by one thread where there
+// are enough others: a thread more for a pair gains less than a pair more.
+const smallPixels = 256 * 192
+
+// divided is how many of the first pairs are computed side by side: one a thread, or none
+// where there are fewer, one of them is large, or there is no memory for so many.
+func (j *job) divided(pairs [][2]Image, opt InferOptions) int {
+	n := j.e.pool.Threads()
+	dev, ok := j.e.dev.(backend.Divider)
+	if !ok || n < 2 || len(pairs) < n || j.l.pair == nil {
+		return 0
+	}
+	var plans []preprocess.Transform
+	for _, p := range pairs[:n] {
+		for _, img := range p {
+			t, err := j.transform(img, opt)
+			if err != nil || t.Height*t.Width > smallPixels {
+				return 0 // and let prepare say what is wrong
+			}
+			plans = append(plans, t)
+		}
+	}
+	j.lanes = n
+	if j.admit(plans, false) != nil {
+		j.lanes = 0
+		return 0
+	}
+	for i := len(j.l.lanes); i < n; i++ {
+		j.l.lanes = append(j.l.lanes, &programs{dev: dev.Divide(n)[i], opt: j.l.programs.opt})
+	}
+	return n
+}
+
+// sideBySide computes pairs, whose pictures take turns in pics, each by one thread.
+func (j *job) sideBySide(pics []*picture, out []*Result) error {
+	jobs, errs := make([]*job, len(out)), make([]error, len(out))
+	for i := range jobs {
+		jobs[i] = j.e.newJob(j.ctx, j.l, Outputs(j.want))
+		jobs[i].on = j.l.lanes[i]
+		defer jobs[i].close()
+	}
+	j.e.pool.Run(len(jobs), func(_, i int) {
+		errs[i] = jobs[i].pair(pics[2*i:2*i+2], out[i].View[:], &out[i].Timing)
+	})
+	err := errors.Join(errs...)
+	for _, k := range jobs {
+		k.kept = err == nil
+	}
+	return err
+}
+
+// together is how many of the first pairs are computed at once.
 func (j *job) together(pairs [][2]Image, opt InferOptions) int {
+	if n := j.divided(pairs, opt); n > 1 {
+		return n
+	}
 	if len(pairs) < batchPairs || j.l.pair == nil || !j.l.apart {
 		return 1
 	}

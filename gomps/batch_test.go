@@ -16,7 +16,7 @@ import (
 // CPU, whether pairs go together or not.
 func TestInferBatch(t *testing.T) {
 	ctx := context.Background()
-	for _, device := range []string{"cpu", "cuda"} {
+	for threads, device := range []string{"cuda", "cpu", "cpu", "cpu"} { // with 1, 2 and 3 threads: one, and pairs side by side
 		limit := 0.0
 		if device == "cuda" {
 			if limit = 2e-5; os.Getenv("MAST3R_PJRT_CPU") == "" {
@@ -24,7 +24,7 @@ func TestInferBatch(t *testing.T) {
 				continue
 			}
 		}
-		e, err := gomps.Open(gomps.Config{Backend: device, Precision: "fp32", ExecutableCache: t.TempDir()})
+		e, err := gomps.Open(gomps.Config{Backend: device, Threads: threads, Precision: "fp32", ExecutableCache: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,6 +60,7 @@ type loaded struct {
 	size      int      // long side
 	unused    []string // tensors of the file that the model does not read
 	programs  programs
+	lanes     []*programs // of the devices that compute pairs side by side
 	// apart says that results are in memory which the host must fetch.
 	apart    bool
 	admitted map[call]bool    // calls whose memory there was
@@ -175,7 +176,11 @@ func (l *loaded) close() error {
 	if l == nil {
 		return nil
 	}
-	return errors.Join(l.programs.close(), l.set.Close())
+	errs := []error{l.programs.close()}
+	for _, p := range l.lanes {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(append(errs, l.set.Close())...)
 }
 
 // turn is a lock whose waiting can be given up.

@@ -23,6 +23,7 @@ type job struct {
 	ctx context.Context
 	e   *Engine
 	l   *loaded
+	on  *programs // compiled, and the device that runs them
 
 	start      time.Time
 	preprocess time.Duration
@@ -33,6 +34,8 @@ type job struct {
 	kept       bool
 	// wait submits each program alone and waits for it, for Profile.
 	wait bool
+	// lanes is how many pairs are computed side by side; 0 is one.
+	lanes int
 	// fitViews looks at the memory of pictures of one size, before they are prepared for
 	// a network of many views; nil for pairs of them.
 	fitViews func(n, height, width int) error
@@ -41,7 +44,7 @@ type job struct {
 }
 
 func (e *Engine) newJob(ctx context.Context, l *loaded, want Outputs) *job {
-	return &job{ctx: ctx, e: e, l: l, start: time.Now(), want: wanted(want)}
+	return &job{ctx: ctx, e: e, l: l, on: &l.programs, start: time.Now(), want: wanted(want)}
 }
 
 // wanted are the outputs that Only names; none are all.
@@ -65,7 +68,7 @@ func (j *job) close() {
 		w.discard()
 	}
 	for _, p := range j.programs {
-		j.l.programs.put(p)
+		j.on.put(p)
 	}
 	for _, b := range j.buffers {
 		b.Release()
@@ -78,7 +81,7 @@ func (j *job) close() {
 }
 
 func (j *job) alloc(n int) (backend.Buffer, error) {
-	b, err := j.e.dev.Alloc(n)
+	b, err := j.on.dev.Alloc(n)
 	if err != nil {
 		return nil, deviceError(fmt.Sprintf("allocate %d bytes", n), err)
 	}
@@ -106,7 +109,7 @@ func (j *job) result(n *graph.Node) (*Tensor, backend.Buffer, error) {
 }
 
 func (j *job) program(key part, build func() (*graph.Graph, error)) (*program, error) {
-	p, err := j.l.programs.get(j.ctx, key, build)
+	p, err := j.on.get(j.ctx, key, build)
 	if err != nil {
 		return nil, j.planError(key.what, err)
 	}
@@ -161,7 +164,7 @@ type work struct {
 }
 
 func (j *job) begin(queue backend.Queue) (*work, error) {
-	b, err := j.e.dev.Begin(queue)
+	b, err := j.on.dev.Begin(queue)
 	if err != nil {
 		return nil, deviceError("begin work", err)
 	}
@@ -194,7 +197,7 @@ func (w *work) flush() error {
 		return w.wrap("wait for the device", err)
 	}
 	w.timed = append(w.timed, times...)
-	next, err := w.j.e.dev.Begin(w.queue)
+	next, err := w.j.on.dev.Begin(w.queue)
 	if err != nil {
 		return deviceError("begin work", err)
 	}

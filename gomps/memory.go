@@ -34,7 +34,8 @@ type MemoryOptions struct {
 	Pictures int
 	// Symmetric is the estimate for InferSymmetric.
 	Symmetric bool
-	// Only names the outputs to compute; 0 means all.
+	// Only names the outputs to compute; 0 means all. A network of many views computes
+	// the same whatever is asked for.
 	Only Outputs
 	// Backend is "cpu" (or ""), "metal" or "cuda".
 	Backend string
@@ -126,6 +127,9 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 	}
 	var out *Memory
 	if m, ok := net.(model.Multiview); ok {
+		if err := viewOutputs(net.Facts().Variant, opt.Only); err != nil {
+			return nil, err
+		}
 		c := manyCall{h: size.Height1, w: size.Width1, pictures: opt.Pictures, window: opt.Pictures}
 		if m.Outputs()&da3.Sky != 0 {
 			c.window = 1
@@ -150,11 +154,14 @@ type call struct {
 	h1, w1, h2, w2 int
 	pictures       int
 	symmetric      bool
+	lanes          int // pairs side by side; 0 is one
 	want           mast3r.Outputs
 }
 
 func (c call) String() string {
 	switch {
+	case c.lanes > 1:
+		return fmt.Sprintf("%d pairs of pictures of up to %dx%d (height x width) side by side", c.lanes, c.h1, c.w1)
 	case c.pictures == 1:
 		return fmt.Sprintf("a picture of %dx%d (height x width)", c.h1, c.w1)
 	case c.pictures > 2:
@@ -199,6 +206,10 @@ func (c call) memory(ctx context.Context, count counter, net model.Network, opt 
 		}
 	}
 	switch {
+	case c.lanes > 1:
+		lanes := int64(c.lanes)
+		pixels, features, hooks = lanes*pixels, lanes*features, lanes*hooks
+		out.Activations, out.Results = lanes*out.Activations, lanes*out.Results
 	case c.symmetric:
 		hooks, out.Results = 2*hooks, 2*out.Results
 	case c.pictures > 2:
@@ -253,7 +264,10 @@ func (j *job) admit(pictures []preprocess.Transform, symmetric bool) error {
 	if !ok {
 		return nil
 	}
-	c := call{pictures: len(pictures), symmetric: symmetric, want: j.want}
+	c := call{pictures: len(pictures), symmetric: symmetric, lanes: j.lanes, want: j.want}
+	if j.lanes > 1 {
+		c.pictures = 2 // of each
+	}
 	for _, t := range pictures {
 		switch n := t.Height * t.Width; {
 		case n > c.h1*c.w1:

@@ -65,20 +65,21 @@ func tangents(t Vec3) (e1, e2 Vec3) {
 
 // residual is a match's distance from the epipolar line in picture 2, in units of
 // its standard deviation across the line.
-func (p *epipolar) residual(f Mat3, i int) float64 {
-	l := MulVec(f, Vec3{p.x[i][0], p.x[i][1], 1})
-	c := p.covariance[i]
-	v := c[0]*l[0]*l[0] + 2*c[1]*l[0]*l[1] + c[2]*l[1]*l[1]
+func (p *epipolar) residual(f *Mat3, i int) float64 {
+	x, y, c := &p.x[i], &p.y[i], &p.covariance[i]
+	l0 := f[0][0]*x[0] + f[0][1]*x[1] + f[0][2]
+	l1 := f[1][0]*x[0] + f[1][1]*x[1] + f[1][2]
+	v := c[0]*l0*l0 + 2*c[1]*l0*l1 + c[2]*l1*l1
 	if !(v > 0) {
 		return 0
 	}
-	return (l[0]*p.y[i][0] + l[1]*p.y[i][1] + l[2]) / math.Sqrt(v)
+	return (l0*y[0] + l1*y[1] + (f[2][0]*x[0] + f[2][1]*x[1] + f[2][2])) / math.Sqrt(v)
 }
 
 func (p *epipolar) residuals(s state, in []int, out []float64) {
 	f := p.fundamental(s)
 	for k, i := range in {
-		out[k] = p.residual(f, i)
+		out[k] = p.residual(&f, i)
 	}
 }
 

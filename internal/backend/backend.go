@@ -141,6 +141,14 @@ type Backend interface {
 	Close() error
 }
 
+// Divider is a Backend that can run several programs at once, each by one thread: what
+// is too small to gain by all of them.
+type Divider interface {
+	// Divide gives n backends of one thread each. They share prepared weights and the pool
+	// of buffers with this one, and end with it. What they compute is the same to the bit.
+	Divide(n int) []Backend
+}
+
 // Queue is one of a device's two queues of work. A device that gains by it works on
 // both at once.
 type Queue uint8

@@ -23,7 +23,7 @@ const (
 	blockEdge  = 4    // pixels
 	unitSlack  = 1e-3 // by which the square of a descriptor's length may differ from 1
 	leastScore = 0.3  // below it, angles are too wide to rule out anything
-	maxLeft    = 0.2  // share of the blocks beyond which the search does not pay
+	maxLeft    = 0.25 // share of the blocks beyond which the search does not pay
 	blockBatch = 32   // queries a tile
 )
 
@@ -195,7 +195,7 @@ func (m *Matcher) samplePays() bool {
 		return m.prefilter == prefilterAlways
 	}
 	slices.Sort(scores)
-	q.guess = scores[len(scores)/20]
+	q.guess = scores[len(scores)/8]
 	_, left := sample(q.guess)
 	return m.prefilter == prefilterAlways || float64(left) <= maxLeft*float64(n*q.b.centres.n)
 }

@@ -3,14 +3,32 @@
 package match
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 )
 
-// walk is FastReciprocal for one seed by the definition, on brute-force
+// Pairs lists matched pixels: Idx1[k] of map 1 with Idx2[k] of map 2.
+type Pairs struct {
+	Idx1, Idx2 []int32
+}
+
+// fastReciprocal is fastKeys alone, on every pixel of both maps.
+func (m *Matcher) fastReciprocal(a, b Map, step int) (Pairs, error) {
+	if err := checkPair(a, b); err != nil {
+		return Pairs{}, err
+	}
+	m.prepare(&m.a, a, nil)
+	m.prepare(&m.b, b, nil)
+	keys, err := m.fastKeys(&m.a, &m.b, a, step)
+	var p Pairs
+	for _, k := range keys {
+		p.Idx1, p.Idx2 = append(p.Idx1, int32(k>>32)), append(p.Idx2, int32(uint32(k)))
+	}
+	return p, err
+}
+
+// walk is fastKeys for one seed by the definition, on brute-force
 // neighbours: it returns the final pair and whether the seed came to rest.
 func walk(nnA, nnB []int32, seed int32, rounds int) (i1, i2 int32, rest bool) {
 	cur1, cur2 := seed, int32(-1)
@@ -44,8 +62,7 @@ func TestFastReciprocalFollowsDefinition(t *testing.T) {
 		a, b := smooth(r, 1+r.IntN(30), 1+r.IntN(30), 5), smooth(r, 1+r.IntN(30), 1+r.IntN(30), 5)
 		nnA, nnB := bruteForce(a, b)
 		for s := 1; s <= 5; s++ {
-			basin := make([]int32, a.Pixels())
-			got, err := m.FastReciprocal(a, b, FastOptions{Subsample: s, Basin: basin})
+			got, err := m.fastReciprocal(a, b, s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,9 +75,6 @@ func TestFastReciprocalFollowsDefinition(t *testing.T) {
 				want[[2]int32{i1, i2}] = true
 				if nnA[i1] != i2 || nnB[i2] != i1 {
 					t.Fatal("the definition itself returned a pair that is not mutual")
-				}
-				if basin[seed] != i1 {
-					t.Fatalf("basin of seed %d is %d, want %d", seed, basin[seed], i1)
 				}
 				if i1 != seed {
 					moved++
@@ -81,57 +95,12 @@ func TestFastReciprocalFollowsDefinition(t *testing.T) {
 	}
 }
 
-func TestFastReciprocalTolerance(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 2))
-	m := newMatcher(t, 2)
-	a, b := smooth(r, 20, 30, 4), smooth(r, 25, 20, 4)
-	nnA, nnB := bruteForce(a, b)
-	seeds := []int32{599, 3, 3, 0, 250, 77, 301}
-	for _, tol := range []float64{1, 2, 4, 9, math.Inf(1)} {
-		got, err := m.FastReciprocal(a, b, FastOptions{Seeds: seeds, PixelTol: tol})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want Pairs
-		for _, s := range []int32{0, 3, 77, 250, 301, 599} {
-			back := nnB[nnA[s]]
-			if math.Hypot(float64(back%30-s%30), float64(back/30-s/30)) < tol {
-				want.Idx1, want.Idx2 = append(want.Idx1, s), append(want.Idx2, nnA[s])
-			}
-		}
-		if !slices.Equal(got.Idx1, want.Idx1) || !slices.Equal(got.Idx2, want.Idx2) {
-			t.Errorf("tolerance %v: %v, want %v", tol, got, want)
-		}
-	}
-}
-
-func TestFastReciprocalOptions(t *testing.T) {
-	m := newMatcher(t, 1)
-	d := Map{make([]float32, 24), 2, 3, 4}
-	for name, c := range map[string]struct {
-		o    FastOptions
-		want error
-	}{
-		"no seeds":           {FastOptions{}, ErrOption},
-		"grid and tolerance": {FastOptions{Subsample: 1, PixelTol: 1}, ErrOption},
-		"negative tolerance": {FastOptions{Seeds: []int32{0}, PixelTol: -1}, ErrOption},
-		"NaN tolerance":      {FastOptions{Seeds: []int32{0}, PixelTol: math.NaN()}, ErrOption},
-		"seed outside":       {FastOptions{Seeds: []int32{6}}, ErrOption},
-		"negative seed":      {FastOptions{Seeds: []int32{-1}}, ErrOption},
-		"short basin":        {FastOptions{Subsample: 1, Basin: make([]int32, 5)}, ErrShape},
-	} {
-		if _, err := m.FastReciprocal(d, d, c.o); !errors.Is(err, c.want) {
-			t.Errorf("%s: error %v, want %v", name, err, c.want)
-		}
-	}
-}
-
 // TestFastReciprocalExcluded: unusable seeds and targets never appear.
 func TestFastReciprocalExcluded(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	m := newMatcher(t, 2)
 	a, b := field(r, 15, 16, 24, broken), field(r, 14, 17, 24, broken)
-	p, err := m.FastReciprocal(a, b, FastOptions{Subsample: 1})
+	p, err := m.fastReciprocal(a, b, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +116,7 @@ func TestFastReciprocalExcluded(t *testing.T) {
 	for i := range b.Data {
 		b.Data[i] = float32(math.NaN())
 	}
-	if p, err = m.FastReciprocal(a, b, FastOptions{Subsample: 1}); err != nil || len(p.Idx1) != 0 {
+	if p, err = m.fastReciprocal(a, b, 1); err != nil || len(p.Idx1) != 0 {
 		t.Errorf("all of map 2 NaN: %d pairs, error %v", len(p.Idx1), err)
 	}
 }

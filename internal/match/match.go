@@ -37,7 +37,7 @@ type Options struct {
 	// 1 gets its nearest neighbour, whether or not the choice is mutual.
 	Reciprocal bool
 	// Subsample S > 1 seeds only every S-th pixel of every S-th row of map 1
-	// (FastReciprocal). Reciprocal results are then a subset of those of
+	// (fastKeys). Reciprocal results are then a subset of those of
 	// Subsample 1 under the same masks: each is a mutual pair that some walk
 	// ends in, not necessarily at a seed. One-way results are exactly the
 	// Subsample 1 results at the seeds.
@@ -213,7 +213,7 @@ func (m *Matcher) candidates(v1, v2 View, o Options) error {
 	case o.Subsample > 1 && o.Reciprocal:
 		return m.seeded(v1, v2, o)
 	case !o.Reciprocal:
-		f.start(&m.a, v1.Desc, FastOptions{Subsample: max(1, o.Subsample)})
+		f.start(&m.a, v1.Desc, max(1, o.Subsample))
 		if !m.found.ready {
 			m.round(len(f.cur1) * m.b.n)
 		}
@@ -241,13 +241,13 @@ func (m *Matcher) seeded(v1, v2 View, o Options) error {
 	f := &m.seeds
 	m.back = m.back[:0]
 	if o.bothWays() {
-		back, err := m.fastKeys(&m.b, &m.a, v2.Desc, FastOptions{Subsample: o.Subsample})
+		back, err := m.fastKeys(&m.b, &m.a, v2.Desc, o.Subsample)
 		if err != nil {
 			return err
 		}
 		m.back = append(m.back, back...)
 	}
-	if _, err := m.fastKeys(&m.a, &m.b, v1.Desc, FastOptions{Subsample: o.Subsample}); err != nil {
+	if _, err := m.fastKeys(&m.a, &m.b, v1.Desc, o.Subsample); err != nil {
 		return err
 	}
 	if len(m.back) == 0 {

@@ -46,18 +46,20 @@ type Backend struct {
 	cfg     Config
 	pool    *par.Pool
 	buffers *bufferPool
-	weights weightCache
-	ropes   ropeCache
+	weights *weightCache
+	ropes   *ropeCache
 
 	// mu serialises runs: they share the pool, the arena and the scratch.
 	mu             sync.Mutex
 	closed         bool
 	arena, scratch *region
+	lanes          []*Backend // see Divide
 }
 
 var (
 	_ backend.Backend  = (*Backend)(nil)
 	_ backend.Profiler = (*Backend)(nil)
+	_ backend.Divider  = (*Backend)(nil)
 )
 
 // New starts a backend.
@@ -65,11 +67,27 @@ func New(cfg Config) (*Backend, error) {
 	if cfg.Threads < 0 || cfg.Threads > par.MaxThreads {
 		return nil, fmt.Errorf("cpu: %d threads, want 0 (automatic) to %d", cfg.Threads, par.MaxThreads)
 	}
-	b := &Backend{cfg: cfg, pool: par.New(cfg.Threads), arena: &region{}, scratch: &region{}, buffers: newBufferPool()}
+	b := &Backend{cfg: cfg, pool: par.New(cfg.Threads), arena: &region{}, scratch: &region{},
+		buffers: newBufferPool(), weights: &weightCache{}, ropes: &ropeCache{}}
 	if cfg.PackCache != "" {
 		b.weights.disk = newPackCache(cfg.PackCache, cfg.Logger)
 	}
 	return b, nil
+}
+
+// Divide makes the backends at the first call and keeps them.
+func (b *Backend) Divide(n int) []backend.Backend {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.lanes) < n && !b.closed {
+		lane := &Backend{cfg: Config{Threads: 1}, pool: par.New(1), arena: &region{}, scratch: &region{}, buffers: b.buffers, weights: b.weights, ropes: b.ropes}
+		b.lanes = append(b.lanes, lane)
+	}
+	out := make([]backend.Backend, min(n, len(b.lanes)))
+	for i := range out {
+		out[i] = b.lanes[i]
+	}
+	return out
 }
 
 // Device are the facts for the user.
@@ -160,26 +178,43 @@ func (b *Backend) reserve(arena, scratch int) error {
 // The next run maps the arena again.
 func (b *Backend) Trim() {
 	b.buffers.Clear()
+	b.free()
+	b.weights.trim()
+}
+
+// free gives the memory that runs use back, of the lanes too.
+func (b *Backend) free() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.arena.release()
 	b.scratch.release()
-	b.weights.trim()
+	for _, lane := range b.lanes {
+		lane.free()
+	}
 }
 
 // Close frees everything but the buffers in other hands. Programs must not be
 // run any more; they report ErrClosed.
 func (b *Backend) Close() error {
+	if b.end() {
+		b.free()
+		b.buffers.Close()
+		b.weights.close()
+	}
+	return nil
+}
+
+// end lets no run begin any more, of the lanes neither, and reports whether one could.
+func (b *Backend) end() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil
+		return false
 	}
 	b.closed = true
 	b.pool.Close()
-	b.buffers.Close()
-	b.arena.release()
-	b.scratch.release()
-	b.weights.close()
-	return nil
+	for _, lane := range b.lanes {
+		lane.end()
+	}
+	return true
 }

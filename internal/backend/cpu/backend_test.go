@@ -375,3 +375,30 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDivide: backends of one thread run at once, on weights that were packed once, and end
+// with the one they are parts of.
+func TestDivide(t *testing.T) {
+	b, err := cpu.New(cpu.Config{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lanes := b.Divide(3)
+	if len(lanes) != 3 || b.Divide(2)[1] != lanes[1] {
+		t.Fatalf("%d backends, want 3 that are kept", len(lanes))
+	}
+	for _, lane := range lanes {
+		if n := lane.Device().Threads; n != 1 {
+			t.Errorf("%d threads, want 1", n)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lanes[2].Begin(backend.First); !errors.Is(err, cpu.ErrClosed) {
+		t.Errorf("after Close: %v, want %v", err, cpu.ErrClosed)
+	}
+	if n := len(b.Divide(4)); n > 3 {
+		t.Errorf("%d backends of one that is closed", n)
+	}
+}

@@ -18,7 +18,7 @@ func (b *Backend) Footprint(ctx context.Context, graphs []*graph.Graph, opt back
 	if err := b.open(); err != nil {
 		return f, err
 	}
-	plan := &Backend{cfg: b.cfg, pool: b.pool}
+	plan := &Backend{cfg: b.cfg, pool: b.pool, weights: &weightCache{}, ropes: &ropeCache{}}
 	plan.weights.planned = func(bytes int) { f.Weights += bytes }
 	for _, g := range graphs {
 		p := &Program{b: plan, g: g}
@@ -45,12 +45,19 @@ func (p *Program) plan(ctx context.Context, opt backend.Options) (err error) {
 	return p.b.pool.With(ctx, func(pool *par.Pool) error { return p.lower(ctx, pool, simple, opt) })
 }
 
-// Held is the memory of the weights, the arena, the scratch and the buffers.
+// Held is the memory of the weights, the arena, the scratch and the buffers, of the lanes too.
 func (b *Backend) Held() int {
+	return b.regions() + b.weights.held() + int(b.buffers.Stats().PooledBytes)
+}
+
+func (b *Backend) regions() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.buffers.Stats()
-	return len(b.arena.b) + len(b.scratch.b) + b.weights.held() + int(s.PooledBytes)
+	n := len(b.arena.b) + len(b.scratch.b)
+	for _, lane := range b.lanes {
+		n += lane.regions()
+	}
+	return n
 }
 
 // held is the memory of the packed weights.

@@ -162,3 +162,31 @@ func TestOneCompiles(t *testing.T) {
 		t.Errorf("%d threads compiled at once", n)
 	}
 }
+
+// TestNotCompiled: what does not compile is left to the host, and not tried again; a lack
+// of memory passes.
+func TestNotCompiled(t *testing.T) {
+	b, f := openFaulty(t)
+	resize := func(size int) error {
+		plan, err := preprocess.Plan(40, 30, size, 16, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, y := axes(t, plan)
+		src := backend.Picture{Pix: make([]byte, 3*40*30), Width: 40, Height: 30, Stride: 120}
+		return b.Resize(background, alloc(t, b, nil, 3*plan.Width*plan.Height), src, x, y)
+	}
+	f.Fail(faulty.Compile, faulty.Internal, 0)
+	for range 2 {
+		if err := resize(32); !errors.Is(err, backend.ErrUnsupported) {
+			t.Errorf("a program that does not compile: %v, want ErrUnsupported", err)
+		}
+	}
+	f.Fail(faulty.Compile, faulty.ResourceExhausted, 0)
+	if err := resize(48); !errors.Is(err, backend.ErrOutOfMemory) {
+		t.Errorf("no memory to compile: %v, want ErrOutOfMemory", err)
+	}
+	if err := resize(48); err != nil {
+		t.Errorf("with memory: %v", err)
+	}
+}

@@ -67,7 +67,9 @@ func resizeSize(x, y backend.Taps) (stablehlo.ResizeSize, error) {
 	for i := 0; ; i++ {
 		scale := math.Exp2(float64(i) / 2)
 		s := stablehlo.ResizeSize{Height: len(y.First), Width: len(x.First), Taps: 2*int(math.Ceil(3*scale)) + 1}
-		s.Rows, s.Columns = int(math.Ceil(scale*float64(s.Height)))+s.Taps, int(math.Ceil(scale*float64(s.Width)))+s.Taps
+		// Matrix units want whole tiles.
+		length := func(n int) int { return (int(math.Ceil(scale*float64(n))) + s.Taps + 31) &^ 31 }
+		s.Rows, s.Columns = length(s.Height), length(s.Width)
 		if s.Rows > maxPicture/3/s.Columns {
 			return s, fmt.Errorf("%w: a picture of %dx%d to %dx%d", backend.ErrUnsupported, wide, high, s.Width, s.Height)
 		}

@@ -235,7 +235,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     ) -> list[GPUInferenceResult]:
         """Run pairs that have nothing to do with each other, each as :meth:`infer_gpu` would.
 
-        An NVIDIA GPU computes eight pairs of equal sizes at once.
+        An NVIDIA GPU computes eight pairs of equal sizes at once, a CPU small ones side by side.
         """
         options = infer_options(preprocess, square_ok, resolution, only)
         engine = self._live()

@@ -384,9 +384,9 @@ def pair_cameras(
     )
     warnings = list(found.warnings)
     if any(sigma):
-        percent = 100 * max(found.focal_sigma)
+        percent = 1.96 * 100 * max(found.focal_sigma)
         warnings.append(
-            f"the focal length is estimated, to {percent:.0f} %; give intrinsics where you know them"
+            f"the focal length is estimated, within {percent:.0f} % (95 %); give intrinsics if you can"
         )
     overlap = matches.overlap
     if overlap is not None and overlap.verdict == "NO" and found.pose is not None:

@@ -15,21 +15,23 @@ import (
 // current says, for each generated file, which test makes it again and fails when
 // the file is another: a stale file is a failure of that test.
 var current = map[string]string{
-	"internal/backend/cpu/gemm/kern_*":           "internal/backend/cpu/gemm/gen TestGeneratedFilesAreCurrent",
-	"internal/backend/cpu/vec/*_amd64.s":         "internal/backend/cpu/vec/gen TestCommittedFilesAreCurrent",
-	"internal/backend/cpu/vec/neon_arm64.s":      "internal/backend/cpu/vec/gen TestCommittedFilesAreCurrent",
-	"internal/backend/cpu/vec/dispatch_*.go":     "internal/backend/cpu/vec/gen TestCommittedFilesAreCurrent",
-	"internal/match/kernel/strip_*.s":            "internal/match/kernel/gen TestCommittedFiles",
-	"tests/metalsim/src/table_gen.c":             "tests/metalsim/gen TestTableIsData",
-	"docs/metal-cost.md":                         "tests/go/metalcost TestReport",
-	"docs/graph-ops.md":                          "internal/graph TestTableInDocs",
-	"docs/tensor-ops.md":                         "gomps/tensor TestOperationsTable",
-	"gomps/tensor/doc_operations.go":             "gomps/tensor TestOperationsInComment",
-	"python/mast3r_runtime/_eager/operations.py": "gomps/tensor TestOperationsInPython",
-	"docs/api.md":                                "tests/py test_reference_is_generated",
-	"docs/acceptance.md":                         "tests/py test_page_is_generated",
-	"capi/exports.c":                             "tools/bindings TestGeneratedFiles",
-	"python/mast3r_runtime/_library/*.py":        "tools/bindings TestGeneratedFiles",
+	"internal/backend/cpu/gemm/kern_*":            "internal/backend/cpu/gemm/gen TestGeneratedFilesAreCurrent",
+	"internal/backend/cpu/vec/*_amd64.s":          "internal/backend/cpu/vec/gen TestCommittedFilesAreCurrent",
+	"internal/backend/cpu/vec/neon_arm64.s":       "internal/backend/cpu/vec/gen TestCommittedFilesAreCurrent",
+	"internal/backend/cpu/vec/dispatch_*.go":      "internal/backend/cpu/vec/gen TestCommittedFilesAreCurrent",
+	"internal/match/kernel/strip_*.s":             "internal/match/kernel/gen TestCommittedFiles",
+	"tests/metalsim/src/table_gen.c":              "tests/metalsim/gen TestTableIsData",
+	"docs/metal-cost.md":                          "tests/go/metalcost TestReport",
+	"docs/graph-ops.md":                           "internal/graph TestTableInDocs",
+	"docs/tensor-ops.md":                          "gomps/tensor TestOperationsTable",
+	"gomps/tensor/doc_operations.go":              "gomps/tensor TestOperationsInComment",
+	"python/mast3r_runtime/_eager/elementwise.py": "gomps/tensor TestOperationsInPython",
+	"python/mast3r_runtime/_eager/layers.py":      "gomps/tensor TestOperationsInPython",
+	"python/mast3r_runtime/_eager/shapes.py":      "gomps/tensor TestOperationsInPython",
+	"docs/api.md":                                 "tests/py test_reference_is_generated",
+	"docs/acceptance.md":                          "tests/py test_page_is_generated",
+	"capi/exports.c":                              "tools/bindings TestGeneratedFiles",
+	"python/mast3r_runtime/_library/*.py":         "tools/bindings TestGeneratedFiles",
 }
 
 // marked is the first lines of a generated file.
