@@ -6,8 +6,8 @@
 
 Each method's matches go through OpenCV's MAGSAC (a homography for warped pictures, else a fundamental
 matrix, 1.5 pixels); ours are those that were refined. Pose and corners come from the same estimator for
-all, this project's own; so what differs is the matches. "Cover" is the share of the cells of a 16 x 16 grid,
-over what both pictures show, that hold a right match (3 pixels).
+all, this project's own; so what differs is the matches, and that ours have covariances. "Cover" is the share
+of the cells of a 16 x 16 grid, over what both pictures show, that hold a right match (3 pixels).
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ def sift(one: A, two: A) -> A:
 
 
 def magsac(m: A, planar: bool) -> A:
+    """Which of the matches [N, 4] are inliers."""
+    none = np.zeros(len(m), bool)
     if len(m) < 8:
-        return m[:0]
+        return none
     a, b = np.ascontiguousarray(m[:, :2]), np.ascontiguousarray(m[:, 2:])
     try:
         if planar:
@@ -63,8 +65,8 @@ def magsac(m: A, planar: bool) -> A:
         else:
             mask = cv2.findFundamentalMat(a, b, cv2.USAC_MAGSAC, 1.5, 0.9999, 10000)[1]
     except cv2.error:
-        return m[:0]
-    return m[:0] if mask is None else m[mask.ravel().astype(bool)]
+        return none
+    return none if mask is None else mask.ravel().astype(bool)
 
 
 def cells_of(shape: tuple[int, ...], xy: A) -> A:
@@ -105,8 +107,8 @@ def corner_error(pair: Pair, m: A) -> float:
     return e if math.isfinite(e) else math.inf
 
 
-def judge(pair: Pair, m: A, cells: A) -> Row:
-    """The figures of one list of matches."""
+def judge(pair: Pair, m: A, cells: A, covariance: A | None) -> Row:
+    """The figures of one list of matches, whose covariances [N, 2, 2] may be known."""
     row: Row = {"n": len(m), "p1": 0.0, "p3": 0.0, "cover": 0.0}
     if len(m):
         if pair.truth is not None:
@@ -127,7 +129,9 @@ def judge(pair: Pair, m: A, cells: A) -> Row:
         row["goal"] = corner_error(pair, m)
     elif pair.cameras is not None:
         k1, k2, _, _ = pair.cameras
-        found = geometry.relative_pose(m[:, :2], m[:, 2:], k1, k2, estimator="geometry")
+        found = geometry.relative_pose(
+            m[:, :2], m[:, 2:], k1, k2, covariance=covariance, estimator="geometry"
+        )
         row["goal"] = (
             180.0 if found.pose is None or found.turn_only else max(angles(pair.cameras, found.pose))
         )
@@ -147,16 +151,19 @@ def measure(engine: CPUEngine, pair: Pair, classic: bool) -> Row:
     if not pair.overlap or pair.only_verdict:
         return row
     cells = common_cells(pair)
-    every = np.c_[matches.original_1, matches.original_2]
-    best = engine.match(result)
-    chosen = np.c_[best.original_1, best.original_2][best.refined]
-    lists = {"refined": every[matches.refined], "default": chosen}
+    lists: dict[str, tuple[A, A | None]] = {}
+    for name, found in (("refined", matches), ("default", engine.match(result))):
+        m = np.c_[found.original_1, found.original_2][found.refined]
+        lists[name] = m, found.covariance[found.refined]
     if classic:
         begin = time.perf_counter()
-        lists["SIFT"] = sift(pair.one, pair.two)
+        lists["SIFT"] = sift(pair.one, pair.two), None
         row["seconds"]["SIFT"] = time.perf_counter() - begin
-    for name, m in lists.items():
-        row["methods"][name] = judge(pair, magsac(m, planar), cells)
+    for name, (m, covariance) in lists.items():
+        inliers = magsac(m, planar)
+        row["methods"][name] = judge(
+            pair, m[inliers], cells, None if covariance is None else covariance[inliers]
+        )
     if pair.cameras is not None:
         row["pose"] = pose_row(engine, result, matches, pair)
     return row
