@@ -324,6 +324,8 @@ typedef struct {
   int32_t pictures;        /* of one call: 0 and 2 are a pair, more are a sequence */
   int32_t symmetric;
   int32_t threads;         /* as in mast3r_config */
+  int32_t only;            /* as in mast3r_infer_options */
+  int32_t reserved;
   const char *model, *variant;
   const char *backend;     /* "cpu", "metal", "cuda"; NULL: "cpu" */
   const char *precision;   /* as in mast3r_config; NULL: "auto" */

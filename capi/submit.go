@@ -70,13 +70,19 @@ func inferOptions(call string, in *C.mast3r_infer_options) (gomps.InferOptions, 
 	if err := sized(call, "options", in.size, unsafe.Sizeof(*in)); err != nil {
 		return gomps.InferOptions{}, err
 	}
-	if in.only < 0 || in.only > C.int32_t(gomps.AllOutputs) {
-		return gomps.InferOptions{}, fail(C.MAST3R_E_ARGUMENT, "%s: only is %d, want a sum of MAST3R_POINTS, CONF, DESC and DESC_CONF", call, in.only)
-	}
+	only, err := outputsOf(call, in.only)
 	return gomps.InferOptions{
 		Raw: in.raw != 0, Rectangle43: in.rectangle_43 != 0,
-		Resolution: int(in.resolution), Only: gomps.Outputs(in.only),
-	}, nil
+		Resolution: int(in.resolution), Only: only,
+	}, err
+}
+
+// outputsOf checks the outputs that are asked for.
+func outputsOf(call string, only C.int32_t) (gomps.Outputs, error) {
+	if only < 0 || only > C.int32_t(gomps.AllOutputs) {
+		return 0, fail(C.MAST3R_E_ARGUMENT, "%s: only is %d, want a sum of MAST3R_POINTS, CONF, DESC and DESC_CONF", call, only)
+	}
+	return gomps.Outputs(only), nil
 }
 
 //export m3r_submit_load

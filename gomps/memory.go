@@ -34,7 +34,8 @@ type MemoryOptions struct {
 	Pictures int
 	// Symmetric is the estimate for InferSymmetric.
 	Symmetric bool
-	// Only names the outputs to compute; 0 means all.
+	// Only names the outputs to compute; 0 means all. A network of many views computes
+	// the same whatever is asked for.
 	Only Outputs
 	// Backend is "cpu" (or ""), "metal" or "cuda".
 	Backend string
@@ -126,6 +127,9 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 	}
 	var out *Memory
 	if m, ok := net.(model.Multiview); ok {
+		if err := viewOutputs(net.Facts().Variant, opt.Only); err != nil {
+			return nil, err
+		}
 		c := manyCall{h: size.Height1, w: size.Width1, pictures: opt.Pictures, window: opt.Pictures}
 		if m.Outputs()&da3.Sky != 0 {
 			c.window = 1

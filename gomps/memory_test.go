@@ -185,6 +185,14 @@ func TestEstimateMemoryOfSomeOutputs(t *testing.T) {
 	}
 }
 
+// TestEstimateMemoryRefusesDescriptors of networks that have none, as their calls do.
+func TestEstimateMemoryRefusesDescriptors(t *testing.T) {
+	_, err := gomps.EstimateMemory(t.Context(), gomps.MemoryOptions{Variant: "da3_base", Only: gomps.OutputDesc})
+	if _, ok := errors.AsType[*gomps.UnsupportedError](err); !ok {
+		t.Errorf("%v, want an UnsupportedError", err)
+	}
+}
+
 // TestTooLargeForMemory: a pair that does not fit into memory is refused before anything
 // is allocated for it, with what it needs and what there is, and the engine goes on.
 func TestTooLargeForMemory(t *testing.T) {

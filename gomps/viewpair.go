@@ -18,13 +18,19 @@ func (l *loaded) pairable(opt InferOptions) error {
 	switch {
 	case l.pair != nil:
 		return nil
-	case opt.Only&(OutputDesc|OutputDescConf) != 0:
-		return &UnsupportedError{l.facts.Variant, "descriptors",
-			"ask for points and conf; the scene of InferViews gives matches by geometry, and MASt3R networks have descriptors"}
 	case opt.Rectangle43:
 		return &UnsupportedError{l.facts.Variant, "a cut of square pictures to 4:3", "leave Rectangle43 out: nothing is cut"}
 	}
-	return nil
+	return viewOutputs(l.facts.Variant, opt.Only)
+}
+
+// viewOutputs refuses the outputs that networks of many views do not have.
+func viewOutputs(variant string, only Outputs) error {
+	if only&(OutputDesc|OutputDescConf) == 0 {
+		return nil
+	}
+	return &UnsupportedError{variant, "descriptors",
+		"ask for points and conf; the scene of InferViews gives matches by geometry, and MASt3R networks have descriptors"}
 }
 
 // pairByViews fills in the two views of a pair.

@@ -2,7 +2,11 @@
 
 package graph
 
-import "github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+import (
+	"math"
+
+	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
+)
 
 // MatMul is a batched matrix product a[...,M,K] x b[...,K,N]; with TransB the
 // second operand is [...,N,K]. Leading dimensions broadcast.
@@ -107,6 +111,23 @@ func (o Linear) infer(in []*Node) (tensor.Shape, tensor.DType, error) {
 type Rope struct {
 	Rows, Cols int
 	Base       float32
+}
+
+// Rotations are cosines and sines of the angles position * Base^(-j/q), q = headDim/4, at
+// position*q + j, for the positions of all rows and columns. They are in float64, to be
+// rounded once: angles in less than float32 cost accuracy (network.md 4.1). A grid's tables
+// are copies of them: computed for each of the 49152 tokens of a picture of 4096 x 3072 they
+// would take a third of a second, in which nobody asks whether the work is still wanted.
+func (r Rope) Rotations(headDim int) (cos, sin []float64) {
+	q, side := headDim/4, max(r.Rows, r.Cols)
+	cos, sin = make([]float64, side*q), make([]float64, side*q)
+	for j := range q {
+		frequency := math.Pow(float64(r.Base), -float64(j)/float64(q))
+		for pos := range side {
+			sin[pos*q+j], cos[pos*q+j] = math.Sincos(float64(pos) * frequency)
+		}
+	}
+	return cos, sin
 }
 
 // fits checks a grid against tokens: hd/4 frequencies per direction, so the

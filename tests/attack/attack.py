@@ -3,7 +3,7 @@
 
 Each attack gets its share of the time, runs in processes of its own, and prints one line of
 figures. The exit status is 1 if any of them found something. Attacks that this machine cannot
-make (no second Python, no seccomp) say so.
+make (no seccomp, no control groups) say so.
 """
 
 from __future__ import annotations
@@ -574,27 +574,6 @@ def gzip_bodies(seconds: float, folder: Path) -> tuple[bool, str]:
     status, out = child(GZIP, folder)
     lines = out.split("\n")
     return status == 0 and "WRONG" not in out and "plain whole" in lines, ", ".join(filter(None, lines))
-
-
-@attack
-def pythons(seconds: float, folder: Path) -> tuple[bool, str]:
-    """Every other Python on this machine that has numpy imports the package and runs a pair."""
-    names = [f"python3.{minor}{t}" for minor in range(10, 16) for t in ("", "t")]
-    found = [path for name in names if (path := shutil.which(name)) is not None]
-    package = str(Path(m3r.__file__).parents[1])
-    tried, wrong = [], []
-    for path in found:
-        environment = {**os.environ, "PYTHONPATH": package}
-        probe = subprocess.run([path, "-c", "import numpy, PIL, filelock"], capture_output=True, check=False)
-        if probe.returncode != 0:
-            continue
-        done = subprocess.run(
-            [path, "-c", PLAIN], capture_output=True, text=True, env=environment, check=False
-        )
-        tried.append(Path(path).name)
-        if done.returncode != 0:
-            wrong.append(f"{path}: {done.stderr[-200:]}")
-    return not wrong, f"{', '.join(tried) or 'none beside this one has numpy here'} {wrong or ''}"
 
 
 def main() -> int:

@@ -274,6 +274,9 @@ static void test_memory() {
   CHECK(pair.weights > 0 && pair.total > pair.weights && pair.free > 0);
   options.pictures = 100;
   CHECK(mast3r::estimate_memory(options).results == 99 * pair.results);
+  options.only = MAST3R_CONF;
+  CHECK(mast3r::estimate_memory(options).results < 99 * pair.results / 10);
+  options.only = 0;
   options.backend = "none";
   try {
     mast3r::estimate_memory(options);

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 import mast3r_runtime as m3r
-from mast3r_runtime.errors import ArgumentError, MemoryLimitError, ModelNotFoundError, ShapeError
+from mast3r_runtime.errors import (
+    ArgumentError,
+    MemoryLimitError,
+    ModelNotFoundError,
+    ShapeError,
+    UnsupportedError,
+)
 
 
 def test_parts_add_up() -> None:
@@ -24,17 +30,28 @@ def test_parts_add_up() -> None:
     assert more["results"] == 100 * pair["results"]
     both = m3r.estimate_memory(size=(48, 64), symmetric=True)
     assert both["results"] == 2 * pair["results"]
+    conf = m3r.estimate_memory(size=(48, 64), only=("conf",))
+    assert pair["results"] == 29 * conf["results"]  # 3 + 1 + 24 + 1 numbers a pixel
     half = m3r.estimate_memory(variant="mast3r_vit_large", precision="fp16")
     full = m3r.estimate_memory(variant="mast3r_vit_large", precision="fp32")
     assert half["weights"] < 0.6 * full["weights"]
 
 
 def test_refusals(tmp_path: Path) -> None:
-    for wrong in ({"pictures": 1}, {"backend": "tpu"}, {"precision": "int4"}, {"variant": "none"}):
+    for wrong in (
+        {"pictures": 1},
+        {"only": ("depth",)},
+        {"only": ()},
+        {"backend": "tpu"},
+        {"precision": "int4"},
+        {"variant": "none"},
+    ):
         with pytest.raises(ArgumentError):
             m3r.estimate_memory(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ShapeError):
         m3r.estimate_memory(size=(47, 64))
+    with pytest.raises(UnsupportedError, match="descriptors"):
+        m3r.estimate_memory(variant="da3_base", only=("desc",))
     with pytest.raises(ModelNotFoundError):
         m3r.estimate_memory(tmp_path / "none.safetensors")
 

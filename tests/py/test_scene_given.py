@@ -82,6 +82,7 @@ def test_files_of_poses(tmp_path: Path) -> None:
     ["", "{}", "[1]", '{"frames": 3}', '{"frames": [{"file_path": "a.jpg"}]}',
      '{"frames": [{"file_path": "a.jpg", "transform_matrix": [[1, 2], [3, 4]]}]}',
      '{"frames": [{"file_path": "a.jpg", "transform_matrix": [[9,0,0,0],[0,1,0,0],[0,0,1,0],[0,0,0,1]]}]}',
+     '{"frames": [{"file_path": "a.jpg", "transform_matrix": [[1,0,0,0],[0,1,0,0],[0,0,-1,0],[0,0,0,1]]}]}',
      '{"frames": [{"file_path": "a.jpg", "transform_matrix": [[1,0,0,NaN],[0,1,0,0],[0,0,1,0],[0,0,0,1]]}]}',
      '{"frames": []}'],
 )  # fmt: skip

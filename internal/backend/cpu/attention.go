@@ -3,7 +3,6 @@
 package cpu
 
 import (
-	"math"
 	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
@@ -25,8 +24,7 @@ type ropeCache struct {
 	all map[ropeKey]*gemm.Rope
 }
 
-// get computes cos and sin of position * base^(-j/q), q = headDim/4, in float64
-// and rounds once: angles in less than float32 cost accuracy (network.md 4.1).
+// get lays out the rotations of a row and of a column for each token of a grid.
 func (c *ropeCache) get(r graph.Rope, headDim int) *gemm.Rope {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,12 +33,12 @@ func (c *ropeCache) get(r graph.Rope, headDim int) *gemm.Rope {
 		return t
 	}
 	q, tokens := headDim/4, r.Rows*r.Cols
+	cos, sin := r.Rotations(headDim)
 	t := &gemm.Rope{Cos: make([]float32, tokens*2*q), Sin: make([]float32, tokens*2*q)}
 	for i := range tokens {
 		for half, pos := range [2]int{i / r.Cols, i % r.Cols} {
 			for j := range q {
-				s, co := math.Sincos(float64(pos) * math.Pow(float64(r.Base), -float64(j)/float64(q)))
-				t.Cos[(i*2+half)*q+j], t.Sin[(i*2+half)*q+j] = float32(co), float32(s)
+				t.Cos[(i*2+half)*q+j], t.Sin[(i*2+half)*q+j] = float32(cos[pos*q+j]), float32(sin[pos*q+j])
 			}
 		}
 	}

@@ -75,14 +75,14 @@ func (l *lowering) ropeTables(key ropeKey) ([2]*mpsgraph.Tensor, error) {
 	put := func(b []byte, v float64) []byte {
 		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
 	}
+	c, s := key.Rotations(key.hd)
 	// Token t is at (row, column); the first half of a head turns by the row, the
 	// second by the column (network.md 4.1).
 	for t := range key.Rows * key.Cols {
 		for _, pos := range []int{t / key.Cols, t % key.Cols} {
 			for _, sign := range []float64{-1, 1} {
 				for j := range q {
-					s, c := math.Sincos(float64(pos) * math.Pow(float64(key.Base), -float64(j)/float64(q)))
-					cos, sin = put(cos, scale*c), put(sin, scale*sign*s)
+					cos, sin = put(cos, scale*c[pos*q+j]), put(sin, scale*sign*s[pos*q+j])
 				}
 			}
 		}

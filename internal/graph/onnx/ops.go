@@ -4,7 +4,6 @@ package onnx
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/tensor"
@@ -164,12 +163,12 @@ func (e *exporter) linear(o graph.Linear, n *graph.Node, in []string) (string, e
 func (e *exporter) rope(x string, s tensor.Shape, heads int, r graph.Rope) (string, error) {
 	hd := s[2] / heads
 	q := hd / 4
+	turnCos, turnSin := r.Rotations(hd)
 	var cos, sin []float32
 	for t := range s[1] {
 		for _, pos := range []int{t / r.Cols, t % r.Cols} {
 			for j := range q {
-				sv, cv := math.Sincos(float64(pos) * math.Pow(float64(r.Base), -float64(j)/float64(q)))
-				cos, sin = append(cos, float32(cv)), append(sin, float32(sv))
+				cos, sin = append(cos, float32(turnCos[pos*q+j])), append(sin, float32(turnSin[pos*q+j]))
 			}
 		}
 	}

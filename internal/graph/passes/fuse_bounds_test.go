@@ -73,3 +73,28 @@ func TestValuesHaveTheKeysTokens(t *testing.T) {
 		}
 	}
 }
+
+// What is added to a product is added after its activation: an activation of the sum stays
+// a step of its own.
+func TestActivationsOfSumsStay(t *testing.T) {
+	products := map[graph.Op]func(*graph.Graph) *graph.Node{
+		graph.Linear{}: func(g *graph.Graph) *graph.Node { return param(g, "w", 4, 4) },
+		graph.Conv2D{Stride: 1, Dilation: 1, Groups: 1}: func(g *graph.Graph) *graph.Node { return param(g, "w", 4, 4, 1, 1) },
+	}
+	for op, weight := range products {
+		g := graph.New("sum")
+		x := g.Input("x", tensor.F32, 1, 2, 2, 4)
+		sum := g.Binary(graph.Add, g.Add(op, x, weight(g)), g.Input("r", tensor.F32, 1, 2, 2, 4))
+		g.Output("y", g.Unary(graph.Relu, sum))
+		if _, err := g.Build(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Simplify(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := s.Outputs[0].Node.Op; last != (graph.Unary{Fn: graph.Relu}) || len(s.Nodes) != 5 {
+			t.Errorf("%s: %d nodes, the last %#v; want a ReLU behind a product with a sum", op.Kind(), len(s.Nodes), last)
+		}
+	}
+}

@@ -10,7 +10,7 @@ from typing import Any
 from .._checkpoints.places import bundled_model
 from .._library import calls
 from .._library import structs as S
-from .._library.options import image_array, infer_options
+from .._library.options import Only, image_array, infer_options, outputs
 from ..errors import checked
 from ..images import ImageLike, read_image
 from .engine import Engine
@@ -98,6 +98,7 @@ def estimate_memory(
     backend: str = "cpu",
     precision: str = "auto",
     num_threads: int = 0,
+    only: Only = None,
 ) -> dict[str, Any]:
     """Say what a call needs at its peak, the loaded model included. Nothing is run or allocated.
 
@@ -121,6 +122,8 @@ def estimate_memory(
         On a GPU the figures are counted from the shapes and were not measured.
     precision, num_threads
         As for :class:`Engine`.
+    only
+        The outputs to compute, as for ``infer_gpu``. None: all.
 
     Returns
     -------
@@ -146,6 +149,7 @@ def estimate_memory(
         pictures=calls.int32("pictures", pictures, 2),
         symmetric=int(bool(symmetric)),
         threads=calls.int32("num_threads", num_threads, 0),
+        only=outputs(only),
         model=None if model is None else calls.text("model", model),
         variant=None if variant is None else calls.text("variant", variant),
         backend=calls.text("backend", backend),

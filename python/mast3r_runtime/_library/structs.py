@@ -337,6 +337,8 @@ class MemoryOptions(_Sized):
         ("pictures", C.c_int32),
         ("symmetric", C.c_int32),
         ("threads", C.c_int32),
+        ("only", C.c_int32),
+        ("reserved", C.c_int32),
         ("model", C.c_char_p),
         ("variant", C.c_char_p),
         ("backend", C.c_char_p),

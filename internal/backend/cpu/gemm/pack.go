@@ -65,7 +65,7 @@ func (s *Source) check(p *Packed) error {
 	last, sum := 0, true
 	for _, d := range [...][2]int{{p.Batch, s.StrideB}, {p.N, s.StrideN}, {taps, s.StrideTap}, {p.K / taps, s.StrideC}} {
 		x, ok := product(d[0]-1, d[1])
-		sum = sum && ok && d[1] >= 0 && last <= math.MaxInt-1-x
+		sum = sum && ok && last <= math.MaxInt-1-x
 		last += x
 	}
 	if !sum || last >= len(s.Data)/s.Type.Size() {

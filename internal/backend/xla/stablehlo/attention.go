@@ -24,13 +24,13 @@ func (l *lowering) tables(r graph.Rope, hd int) [2]value {
 		return t // every block of a network has the same
 	}
 	n, q := r.Rows*r.Cols, hd/4
+	c, s := r.Rotations(hd)
 	var cos, sin []float32
 	for t := range n {
 		for _, pos := range []int{t / r.Cols, t % r.Cols} {
 			for _, sign := range []float64{-1, 1} {
 				for j := range q {
-					s, c := math.Sincos(float64(pos) * math.Pow(float64(r.Base), -float64(j)/float64(q)))
-					cos, sin = append(cos, float32(c)), append(sin, float32(sign*s))
+					cos, sin = append(cos, float32(c[pos*q+j])), append(sin, float32(sign*s[pos*q+j]))
 				}
 			}
 		}
