@@ -312,7 +312,7 @@ def mappers(engine: Any, room: Truth, out: Path, threads: int, seeds: int) -> li
     need(f"least observations of {count} accepted pictures >= 30", worst >= 30, worst)
     need(
         "focal lengths inside 0.3 to 5 long sides",
-        np.exp(wild) * FOCAL < 5 * 512,
+        FOCAL / np.exp(wild) > 0.3 * 512 and np.exp(wild) * FOCAL < 5 * 512,
         f"at most {np.exp(wild):.3f} x",
     )
     return []
