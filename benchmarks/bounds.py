@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import scaling
-from common import TINY, Contender, in_child, machine, make_weights, num, pictures, table, take_turns
+from common import (
+    TINY,
+    Contender,
+    in_child,
+    machine,
+    make_weights,
+    num,
+    pair_gflop,
+    pictures,
+    table,
+    take_turns,
+)
 
 SMALL = (256, 192)
 SPREAD = 16  # independent pairs of a turn
@@ -119,6 +131,11 @@ def bounds(result: dict[str, Any]) -> Iterator[tuple[str, float | None, str, flo
             if row["name"] == f"{ours} fp32":
                 busy = row["processor"]["median_s"] / row["total"]["median_s"] / int(n)
                 yield f"large, {n} threads: busy share of the time, fp32", busy, ">=", 0.9
+                if part.get("peaks"):
+                    work = pair_gflop(result["variant"], result["size"][1], result["size"][0])
+                    peak = statistics.median(p["f32"] for p in part["peaks"])
+                    share = work / row["total"]["median_s"] / peak
+                    yield f"large, {n} threads: share of the multiply-add peak, fp32", share, ">=", 0.85
     small = result.get("small", {})
     if "2" in small and "16" in small:
         for p in ("fp32", "bf16"):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from common import Contender, in_child, machine, make_weights, num, pictures, table, take_turns
+from common import Contender, Peak, in_child, machine, make_weights, num, pictures, table, take_turns
 
 
 def counts(most: int) -> list[int]:
@@ -57,10 +58,13 @@ def at(names: list[str], path: Path, size: list[int], threads: int, rounds: int)
         turn.append(Contender(peer.name, peer.pair))
         infos[peer.name] = getattr(peer, "products", "")
         print(f"{peer.name}: loaded in {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
-    take_turns(f"{threads} threads", turn, max(rounds, 1), warm=rounds == 0, pause=0.1)
+    peak = Peak(threads) if shutil.which("go") else None  # bound as this process is
+    peaks = take_turns(f"{threads} threads", turn, max(rounds, 1), peak, warm=rounds == 0, pause=0.1)
+    if peak is not None:
+        peak.close()
     base = {c.name: c for c in turn}
     first = next(iter(base.values()))
-    return {"rows": [c.row(first) for c in turn], "bound": bound, "products": infos}
+    return {"rows": [c.row(first) for c in turn], "bound": bound, "products": infos, "peaks": peaks}
 
 
 def lines(r: dict[str, Any], what: str = "seconds a pair") -> list[str]:

@@ -112,3 +112,18 @@ func TestPanickedJobsNeverEndWell(t *testing.T) {
 	for _, ok := records.pop(); ok; _, ok = records.pop() {
 	}
 }
+
+// A struct of another size is of another version of the header, be it smaller or larger.
+func TestStructsOfOtherSizes(t *testing.T) {
+	for i, err := range []error{
+		sized("call", "options", 0, 16), sized("call", "options", 15, 16),
+		sized("call", "options", 17, 16), sized("call", "options", 1<<31, 16),
+	} {
+		if err == nil {
+			t.Errorf("struct %d is taken for one of 16 bytes", i)
+		}
+	}
+	if err := sized("call", "options", 16, 16); err != nil {
+		t.Error(err)
+	}
+}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import trimesh
 
 from mast3r_runtime import errors, export
 from mast3r_runtime._output import drawing
+from mast3r_runtime._output.export import coloured_points
 from mast3r_runtime.errors import ShapeError
 
 
@@ -128,3 +130,10 @@ def test_no_points(tmp_path: Path) -> None:
 def test_clouds_without_pixels(size: tuple[int, int]) -> None:
     with pytest.raises(errors.ArgumentError, match="point_cloud: .* pixels, want 1 to"):
         drawing.point_cloud(np.eye(3), np.zeros((3, 3), np.uint8), size=size)
+
+
+@pytest.mark.parametrize("keep", [0.0, -0.1, 1.01, float("nan")])
+def test_a_share_of_the_points_is_above_0_and_up_to_1(keep: float) -> None:
+    result: Any = None  # the share is looked at first
+    with pytest.raises(errors.ArgumentError, match="want a share"):
+        coloured_points(result, result, result, keep)
