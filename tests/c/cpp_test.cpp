@@ -138,6 +138,12 @@ static void test_engine() {
       const auto pose = mast3r::relative_pose(a, b, o);
       CHECK(pose.found && !pose.turn_only && pose.inliers.size() == 60 && pose.points.size() == 180);
       CHECK(std::abs(pose.pose[3] - 1) < 1e-4 && std::abs(pose.pose[0] - 1) < 1e-5);
+      try {
+        mast3r::relative_pose({1, 2, 3, 4}, {1, 2}, o);
+        CHECK(false);
+      } catch (const mast3r::ShapeError &) {
+        CHECK(true);
+      }
       const auto none = mast3r::relative_pose({}, {}, o);
       CHECK(!none.found && none.reason == "too few matches");
     }
@@ -276,7 +282,8 @@ static void test_memory() {
   CHECK(mast3r::estimate_memory(options).results == 99 * pair.results);
   options.only = MAST3R_CONF;
   CHECK(mast3r::estimate_memory(options).results < 99 * pair.results / 10);
-  options.only = 0;
+  options.only = 0, options.pictures = 2, options.symmetric = 1;
+  CHECK(mast3r::estimate_memory(options).results == 2 * pair.results);
   options.backend = "none";
   try {
     mast3r::estimate_memory(options);
