@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from PIL import Image
 from mast3r_runtime import cli
 from mast3r_runtime._commands.scene import _link, _warnings
 from mast3r_runtime._output.export import write_points
-from mast3r_runtime._scene import colmap_files, known, photos, solver
+from mast3r_runtime._scene import colmap_files, gauge, known, photos, solver
 from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.distributed import run_pairs
@@ -93,6 +94,22 @@ def test_agrees_with_the_truth(scene: Scene) -> None:
     assert rated.placed == 5
     assert rated.position < 0.006 and abs(rated.focal) < 0.01 and rated.dense < 0.03
     assert "5 of 8 pictures placed" in rated.text()
+
+
+def test_a_scene_of_parts_that_differ_in_size_is_unstable(
+    scene: Scene, wheel_engine: CPUEngine, collection: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a mapper joined wrongly is not called placed, however many points hold it."""
+    true = gauge.depth_ratios
+
+    def torn(*arguments: Any) -> gauge.Ratios:
+        return {i: (at, logs + i * np.log(3)) for i, (at, logs) in true(*arguments).items()}
+
+    monkeypatch.setattr(gauge, "depth_ratios", torn)
+    again = reconstruct(wheel_engine, [collection], store=store, covariance=True, threads=1)
+    assert "4 of 5 pictures are off by a factor of 2" in again.components[0].unstable
+    assert {p.status for p in again.pictures.values() if p.pose is not None} == {"unstable"}
+    assert scene.components[0].unstable == ""
 
 
 def test_parts_of_a_scene(scene: Scene) -> None:

@@ -282,6 +282,18 @@ def test_network_scale_is_the_median_factor() -> None:
     assert "not verified" in scale.sentence()
 
 
+@pytest.mark.parametrize(
+    "factors, off", [([1.0] * 12, 0), ([0.6, 1.9] * 6, 0), ([1.0] * 10 + [2.2] * 2, 0),
+                     ([1.0] * 9 + [2.2] * 3, 3), ([1.0] * 9 + [0.4] * 3, 3), ([1.0] * 7 + [3.0] * 5, 5),
+                     ([1.0, 1.0, 9.0, 9.0], 4), ([1.0, 1.0, 1.0, 9.0], 0), ([], 0)],
+)  # fmt: skip
+def test_parts_of_different_size_are_a_misfit(factors: list[float], off: int) -> None:
+    """A quarter of the pictures, and three, at another size by a factor of two or more."""
+    ratios = {i: (np.zeros((12, 2)), np.full(12, np.log(f))) for i, f in enumerate(factors)}
+    said = gauge.misfit(ratios)
+    assert (f"{off} of {len(factors)} pictures are off" in said) if off else said == ""
+
+
 def test_bending_takes_away_a_smooth_error() -> None:
     made_up = np.random.default_rng(0)
     y, x = np.mgrid[0:96, 0:128]

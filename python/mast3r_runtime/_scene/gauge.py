@@ -17,7 +17,12 @@ from .._results.results import Transform
 from ..errors import SceneError
 from .model import F64, Model
 
-__all__ = ["Scale", "depth_ratios", "level", "network_scale", "place", "scale_of_places"]
+__all__ = ["Ratios", "Scale", "depth_ratios", "level", "misfit", "network_scale", "place", "scale_of_places"]
+
+Ratios = Mapping[int, tuple[F64, F64]]  # see depth_ratios
+
+# A component of which so large a share, and so many, are seen at another size by this factor is torn.
+OTHER_SIZE, SHARE_OFF, LEAST_OFF = 2.0, 0.25, 3
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,30 @@ def depth_ratios(
     return out
 
 
-def network_scale(ratios: Mapping[int, tuple[F64, F64]]) -> Scale:
+def _log_scales(ratios: Ratios) -> F64:
+    """log(network / solved depth) of every picture that says it."""
+    return np.array([-np.median(r) for _, r in ratios.values() if len(r) >= 10])
+
+
+def misfit(ratios: Ratios) -> str:
+    """Why a component cannot be one rigid scene, by the network's sizes; empty where it may be.
+
+    A mapper can join parts of different sizes. Each part's points hold its pictures, so no count of
+    observations shows it; but the network sees things of one size in all of them.
+    """
+    logs = _log_scales(ratios)
+    off = int((np.abs(logs - np.median(logs)) > np.log(OTHER_SIZE)).sum()) if len(logs) else 0
+    if off < max(LEAST_OFF, SHARE_OFF * len(logs)):
+        return ""
+    return (
+        f"its parts differ in size: by the network's depth {off} of {len(logs)} pictures are off by a "
+        f"factor of {OTHER_SIZE:g} or more; try a graph with more pairs"
+    )
+
+
+def network_scale(ratios: Ratios) -> Scale:
     """The factor that brings solved depths to the network's: median over pictures."""
-    logs = np.array([-np.median(r) for _, r in ratios.values() if len(r) >= 10])
+    logs = _log_scales(ratios)
     if not len(logs):
         return Scale(1.0, "none", 0.0, 0)
     middle = float(np.median(logs))

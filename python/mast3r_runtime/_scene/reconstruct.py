@@ -318,17 +318,19 @@ class _Run:
         reasons: Mapping[int, str],
     ) -> Scene:
         solved = answer.solved
-        scale = self.scale(used, evidence, solved)
-        models, scales = [], []
+        ratios = [gauge.depth_ratios(m, _float(evidence.depth), evidence.transforms) for m in solved.models]
+        scale = self.scale(used, ratios[0], solved)
+        models, scales, weak = [], [], []
         for k, model in enumerate(solved.models):
-            own = scale if k == 0 else self.component_scale(model, evidence, scale)
+            own = scale if k == 0 else self.component_scale(ratios[k], scale)
             given = bool(self.options.poses)
             models.append(model if given else gauge.place(model, own.value, self.options.up == "auto"))
             scales.append(own.value)
+            weak.append(solved.unstable.get(k) or ("" if given else gauge.misfit(ratios[k])))
         placed: dict[int, Picture] = {}
         coloured = []
         for k, model in enumerate(models):
-            model, pictures = self.pictures(k, model, used, evidence, solved.unstable.get(k, ""))
+            model, pictures = self.pictures(k, model, used, evidence, weak[k])
             coloured.append(model)
             placed.update(pictures)
         for i, matrix in answer.covariance.items():
@@ -341,7 +343,7 @@ class _Run:
         order = {name: n for n, name in enumerate(result)}
         components = tuple(
             Component(
-                tuple(names[int(i)] for i in model.pictures), model.mapper, solved.unstable.get(k, ""),
+                tuple(names[int(i)] for i in model.pictures), model.mapper, weak[k],
                 _renumbered(model, [order[p.name] for p in used]),
             )
             for k, model in enumerate(coloured)
@@ -349,14 +351,14 @@ class _Run:
         report = self.report(result, evidence, answer.verified, names, scale, components)
         return Scene(result, components, scale, report)
 
-    def scale(self, used: Sequence[Photo], evidence: Evidence, solved: solver.Solved) -> gauge.Scale:
+    def scale(self, used: Sequence[Photo], ratios: gauge.Ratios, solved: solver.Solved) -> gauge.Scale:
         wanted, model = self.options.scale, solved.models[0]
         if self.options.poses:
             return gauge.Scale(1.0, "poses", 0.0, len(model.pictures))
         if wanted == "none":
             return gauge.Scale(1.0, "none", 0.0, 0)
         if wanted == "network":
-            return gauge.network_scale(gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms))
+            return gauge.network_scale(ratios)
         if isinstance(wanted, str):
             raise ArgumentError(f"scale {wanted!r}, want network, none, or two names and a distance")
         if isinstance(wanted, Mapping):
@@ -376,11 +378,11 @@ class _Run:
         return gauge.Scale(metres / length, "known", 0.0, 2)
 
     @staticmethod
-    def component_scale(model: Model, evidence: Evidence, first: gauge.Scale) -> gauge.Scale:
+    def component_scale(ratios: gauge.Ratios, first: gauge.Scale) -> gauge.Scale:
         """Further components share nothing with the first: only the network knows their size."""
         if first.source in ("none", "poses"):
             return gauge.Scale(1.0, first.source, 0.0, 0)
-        return gauge.network_scale(gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms))
+        return gauge.network_scale(ratios)
 
     def pictures(
         self, number: int, model: Model, used: Sequence[Photo], evidence: Evidence, weak: str
