@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
+from conftest import ROOT
 from PIL import Image
 
 from mast3r_runtime import cli, export
@@ -228,4 +229,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
             "score.json",
         }
         assert score["near"] > 3 * score["same_pixel"] + 0.2, name
+        where = {"room": "rendered room", "coffee": "coffee cup's homography"}[name]
+        said = re.search(rf"([\d.]+) % on the {where}", (ROOT / "README.md").read_text("utf-8"))
+        assert said and abs(float(said[1]) / 100 - score["near"]) < 0.005, (name, score["near"])
     assert (tmp_path / "overview.png").stat().st_size > 50_000
