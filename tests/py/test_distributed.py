@@ -18,6 +18,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +294,16 @@ def test_poison_is_found_and_the_rest_is_done(
         (("03.png", "07.png"), "WorkerDied"), (("00.png", "zz.jpg"), "ImageError"),
     }  # fmt: skip
     assert len(list(failures(Store(store)))) == 2
+
+
+def test_the_cluster_of_somebody_else_keeps_its_time_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our clusters wait 600 s for workers; an address where nobody listens is known sooner."""
+    distributed = pytest.importorskip("distributed", reason="no Dask here (extra cluster)")
+    config = pytest.importorskip("dask").config
+    monkeypatch.setattr(distributed, "Client", lambda *_, **__: nullcontext())
+    limit = "distributed.comm.timeouts.connect"
+    with config.set({limit: "7s"}), clusters.connect("tcp://nowhere:8786", 1):
+        assert config.get(limit) == "7s"
 
 
 # ---- stores elsewhere ----------------------------------------------------

@@ -48,7 +48,6 @@ def connect(where: str, workers: int) -> Iterator[Any]:
         ) from error
     # It tells of every connection, and at the end of workers that are gone, which is what was wanted.
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    _be_patient()
     kind, _, rest = where.partition(":")
     if rest.startswith("//"):
         with distributed.Client(where, set_as_default=False) as client:  # the user's: it stays
@@ -58,8 +57,10 @@ def connect(where: str, workers: int) -> Iterator[Any]:
         if rest and not (rest.isdigit() and int(rest)):
             raise ArgumentError(f"dask {quoted(where)}: want local or local:WORKERS")
         count = int(rest) if rest else workers
+        _be_patient()
         cluster = _local(distributed, count)
     elif kind in _QUEUES and rest:
+        _be_patient()
         cluster = _queue(kind, Path(rest))
     else:
         kinds = ", ".join(_QUEUES)
@@ -75,7 +76,7 @@ def connect(where: str, workers: int) -> Iterator[Any]:
 
 
 def _be_patient() -> None:
-    """Wait for workers of a busy machine.
+    """Wait for workers of a busy machine, in a cluster that is ours.
 
     A nanny that starts a process again gives it up after 30 s, and a cluster gives up a nanny without
     a process after 15 s, both for good. A cluster that has lost all of its workers waits for ever.
