@@ -84,10 +84,7 @@ func (x x86) strip(a *asm, i8, both bool, ku int) {
 		what, sig, mx, mov = what+"Int8", "(p *Int8Args)", "VPMAXSD", "VMOVDQU32"
 	}
 	a.text(x.name(what, ku), sig, 8)
-	a.p("MOVQ p+0(FP), DI")
-	for i, r := range []string{"AX", "BX", "R8", "R9", "R10", "DX", "R12", "R11"} {
-		a.p("MOVQ %d(DI), %s", 8*i, r)
-	}
+	a.fields("AX", "BX", "R8", "R9", "R10", "DX", "R12", "R11")
 	x.startRows(a, i8)
 	a.label("panel")
 	if i8 {

@@ -10,10 +10,7 @@ package main
 //	masks; Z0-Z3 sums, Z4 column, Z5 cosines, Z6 sines, Z7 least sum, Z8-Z31 the rows.
 func (x x86) within(a *asm) {
 	a.text("withinAVX512", "(p *WithinArgs)", 8)
-	a.p("MOVQ p+0(FP), DI")
-	for i, r := range []string{"AX", "BX", "R9", "R10", "R11", "R8", "R12", "R13"} {
-		a.p("MOVQ %d(DI), %s", 8*i, r)
-	}
+	a.fields("AX", "BX", "R9", "R10", "R11", "R8", "R12", "R13")
 	a.p("MOVQ R8, DX")
 	a.p("SHLQ $2, DX")
 	for i := range 4 * depth / 4 {
@@ -69,10 +66,7 @@ func (x x86) within(a *asm) {
 //	score, Z16-Z21 the rounded row.
 func (x x86) among(a *asm) {
 	a.text("amongAVX512", "(p *AmongArgs)", 8)
-	a.p("MOVQ p+0(FP), DI")
-	for i, r := range []string{"AX", "BX", "R9", "R10", "R11", "R12", "R8"} {
-		a.p("MOVQ %d(DI), %s", 8*i, r)
-	}
+	a.fields("AX", "BX", "R9", "R10", "R11", "R12", "R8")
 	a.p("VPBROADCASTD 56(DI), Z14")
 	a.p("MOVL $0xff800000, SI")
 	a.p("VMOVD SI, X15")

@@ -11,10 +11,7 @@ package main
 //	Z0, Z1 rounded sums, Z2, Z3 scores, Z14 floor, Z15 best score.
 func (x x86) bestInt8(a *asm, ku int) {
 	a.text(x.name("bestInt8", ku), "(p *BestArgs)", 8)
-	a.p("MOVQ p+0(FP), DI")
-	for i, r := range []string{"AX", "BX", "R8", "R9", "R10", "R11", "R12", "DX"} {
-		a.p("MOVQ %d(DI), %s", 8*i, r)
-	}
+	a.fields("AX", "BX", "R8", "R9", "R10", "R11", "R12", "DX")
 	a.p("VPBROADCASTD 64(DI), Z14")
 	a.p("MOVL $0xff800000, SI")
 	a.p("VMOVD SI, X15")
@@ -120,10 +117,7 @@ func (x x86) exactInt8(a *asm, ku int) {
 //	norm, Z11 error.
 func (x x86) packInt8(a *asm) {
 	a.text(x.name("packInt8", 0), "(p *PackArgs)", 8)
-	a.p("MOVQ p+0(FP), DI")
-	for i, r := range []string{"AX", "BX", "R8", "R9", "R10", "R11", "R12"} {
-		a.p("MOVQ %d(DI), %s", 8*i, r)
-	}
+	a.fields("AX", "BX", "R8", "R9", "R10", "R11", "R12")
 	a.p("VBROADCASTSS 56(DI), Z0")
 	a.p("MOVL $255, SI")
 	a.p("VPBROADCASTD SI, Z1")

@@ -30,6 +30,15 @@ func (a *asm) p(format string, args ...any) { fmt.Fprintf(a, "\t"+format+"\n", a
 // label appends a label, which Go's assembler scopes to the function.
 func (a *asm) label(name string) { fmt.Fprintf(a, "%s:\n", name) }
 
+// fields loads the argument, a pointer to a struct, into DI, and its first words into
+// registers.
+func (a *asm) fields(registers ...string) {
+	a.p("MOVQ p+0(FP), DI")
+	for i, r := range registers {
+		a.p("MOVQ %d(DI), %s", 8*i, r)
+	}
+}
+
 // text opens a function: its Go signature as a comment, then the frame.
 func (a *asm) text(name, signature string, argBytes int) {
 	fmt.Fprintf(a, "\n// func %s%s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, signature, name, argBytes)
