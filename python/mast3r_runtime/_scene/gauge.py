@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .._results.results import Transform
 from ..errors import SceneError
@@ -59,7 +61,7 @@ class Scale:
 
 
 def depth_ratios(
-    model: Model, depth: Mapping[int, F64], transforms: Mapping[int, Transform]
+    model: Model, depth: Mapping[int, npt.NDArray[np.floating[Any]]], transforms: Mapping[int, Transform]
 ) -> dict[int, tuple[F64, F64]]:
     """For each picture the network pixels ``[m, 2]`` of its points and log(solved / network depth)."""
     lengths = model.track_lengths()[model.seen]

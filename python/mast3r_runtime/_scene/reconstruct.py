@@ -318,7 +318,7 @@ class _Run:
         reasons: Mapping[int, str],
     ) -> Scene:
         solved = answer.solved
-        ratios = [gauge.depth_ratios(m, _float(evidence.depth), evidence.transforms) for m in solved.models]
+        ratios = [gauge.depth_ratios(m, evidence.depth, evidence.transforms) for m in solved.models]
         scale = self.scale(used, ratios[0], solved)
         models, scales, weak = [], [], []
         for k, model in enumerate(solved.models):
@@ -388,7 +388,7 @@ class _Run:
         self, number: int, model: Model, used: Sequence[Photo], evidence: Evidence, weak: str
     ) -> tuple[Model, dict[int, Picture]]:
         """The pictures of a component with their dense depth, and its points with their colours."""
-        ratios = gauge.depth_ratios(model, _float(evidence.depth), evidence.transforms)
+        ratios = gauge.depth_ratios(model, evidence.depth, evidence.transforms)
         colours = np.zeros((len(model.points), 3))
         maps: dict[int, DepthMap] = {}
         errors = model.errors()
@@ -570,7 +570,3 @@ def _colours(image: U8, xy: F64) -> F64:
     x = np.clip(np.rint(xy[:, 0]), 0, image.shape[1] - 1).astype(np.intp)
     y = np.clip(np.rint(xy[:, 1]), 0, image.shape[0] - 1).astype(np.intp)
     return image[y, x].astype(np.float64)
-
-
-def _float(depth: Mapping[int, Any]) -> dict[int, F64]:
-    return {i: np.asarray(d, np.float64) for i, d in depth.items()}
