@@ -25,6 +25,7 @@ from typing import Any
 from common import ROOT, high_water_mb, machine
 
 GOLDEN = ROOT / "internal" / "model" / "da3" / "testdata"
+BOUND = 0.75  # ours over PyTorch's time
 # What a user asks for beside what the published code does, which computes the rays in every call;
 # and the same work on both sides.
 RATIOS = (("ours", "PyTorch with rays"), ("ours", "PyTorch"), ("ours with rays", "PyTorch with rays"))
@@ -251,7 +252,8 @@ def table(r: dict[str, Any]) -> str:
         f"| depth, ours against PyTorch | {r['depth_error']:.1e} |",
         *(f"| a pair: {name}, s (best) | {s:.2f} |" for name, s in r["seconds"].items()),
         *(
-            f"| {name}, median (least to most) | {statistics.median(x):.2f} ({min(x):.2f} to {max(x):.2f}) |"
+            f"| {name}, median (least to most; wanted at most {BOUND}) | "
+            f"{statistics.median(x):.2f} ({min(x):.2f} to {max(x):.2f}) |"
             for name, x in r["ratios"].items()
         ),
     ]
