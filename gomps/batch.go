@@ -113,8 +113,10 @@ func (j *job) divided(pairs [][2]Image, opt InferOptions) int {
 		j.lanes = 0
 		return 0
 	}
-	for i := len(j.l.lanes); i < n; i++ {
-		j.l.lanes = append(j.l.lanes, &programs{dev: dev.Divide(n)[i], opt: j.l.programs.opt})
+	if j.l.lanes == nil { // the number of threads never changes
+		for _, lane := range dev.Divide(n) {
+			j.l.lanes = append(j.l.lanes, &programs{dev: lane, opt: j.l.programs.opt})
+		}
 	}
 	return n
 }

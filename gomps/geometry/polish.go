@@ -227,8 +227,8 @@ func (p *epipolar) withFixedFocal(in []int) (fitted, bool) {
 	return fit, true
 }
 
-// medianOf is the median of absolute values.
-func medianOf(v []float64) float64 {
+// medianSize is the median of absolute values.
+func medianSize(v []float64) float64 {
 	abs := make([]float64, len(v))
 	for i, x := range v {
 		abs[i] = math.Abs(x)
@@ -240,7 +240,7 @@ func medianOf(v []float64) float64 {
 // spreadOf is the robust standard deviation of residuals about 0; at least a
 // twentieth of what their covariances say.
 func spreadOf(r []float64) float64 {
-	return max(1.4826*medianOf(r), 0.05)
+	return max(1.4826*medianSize(r), 0.05)
 }
 
 // huberVariance is the factor of the normal matrix's inverse (Huber 1981, 6.6,

@@ -135,7 +135,7 @@ func planeOf(m Pose, a, b []Vec3, in []int) (n Vec3, ok bool) {
 		for k, i := range kept {
 			off[k] = dot(n, a[i]) - inverse[k]
 		}
-		limit = 3 * medianOf(off)
+		limit = 3 * medianSize(off)
 	}
 	return n, true
 }
