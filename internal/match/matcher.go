@@ -34,7 +34,8 @@ type Matcher struct {
 	int8   int8Scratch
 	blocks blocks
 	seeds  fastScratch
-	order  []uint64
+	order  []uint64 // see rank
+	spare  []uint64
 	back   []uint64 // pairs found from map 2's seeds
 
 	finder Finder
