@@ -44,8 +44,8 @@ type Kernel struct {
 	rowBest, rowBestUnrolled   func(a, b *float32, panels, dim int) float32
 }
 
-// TmpFloats is the largest scratch any kernel needs: four tiles of 16 x 16.
-const TmpFloats = 4 * 16 * 16
+// TmpFloats is the largest scratch any kernel needs: two tiles of 16 x 16.
+const TmpFloats = 2 * 16 * 16
 
 // Strip scores MR rows against a strip and keeps the maxima of both directions.
 func (k *Kernel) Strip(p *Args) {

@@ -5,7 +5,7 @@ package kernel
 import "unsafe"
 
 // tileMR is the number of rows of a strip on matrix tiles.
-const tileMR = 96
+const tileMR = 32
 
 // tileConfigs are the shapes of tiles for a number of quads: palette 1, sums of 16 x 16
 // words in tiles 0 to 3, rows in 4 and 5, columns in 6 and 7. LDTILECFG reads them.
