@@ -100,7 +100,7 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 		}
 		m.number(&m.a, v1.Desc, mask1)
 		m.number(&m.b, v2.Desc, mask2)
-		if !(o.Subsample > 1 && o.Reciprocal && m.blockUp(2*seedCount(v1.Desc, o.Subsample)*m.b.n)) {
+		if !(o.Reciprocal && m.blockUp(2*seedCount(v1.Desc, o.Subsample)*m.b.n, o.Subsample)) {
 			m.pack(&m.a)
 			m.pack(&m.b)
 		}

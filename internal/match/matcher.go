@@ -271,6 +271,10 @@ func (m *Matcher) nearestBoth() error {
 		copy(m.nnB, m.found.to[1])
 		return nil
 	}
+	if m.blocks.ready {
+		m.nearestBothOfBlocks()
+		return nil
+	}
 	if m.nearestInt8() {
 		return m.int8.failure()
 	}
