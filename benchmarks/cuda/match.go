@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/match"
@@ -53,8 +54,8 @@ func smooth(grid []float64, cols, c int, y, x float64) float64 {
 	return (1-v)*((1-u)*at(i, j)+u*at(i, j+1)) + v*((1-u)*at(i+1, j)+u*at(i+1, j+1))
 }
 
-// match times exact neighbours of whole maps both ways, on the device and with the
-// maps' way there, beside this machine's CPU, and compares the answers.
+// match times exact neighbours of whole maps both ways, of maps that are on the device
+// and of maps that have to go there, beside this machine's CPU, and compares the answers.
 func (t *timer) match() error {
 	pool := par.New(0)
 	defer pool.Close()
@@ -64,9 +65,7 @@ func (t *timer) match() error {
 		cell int
 	}{{"noise", 0}, {"smooth", 16}, {"very smooth", 64}} {
 		pair := maps(*height, *width, c.cell)
-		one := backend.Descriptors{Data: pair[0].Data, N: pair[0].Pixels(), Dim: descDim}
-		two := backend.Descriptors{Data: pair[1].Data, N: pair[1].Pixels(), Dim: descDim}
-		want := [2][]int32{make([]int32, one.N), make([]int32, two.N)}
+		want := [2][]int32{make([]int32, pair[0].Pixels()), make([]int32, pair[1].Pixels())}
 		var cpu []time.Duration
 		for range 3 {
 			start := time.Now()
@@ -75,31 +74,53 @@ func (t *timer) match() error {
 			}
 			cpu = append(cpu, time.Since(start))
 		}
-		var whole, device []time.Duration
-		var got [2]backend.Neighbours
-		var err error
-		var first time.Duration
-		for i := range 12 {
-			begin := time.Now()
-			if got, err = t.b.Nearest(context.Background(), one, two); err != nil {
+		var host, here [2]backend.Descriptors
+		for k := range pair {
+			host[k] = backend.Descriptors{Data: pair[k].Data, N: pair[k].Pixels(), Dim: descDim}
+			x, err := t.b.Alloc(4 * len(pair[k].Data))
+			if err != nil {
 				return err
 			}
-			if i == 0 {
-				first = time.Since(begin)
-			}
-			if i >= 2 {
-				whole, device = append(whole, time.Since(begin)), append(device, t.b.Stats().Matching)
-			}
+			defer x.Release()
+			copy(x.Bytes(), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(pair[k].Data))), x.Len()))
+			here[k] = backend.Descriptors{Buffer: x, N: host[k].N, Dim: descDim}
 		}
+		row := map[string]any{"what": "match " + c.name, "cpu_ms": median(cpu)}
 		wrong := 0
-		for side := range want {
-			for i, j := range want[side] {
-				if got[side].To[i] != j {
-					wrong++
-				}
+		for name, d := range map[string][2]backend.Descriptors{"": here, "host_": host} {
+			n, err := t.neighbours(row, name, d, want)
+			if err != nil {
+				return err
 			}
+			wrong += n
 		}
-		t.print(map[string]any{"what": "match " + c.name, "cpu_ms": median(cpu), "whole_ms": median(whole), "device_ms": median(device), "wrong": wrong, "compile_s": first.Seconds()}, nil)
+		row["wrong"] = wrong
+		t.print(row, nil)
 	}
 	return nil
+}
+
+// neighbours adds to a row how long the neighbours of two maps take: the program on the
+// device, and the whole call. It counts those that are not the wanted ones.
+func (t *timer) neighbours(row map[string]any, name string, d [2]backend.Descriptors, want [2][]int32) (wrong int, err error) {
+	var whole, device []time.Duration
+	var got [2]backend.Neighbours
+	for i := range 12 {
+		begin := time.Now()
+		if got, err = t.b.Nearest(context.Background(), d[0], d[1]); err != nil {
+			return 0, err
+		}
+		if i >= 2 {
+			whole, device = append(whole, time.Since(begin)), append(device, t.b.Stats().Matching)
+		}
+	}
+	row[name+"whole_ms"], row[name+"device_ms"] = median(whole), median(device)
+	for side := range want {
+		for i, j := range want[side] {
+			if got[side].To[i] != j {
+				wrong++
+			}
+		}
+	}
+	return wrong, nil
 }

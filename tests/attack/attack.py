@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attacks on the library for as long as it is told: python tests/attack/attack.py 10m [NAME ...]
 
-Each attack gets its share of the time, runs in processes of its own, and prints one line of
+Each attack gets its share of the time that is left, runs in processes of its own, and prints one line of
 figures. The exit status is 1 if any of them found something. Attacks that this machine cannot
 make (no seccomp, no control groups) say so.
 """
@@ -55,6 +55,254 @@ def until(seconds: float) -> Callable[[], bool]:
     """A function that is true while there is time."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() < end
+
+
+SMALL = """
+import sys, time, numpy as np, mast3r_runtime as m3r
+engine = m3r.Engine("auto", 32, "fp32", 2, "cpu")
+engine.load(sys.argv[1])
+count = int(sys.argv[2])
+picture = np.zeros((32, 32, 3), np.uint8)
+for only in (None, ("conf",)):
+    start = time.monotonic()
+    with m3r.limit(timeout=float(sys.argv[3]) / 2):
+        try:
+            n = len(engine.infer_batch_pipelined([picture] * count, only=only))
+            print(n, "pairs in", round(time.monotonic() - start), "s;", end=" ")
+        except m3r.errors.TimeLimitError:
+            print("ended by its time limit after", round(time.monotonic() - start), "s;", end=" ")
+        except m3r.errors.MemoryLimitError as error:
+            print("refused:", error, end="; ")
+"""
+
+
+@attack
+def many_small_pairs(seconds: float, folder: Path) -> tuple[bool, str]:
+    """A sequence of 10^5 small pictures in one call: all outputs, then the confidences alone."""
+    status, out = child(SMALL, MODEL, 100_000, seconds, timeout=seconds + 60)
+    return status == 0, out.strip()
+
+
+SUBNORMAL = """
+import json, sys, time, numpy as np, mast3r_runtime as m3r
+times = []
+for path in sys.argv[1:3]:
+    with m3r.Engine("auto", 256, "fp32", 2, "cpu") as engine:
+        engine.load(path)
+        picture = np.zeros((192, 256, 3), np.uint8)
+        engine.infer_gpu(picture, picture)
+        best = 1e9
+        for _ in range(5):
+            start = time.perf_counter()
+            engine.infer_gpu(picture, picture)
+            best = min(best, time.perf_counter() - start)
+        times.append(best)
+print(times[1] / times[0])
+"""
+
+
+@attack
+def subnormal_weights(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Weights below the smallest normal number cost no more time than others."""
+    plain, small = folder / "plain.safetensors", folder / "small.safetensors"
+    m3r.convert(MODEL, plain, dtype="fp32", progress=False)
+    raw = bytearray(plain.read_bytes())
+    size = int.from_bytes(raw[:8], "little")
+    import numpy as np
+
+    for name, entry in json.loads(raw[8 : 8 + size]).items():
+        if name.endswith("fc1.weight"):
+            a, b = (8 + size + at for at in entry["data_offsets"])
+            raw[a:b] = (np.frombuffer(raw[a:b], "<f4") * np.float32(1e-39)).tobytes()
+    small.write_bytes(raw)
+    status, out = child(SUBNORMAL, plain, small, timeout=seconds + 300)
+    if status != 0:
+        return False, out
+    return float(out) < 2, f"{float(out):.2f} times the time of normal weights"
+
+
+PLAIN = """
+import sys, numpy as np, mast3r_runtime as m3r
+with m3r.Engine("auto", 64, "fp32", 2, "cpu") as engine:
+    engine.load()
+    picture = np.zeros((48, 64, 3), np.uint8)
+    engine.infer_gpu(picture, picture)
+print("fine")
+"""
+
+
+def settled(code: int, out: str) -> bool:
+    """It worked, or ended with an error of ours."""
+    return code == 0 or "mast3r_runtime.errors." in out
+
+
+@attack
+def surroundings(seconds: float, folder: Path) -> tuple[bool, str]:
+    """No HOME, none to write, no /tmp, little memory, few descriptors, read-only places."""
+    base = dict(os.environ)
+    locked = folder / "locked"
+    locked.mkdir(mode=0o555)
+    nothing = {k: v for k, v in base.items() if k not in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
+
+    def memory(megabytes: int) -> Callable[[], None]:
+        return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    cases: dict[str, dict[str, object]] = {
+        "no HOME": {"env": nothing},
+        "read-only HOME": {"env": base | {"HOME": str(locked)}},
+        "no TMPDIR": {"env": base | {"TMPDIR": "/nonexistent"}},
+        "16 descriptors": {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))},
+        "stack of 256 KB": {
+            "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10,) * 2)
+        },
+        **{
+            f"{mb} MB of address space": {"preexec_fn": memory(mb)}
+            for mb in (600, 1000, 1500, 2000, 3000, 4000)
+        },
+    }
+    results = {name: child(PLAIN, **options) for name, options in cases.items()}
+    wrong = {name: out[-200:] for name, (code, out) in results.items() if not settled(code, out)}
+    fine = [name for name, (code, _) in results.items() if code == 0]
+    refused = sorted(set(results) - set(fine) - set(wrong))
+    return (
+        not wrong,
+        f"work: {', '.join(fine)}; refused with our error: {', '.join(refused) or 'none'}; {wrong or ''}",
+    )
+
+
+SECCOMP = """
+import ctypes, platform, struct, sys
+# Calls that sandboxes refuse; not clone3, without which with EPERM glibc makes no thread.
+NUMBERS = {
+    "x86_64": (101, 155, 165, 166, 169, 175, 246, 248, 250, 298, 310, 311, 319, 321, 323,
+               425, 426, 427, 434),
+    "aarch64": (39, 40, 41, 97, 104, 105, 117, 142, 219, 241, 264, 270, 271, 279, 280, 282,
+                425, 426, 427, 434),
+}
+numbers = NUMBERS[platform.machine()]
+code = [(0x20, 0, 0, 0)]  # load the call's number
+for i, n in enumerate(numbers):
+    code.append((0x15, len(numbers) - i, 0, n))  # equal: go to the refusal
+code += [(0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050001)]  # allow; EPERM
+program = b"".join(struct.pack("=HBBI", *c) for c in code)
+buffer = ctypes.create_string_buffer(program)
+class Filter(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(Filter(len(code), ctypes.addressof(buffer)))):
+    print("no seccomp here")
+    sys.exit(0)
+libc.syscall.restype = ctypes.c_long
+assert libc.syscall(numbers[0], 0, 0, 0, 0) == -1 and ctypes.get_errno() == 1, "the filter does not filter"
+"""
+
+
+@attack
+def sandbox(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Under seccomp without unusual calls; as a stranger to whom every file is read-only."""
+    found = {}
+    status, out = child(SECCOMP + PLAIN)
+    found["seccomp"] = status == 0 and out.strip() in ("fine", "no seccomp here"), out.strip()[-200:]
+    if os.geteuid() == 0 and hasattr(os, "setuid"):
+        home = folder / "home"
+        home.mkdir(mode=0o555)
+        folder.chmod(0o755)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)}
+        if path := os.environ.get("PYTHONPATH"):
+            environment["PYTHONPATH"] = path
+        name = "read-only HOME, packages and no temporary folder"
+        try:
+            status, out = child(PLAIN, user=12345, group=12345, env=environment, cwd="/")
+            found[name] = status == 0, out.strip()[-200:]
+        except PermissionError as error:
+            found[name] = True, f"cannot be tried here: {error}"
+    wrong = {name: out for name, (good, out) in found.items() if not good}
+    return not wrong, ", ".join(f"{name}: {out}" for name, (_, out) in found.items())
+
+
+@attack
+def control_group(seconds: float, folder: Path) -> tuple[bool, str]:
+    """In a control group with little memory, what does not fit is refused, and nobody is killed."""
+    text = Path("/proc/self/cgroup").read_text(encoding="ascii") if Path("/proc/self/cgroup").exists() else ""
+    own = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "")
+    parent = Path("/sys/fs/cgroup" + own)
+    controllers = parent / "cgroup.controllers"
+    if not own or not controllers.exists() or "memory" not in controllers.read_text(encoding="ascii"):
+        return True, "cannot be made here: no version 2 of control groups with memory"
+    group = parent / f"mast3r-attack-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        return True, f"cannot be made here: {error}"
+    try:
+        (group / "memory.max").write_text(str(1 << 30), encoding="ascii")
+    except OSError as error:
+        group.rmdir()
+        return True, f"cannot be made here: {error}"
+
+    def enter() -> None:
+        (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+
+    try:
+        results = {side: child(GROUP, side, preexec_fn=enter) for side in (256, 512, 2048, 4096)}
+    finally:
+        group.rmdir()
+    good = all(status == 0 for status, _ in results.values()) and "refused" in results[4096][1]
+    return good, ", ".join(f"{side}: {out.strip()[-200:]}" for side, (_, out) in results.items())
+
+
+GROUP = """
+import sys, numpy as np, mast3r_runtime as m3r
+side = int(sys.argv[1])
+with m3r.Engine("auto", side, "fp32", 2, "cpu") as engine:
+    engine.load()
+    picture = np.zeros((48, 64, 3), np.uint8)
+    try:
+        engine.infer_gpu(picture, picture)
+        print("fits")
+    except m3r.errors.MemoryLimitError as error:
+        print("refused:", error)
+"""
+
+
+GZIP = """
+import gzip, http.server, sys, threading
+from pathlib import Path
+from mast3r_runtime import errors
+from mast3r_runtime._checkpoints.fetch import Expected, fetch
+data = bytes(range(256)) * 4096
+bomb = gzip.compress(bytes(1 << 28))
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *a): pass
+    def do_GET(self):
+        body = {"/gzip": gzip.compress(data), "/bomb": bomb, "/plain": data}[self.path]
+        self.send_response(200)
+        if self.path != "/plain":
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+folder = Path(sys.argv[1])
+for name in ("gzip", "bomb", "plain"):
+    url = f"http://127.0.0.1:{server.server_port}/{name}"
+    try:
+        path = fetch([url], folder / name, Expected(size=len(data)), attempts=1, pause=0)
+        print(name, "whole" if path.read_bytes() == data else "WRONG")
+    except (errors.DownloadError, errors.FileError) as error:
+        print(name, "refused")
+    left = sum(f.stat().st_size for f in folder.iterdir())
+    assert left <= 2 * len(data), (name, left)
+"""
+
+
+@attack
+def gzip_bodies(seconds: float, folder: Path) -> tuple[bool, str]:
+    """A server that compresses, and one that sends a bomb: never a wrong file, never a full disk."""
+    status, out = child(GZIP, folder)
+    lines = out.split("\n")
+    return status == 0 and "WRONG" not in out and "plain whole" in lines, ", ".join(filter(None, lines))
 
 
 TRUNCATE = """
@@ -328,254 +576,6 @@ def killed(seconds: float, folder: Path) -> tuple[bool, str]:
     return left == [target.name], f"{runs} kills, {finished} after the end; left in the folder: {left}"
 
 
-SMALL = """
-import sys, time, numpy as np, mast3r_runtime as m3r
-engine = m3r.Engine("auto", 32, "fp32", 2, "cpu")
-engine.load(sys.argv[1])
-count = int(sys.argv[2])
-picture = np.zeros((32, 32, 3), np.uint8)
-for only in (None, ("conf",)):
-    start = time.monotonic()
-    with m3r.limit(timeout=float(sys.argv[3]) / 2):
-        try:
-            n = len(engine.infer_batch_pipelined([picture] * count, only=only))
-            print(n, "pairs in", round(time.monotonic() - start), "s;", end=" ")
-        except m3r.errors.TimeLimitError:
-            print("ended by its time limit after", round(time.monotonic() - start), "s;", end=" ")
-        except m3r.errors.MemoryLimitError as error:
-            print("refused:", error, end="; ")
-"""
-
-
-@attack
-def many_small_pairs(seconds: float, folder: Path) -> tuple[bool, str]:
-    """A sequence of 10^5 small pictures in one call: all outputs, then the confidences alone."""
-    status, out = child(SMALL, MODEL, 100_000, seconds, timeout=seconds + 60)
-    return status == 0, out.strip()
-
-
-SUBNORMAL = """
-import json, sys, time, numpy as np, mast3r_runtime as m3r
-times = []
-for path in sys.argv[1:3]:
-    with m3r.Engine("auto", 256, "fp32", 2, "cpu") as engine:
-        engine.load(path)
-        picture = np.zeros((192, 256, 3), np.uint8)
-        engine.infer_gpu(picture, picture)
-        best = 1e9
-        for _ in range(5):
-            start = time.perf_counter()
-            engine.infer_gpu(picture, picture)
-            best = min(best, time.perf_counter() - start)
-        times.append(best)
-print(times[1] / times[0])
-"""
-
-
-@attack
-def subnormal_weights(seconds: float, folder: Path) -> tuple[bool, str]:
-    """Weights below the smallest normal number cost no more time than others."""
-    plain, small = folder / "plain.safetensors", folder / "small.safetensors"
-    m3r.convert(MODEL, plain, dtype="fp32", progress=False)
-    raw = bytearray(plain.read_bytes())
-    size = int.from_bytes(raw[:8], "little")
-    import numpy as np
-
-    for name, entry in json.loads(raw[8 : 8 + size]).items():
-        if name.endswith("fc1.weight"):
-            a, b = (8 + size + at for at in entry["data_offsets"])
-            raw[a:b] = (np.frombuffer(raw[a:b], "<f4") * np.float32(1e-39)).tobytes()
-    small.write_bytes(raw)
-    status, out = child(SUBNORMAL, plain, small, timeout=seconds + 300)
-    if status != 0:
-        return False, out
-    return float(out) < 2, f"{float(out):.2f} times the time of normal weights"
-
-
-PLAIN = """
-import sys, numpy as np, mast3r_runtime as m3r
-with m3r.Engine("auto", 64, "fp32", 2, "cpu") as engine:
-    engine.load()
-    picture = np.zeros((48, 64, 3), np.uint8)
-    engine.infer_gpu(picture, picture)
-print("fine")
-"""
-
-
-def settled(code: int, out: str) -> bool:
-    """It worked, or ended with an error of ours."""
-    return code == 0 or "mast3r_runtime.errors." in out
-
-
-@attack
-def surroundings(seconds: float, folder: Path) -> tuple[bool, str]:
-    """No HOME, none to write, no /tmp, little memory, few descriptors, read-only places."""
-    base = dict(os.environ)
-    locked = folder / "locked"
-    locked.mkdir(mode=0o555)
-    nothing = {k: v for k, v in base.items() if k not in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
-
-    def memory(megabytes: int) -> Callable[[], None]:
-        return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
-
-    cases: dict[str, dict[str, object]] = {
-        "no HOME": {"env": nothing},
-        "read-only HOME": {"env": base | {"HOME": str(locked)}},
-        "no TMPDIR": {"env": base | {"TMPDIR": "/nonexistent"}},
-        "16 descriptors": {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))},
-        "stack of 256 KB": {
-            "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10,) * 2)
-        },
-        **{
-            f"{mb} MB of address space": {"preexec_fn": memory(mb)}
-            for mb in (600, 1000, 1500, 2000, 3000, 4000)
-        },
-    }
-    results = {name: child(PLAIN, **options) for name, options in cases.items()}
-    wrong = {name: out[-200:] for name, (code, out) in results.items() if not settled(code, out)}
-    fine = [name for name, (code, _) in results.items() if code == 0]
-    refused = sorted(set(results) - set(fine) - set(wrong))
-    return (
-        not wrong,
-        f"work: {', '.join(fine)}; refused with our error: {', '.join(refused) or 'none'}; {wrong or ''}",
-    )
-
-
-SECCOMP = """
-import ctypes, platform, struct, sys
-# Calls that sandboxes refuse; not clone3, without which with EPERM glibc makes no thread.
-NUMBERS = {
-    "x86_64": (101, 155, 165, 166, 169, 175, 246, 248, 250, 298, 310, 311, 319, 321, 323,
-               425, 426, 427, 434),
-    "aarch64": (39, 40, 41, 97, 104, 105, 117, 142, 219, 241, 264, 270, 271, 279, 280, 282,
-                425, 426, 427, 434),
-}
-numbers = NUMBERS[platform.machine()]
-code = [(0x20, 0, 0, 0)]  # load the call's number
-for i, n in enumerate(numbers):
-    code.append((0x15, len(numbers) - i, 0, n))  # equal: go to the refusal
-code += [(0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050001)]  # allow; EPERM
-program = b"".join(struct.pack("=HBBI", *c) for c in code)
-buffer = ctypes.create_string_buffer(program)
-class Filter(ctypes.Structure):
-    _fields_ = [("count", ctypes.c_ushort), ("code", ctypes.c_void_p)]
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(Filter(len(code), ctypes.addressof(buffer)))):
-    print("no seccomp here")
-    sys.exit(0)
-libc.syscall.restype = ctypes.c_long
-assert libc.syscall(numbers[0], 0, 0, 0, 0) == -1 and ctypes.get_errno() == 1, "the filter does not filter"
-"""
-
-
-@attack
-def sandbox(seconds: float, folder: Path) -> tuple[bool, str]:
-    """Under seccomp without unusual calls; as a stranger to whom every file is read-only."""
-    found = {}
-    status, out = child(SECCOMP + PLAIN)
-    found["seccomp"] = status == 0 and out.strip() in ("fine", "no seccomp here"), out.strip()[-200:]
-    if os.geteuid() == 0 and hasattr(os, "setuid"):
-        home = folder / "home"
-        home.mkdir(mode=0o555)
-        folder.chmod(0o755)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)}
-        if path := os.environ.get("PYTHONPATH"):
-            environment["PYTHONPATH"] = path
-        name = "read-only HOME, packages and no temporary folder"
-        try:
-            status, out = child(PLAIN, user=12345, group=12345, env=environment, cwd="/")
-            found[name] = status == 0, out.strip()[-200:]
-        except PermissionError as error:
-            found[name] = True, f"cannot be tried here: {error}"
-    wrong = {name: out for name, (good, out) in found.items() if not good}
-    return not wrong, ", ".join(f"{name}: {out}" for name, (_, out) in found.items())
-
-
-@attack
-def control_group(seconds: float, folder: Path) -> tuple[bool, str]:
-    """In a control group with little memory, what does not fit is refused, and nobody is killed."""
-    text = Path("/proc/self/cgroup").read_text(encoding="ascii") if Path("/proc/self/cgroup").exists() else ""
-    own = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "")
-    parent = Path("/sys/fs/cgroup" + own)
-    controllers = parent / "cgroup.controllers"
-    if not own or not controllers.exists() or "memory" not in controllers.read_text(encoding="ascii"):
-        return True, "cannot be made here: no version 2 of control groups with memory"
-    group = parent / f"mast3r-attack-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        return True, f"cannot be made here: {error}"
-    try:
-        (group / "memory.max").write_text(str(1 << 30), encoding="ascii")
-    except OSError as error:
-        group.rmdir()
-        return True, f"cannot be made here: {error}"
-
-    def enter() -> None:
-        (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
-
-    try:
-        results = {side: child(GROUP, side, preexec_fn=enter) for side in (256, 512, 2048, 4096)}
-    finally:
-        group.rmdir()
-    good = all(status == 0 for status, _ in results.values()) and "refused" in results[4096][1]
-    return good, ", ".join(f"{side}: {out.strip()[-200:]}" for side, (_, out) in results.items())
-
-
-GROUP = """
-import sys, numpy as np, mast3r_runtime as m3r
-side = int(sys.argv[1])
-with m3r.Engine("auto", side, "fp32", 2, "cpu") as engine:
-    engine.load()
-    picture = np.zeros((48, 64, 3), np.uint8)
-    try:
-        engine.infer_gpu(picture, picture)
-        print("fits")
-    except m3r.errors.MemoryLimitError as error:
-        print("refused:", error)
-"""
-
-
-GZIP = """
-import gzip, http.server, sys, threading
-from pathlib import Path
-from mast3r_runtime import errors
-from mast3r_runtime._checkpoints.fetch import Expected, fetch
-data = bytes(range(256)) * 4096
-bomb = gzip.compress(bytes(1 << 28))
-class Handler(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *a): pass
-    def do_GET(self):
-        body = {"/gzip": gzip.compress(data), "/bomb": bomb, "/plain": data}[self.path]
-        self.send_response(200)
-        if self.path != "/plain":
-            self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-folder = Path(sys.argv[1])
-for name in ("gzip", "bomb", "plain"):
-    url = f"http://127.0.0.1:{server.server_port}/{name}"
-    try:
-        path = fetch([url], folder / name, Expected(size=len(data)), attempts=1, pause=0)
-        print(name, "whole" if path.read_bytes() == data else "WRONG")
-    except (errors.DownloadError, errors.FileError) as error:
-        print(name, "refused")
-    left = sum(f.stat().st_size for f in folder.iterdir())
-    assert left <= 2 * len(data), (name, left)
-"""
-
-
-@attack
-def gzip_bodies(seconds: float, folder: Path) -> tuple[bool, str]:
-    """A server that compresses, and one that sends a bomb: never a wrong file, never a full disk."""
-    status, out = child(GZIP, folder)
-    lines = out.split("\n")
-    return status == 0 and "WRONG" not in out and "plain whole" in lines, ", ".join(filter(None, lines))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("time", help="in all: 90s, 10m, 1h")
@@ -586,11 +586,12 @@ def main() -> int:
         parser.error(f"want a time like 10m, and names among {', '.join(ATTACKS)}")
     seconds = int(found.group(1)) * {"s": 1, "m": 60, "h": 3600}[found.group(2)]
     names = arguments.names or list(ATTACKS)
-    failed = 0
-    for name in names:
+    failed, end = 0, time.monotonic() + seconds
+    for i, name in enumerate(names):
         start = time.monotonic()
+        share = max(end - start, 0.0) / (len(names) - i)  # of what the short ones, which come first, left
         with tempfile.TemporaryDirectory() as folder:
-            good, figures = ATTACKS[name](seconds / len(names), Path(folder))
+            good, figures = ATTACKS[name](share, Path(folder))
         failed += not good
         print(
             f"{'held' if good else 'FAULT'}  {name} ({time.monotonic() - start:.0f} s): {figures}", flush=True

@@ -180,13 +180,13 @@ def measure_pair(run: Backend, pair: Any, classic: bool) -> dict[str, float]:
     view1, view2 = run(img1, img2)
     cells, planar = p.common_cells(pair), pair.homography is not None
     raw = raw_matches(view1, view2, map1, map2)
-    lists = {"raw": raw, "magsac": p.magsac(raw, planar)}
+    lists = {"raw": raw, "magsac": raw[p.magsac(raw, planar)]}
     if classic:
         lists["sift"] = p.sift(pair.one, pair.two)
-        lists["sift_magsac"] = p.magsac(lists["sift"], planar)
+        lists["sift_magsac"] = lists["sift"][p.magsac(lists["sift"], planar)]
     row: dict[str, float] = {}
     for name, m in lists.items():
-        got = p.judge(pair, m, cells)
+        got = p.judge(pair, m, cells, None)  # raw matches have no covariances
         row |= {f"{name}_{key}": float(got[key]) for key in ("n", "p1", "p3", "cover") if key in got}
         row[f"{name}_median"] = float(got.get("median", np.nan))
         row[f"{name}_goal"] = min(float(got["goal"]), 180.0)  # pixels of corners or degrees of pose

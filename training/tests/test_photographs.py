@@ -56,3 +56,38 @@ def test_depth_error_knows_no_scale():
     assert photographs.depth_error(points, truth, MAP) < 1e-9
     points[:12, :, 2] *= 1.2
     assert 0.05 < photographs.depth_error(points, truth, MAP) < 0.2
+
+
+def test_a_pair_is_measured_with_every_list():
+    """By the judge of `make match-bench`: a change of either shows here."""
+    pytest.importorskip("cv2")
+    pytest.importorskip("mast3r_runtime")
+    photographs.pairs_module()
+    from pairs_sets import Pair
+
+    rng = np.random.default_rng(0)
+    image = (rng.random((96, 128, 3)) * 255).astype(np.uint8)
+    k = np.array([[150.0, 0, 63.5], [0, 150, 47.5], [0, 0, 1]])
+    cameras = (k, k, np.eye(3), np.array([-1.0, 0, 0]))
+    shift = np.array([[1.0, 0, 8], [0, 1, 0], [0, 0, 1]])
+
+    def network(one: torch.Tensor, two: torch.Tensor) -> tuple[View, View]:
+        assert torch.equal(one, two)
+        torch.manual_seed(1)
+        desc = F.normalize(torch.randn(*one.shape[1:], 16), dim=-1)
+        y, x = torch.meshgrid(*(torch.arange(float(n)) for n in one.shape[1:]), indexing="ij")
+        points = torch.stack([(x - x.mean()) / 600, (y - y.mean()) / 600, torch.ones_like(x)], -1)
+        first = view(desc)._replace(pts3d=points)
+        return first, first._replace(desc=desc.roll(32, 1))  # 8 pixels of the picture
+
+    for pair in (
+        Pair("zoom", "shift x2", image, image, homography=shift),
+        Pair("stereo", "shift", image, image, locate=lambda xy: xy + [8.0, 0], cameras=cameras),
+    ):
+        row = photographs.measure_pair(network, pair, classic=True)
+        assert row["raw_p3"] == pytest.approx(15 / 16)  # a sixteenth wraps round the border
+        assert row["magsac_p3"] == (1 if pair.homography is not None else row["raw_p3"])  # on its own row
+        assert row["sift_n"] > 0 and row["sift_goal"] >= 0
+        assert ("focal_off" in row) == (pair.cameras is not None)
+    assert row["focal_off"] < 1e-3
+    assert photographs.group_of(pair) == "stereo"

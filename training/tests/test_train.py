@@ -153,3 +153,17 @@ def test_wrong_settings_are_refused():
         train.load_config(CONFIG, ["learning_rate=1"])
     with pytest.raises(ValueError, match="shapes"):
         train.load_config(CONFIG, ["shape_weights=[0.5, 0.5]"])
+
+
+@pytest.mark.parametrize("path", sorted(Path(CONFIG).parent.glob("*.toml")), ids=lambda p: p.stem)
+def test_every_configuration_means_something(path):
+    """A misspelt setting would be found only on the machine with the GPUs."""
+    config = train.load_config(str(path), [])
+    assert config.name == path.stem
+    mix = train.CameraMix(reach=1.0, **config.cameras)
+    assert mix.stereo + mix.orbit + mix.forward + mix.turn < 1
+    scenes = train.SceneMix(**config.scenes)
+    assert scenes.outdoor + scenes.table < 1 and scenes.facades < config.textures
+    assert all(w % 16 == 0 and h % 16 == 0 and b > 0 for w, h, b in config.shapes)
+    train.LossWeights(**config.loss)
+    train.Dims.from_dict(config.model)
