@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -102,18 +103,32 @@ def pair_gflop(variant: str, height: int, width: int) -> float:
 class Peak:
     """The processor's limit, measured whenever it is asked; see benchmarks/peak."""
 
+    BINARY = ROOT / "build" / "bench" / "peak"
+
     def __init__(self, threads: int) -> None:
-        binary = ROOT / "build" / "bench" / "peak"
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            ["go", "build", "-o", str(binary), "./benchmarks/peak"],
-            cwd=ROOT,
-            check=True,
-            env=os.environ | {"CGO_ENABLED": "0"},
-        )
+        if self._buildable():
+            self.BINARY.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(
+                ["go", "build", "-o", str(self.BINARY), "./benchmarks/peak"],
+                cwd=ROOT,
+                check=True,
+                env=os.environ | {"CGO_ENABLED": "0"},
+            )
         self._process = subprocess.Popen(
-            [str(binary), "-threads", str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(self.BINARY), "-threads", str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
+
+    @classmethod
+    def possible(cls) -> bool:
+        """Whether it can be built here, or was brought along."""
+        return cls._buildable() or cls.BINARY.exists()
+
+    @staticmethod
+    def _buildable() -> bool:
+        return shutil.which("go") is not None and (ROOT / "go.mod").exists()
 
     def ask(self) -> dict[str, Any]:
         assert self._process.stdin and self._process.stdout

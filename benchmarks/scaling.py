@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -58,7 +57,7 @@ def at(names: list[str], path: Path, size: list[int], threads: int, rounds: int)
         turn.append(Contender(peer.name, peer.pair))
         infos[peer.name] = getattr(peer, "products", "")
         print(f"{peer.name}: loaded in {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
-    peak = Peak(threads) if shutil.which("go") else None  # bound as this process is
+    peak = Peak(threads) if Peak.possible() else None  # bound as this process is
     peaks = take_turns(f"{threads} threads", turn, max(rounds, 1), peak, warm=rounds == 0, pause=0.1)
     if peak is not None:
         peak.close()

@@ -325,7 +325,7 @@ typedef struct {
   int32_t symmetric;
   int32_t threads;         /* as in mast3r_config */
   int32_t only;            /* as in mast3r_infer_options */
-  int32_t reserved;
+  int32_t batch;           /* pairs of one mast3r_submit_batch; 0: another call */
   const char *model, *variant;
   const char *backend;     /* "cpu", "metal", "cuda"; NULL: "cpu" */
   const char *precision;   /* as in mast3r_config; NULL: "auto" */

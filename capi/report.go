@@ -97,7 +97,7 @@ func m3r_submit_memory(options *C.mast3r_memory_options, out *C.mast3r_job) stat
 		opt := gomps.MemoryOptions{
 			Model: textOr(options.model), Variant: textOr(options.variant), Backend: textOr(options.backend), Precision: textOr(options.precision),
 			Height1: int(options.height1), Width1: int(options.width1), Height2: int(options.height2), Width2: int(options.width2),
-			Pictures: int(options.pictures), Symmetric: options.symmetric != 0, Only: only, Threads: int(options.threads),
+			Pictures: int(options.pictures), Symmetric: options.symmetric != 0, Batch: int(options.batch), Only: only, Threads: int(options.threads),
 		}
 		start(context.Background(), out, false, func() {}, func(ctx context.Context, j *job) error {
 			m, err := gomps.EstimateMemory(ctx, opt)

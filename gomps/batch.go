@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
@@ -90,19 +91,27 @@ func (e *Engine) batchStep(ctx context.Context, l *loaded, pairs [][2]Image, fir
 // are enough others: a thread more for a pair gains less than a pair more.
 const smallPixels = 256 * 192
 
-// divided is how many of the first pairs are computed side by side: one a thread, or none
-// where there are fewer, one of them is large, or there is no memory for so many.
+// lanes is how many of so many pairs the CPU computes side by side where there is memory for
+// it: one a thread, or none where there are fewer or a picture has more pixels than that.
+func lanes(pairs, threads int, pixels ...int) int {
+	if threads < 2 || pairs < threads || slices.Max(pixels) > smallPixels {
+		return 0
+	}
+	return threads
+}
+
+// divided is how many of the first pairs are computed side by side; see lanes.
 func (j *job) divided(pairs [][2]Image, opt InferOptions) int {
-	n := j.e.pool.Threads()
+	n := lanes(len(pairs), j.e.pool.Threads(), 0)
 	dev, ok := j.e.dev.(backend.Divider)
-	if !ok || n < 2 || len(pairs) < n || j.l.pair == nil {
+	if !ok || n == 0 || j.l.pair == nil {
 		return 0
 	}
 	var plans []preprocess.Transform
 	for _, p := range pairs[:n] {
 		for _, img := range p {
 			t, err := j.transform(img, opt)
-			if err != nil || t.Height*t.Width > smallPixels {
+			if err != nil || lanes(n, n, t.Height*t.Width) == 0 {
 				return 0 // and let prepare say what is wrong
 			}
 			plans = append(plans, t)

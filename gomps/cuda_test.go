@@ -279,6 +279,36 @@ func openFaulty(t *testing.T) (*gomps.Engine, *faulty.Plugin, func(context.Conte
 	}
 }
 
+// TestEachGPUIsCompared: of several GPUs of one name each is compared with the CPU, and one
+// that is not there is named.
+func TestEachGPUIsCompared(t *testing.T) {
+	f := faulty.Open(t)
+	t.Setenv("MAST3R_PJRT_CPU", f.File)
+	try := func(name string) error {
+		e, err := gomps.Open(gomps.Config{Backend: name, Precision: "fp32", ExecutableCache: t.TempDir()})
+		if err != nil {
+			return err
+		}
+		return e.Close()
+	}
+	for range 2 {
+		if err := try("cuda:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Fail(faulty.Execute, faulty.Internal, 0)
+	if err := try("cuda:1"); !errors.Is(err, gomps.ErrDevice) {
+		t.Errorf("a second GPU that fails: %v, want an error of its comparison", err)
+	}
+	f.Fail(-1, 0, 0)
+	if err := try("cuda:1"); err != nil {
+		t.Error(err)
+	}
+	if err := try("cuda:200"); !errors.Is(err, gomps.ErrDevice) || !strings.Contains(err.Error(), "200") {
+		t.Errorf("a GPU that is not there: %v", err)
+	}
+}
+
 // TestCUDAGivenUp: a caller who gives up while the device is busy gets that error when the
 // device is done, nothing is left, and the engine goes on.
 func TestCUDAGivenUp(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/open"
@@ -34,6 +35,9 @@ type MemoryOptions struct {
 	Pictures int
 	// Symmetric is the estimate for InferSymmetric.
 	Symmetric bool
+	// Batch is how many pairs one call of InferBatch gets, whose results are all kept until
+	// it returns; 0: it is another call.
+	Batch int
 	// Only names the outputs to compute; 0 means all. A network of many views computes
 	// the same whatever is asked for.
 	Only Outputs
@@ -59,6 +63,7 @@ type Memory struct {
 	Height2   int    `json:"height_2"`
 	Width2    int    `json:"width_2"`
 	Pictures  int    `json:"pictures"`
+	Batch     int    `json:"batch"`
 	// Weights are prepared for the backend. Activations live during a program, Buffers
 	// (pixels, features, what the decoder hands to the heads) during the call, Results
 	// as long as the caller keeps them. Runtime is what a process with an engine has
@@ -76,8 +81,16 @@ type Memory struct {
 	Limit string `json:"limit"`
 }
 
-// Memory.Runtime, measured on Linux: so many bytes, and a part of everything else.
-const runtimeBytes, runtimePart = 24 << 20, 12
+// Memory.Runtime, measured on Linux: so many bytes, a part of everything else, and so much
+// more where pairs are computed side by side.
+const runtimeBytes, runtimePart, runtimeLanes = 24 << 20, 12, 16 << 20
+
+// unused is what the buffer of a result of n bytes takes besides: it is a power of two, of
+// which whole large pages are in memory.
+func unused(n int) int64 {
+	const page = 2 << 20
+	return int64(min(1<<bits.Len(uint(n-1)), (n+page-1)/page*page) - n)
+}
 
 // EstimateMemory says what a call needs. It runs nothing and allocates nothing of it.
 func EstimateMemory(ctx context.Context, opt MemoryOptions) (*Memory, error) {
@@ -100,6 +113,9 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 	if opt.Pictures < 2 || opt.Pictures > most || opt.Symmetric && opt.Pictures != 2 {
 		return nil, &ConfigError{"Pictures", fmt.Sprint(opt.Pictures), fmt.Sprintf("2 to %d, and 2 for a symmetric pair", most)}
 	}
+	if opt.Batch < 0 || opt.Batch > most || opt.Batch > 0 && (opt.Symmetric || opt.Pictures != 2) {
+		return nil, &ConfigError{"Batch", fmt.Sprint(opt.Batch), fmt.Sprintf("0 to %d, and 0 for a sequence or a symmetric pair", most)}
+	}
 	size := Cost{Height1: opt.Height1, Width1: opt.Width1, Height2: opt.Height2, Width2: opt.Width2}
 	set, err := CostOptions{Model: opt.Model, Variant: opt.Variant}.weights()
 	if err != nil {
@@ -114,7 +130,7 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 	if err := size.sizes(net.Facts()); err != nil {
 		return nil, err
 	}
-	count := byShapes
+	count, threads := byShapes, 0
 	if cfg.Backend == BackendCPU {
 		dev, _, err := open.Device(open.Config{Backend: BackendCPU, Threads: opt.Threads, Precision: cfg.precision})
 		if err != nil {
@@ -124,9 +140,14 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 		if p, ok := dev.(backend.Planner); ok {
 			count = p.Footprint
 		}
+		threads = dev.Device().Threads
 	}
 	var out *Memory
+	room := memory.Now()
 	if m, ok := net.(model.Multiview); ok {
+		if opt.Batch > 0 {
+			return nil, &UnsupportedError{net.Facts().Variant, "batch", "its calls are of many views"}
+		}
 		if err := viewOutputs(net.Facts().Variant, opt.Only); err != nil {
 			return nil, err
 		}
@@ -136,14 +157,22 @@ func estimateMemory(ctx context.Context, opt MemoryOptions) (_ *Memory, err erro
 		}
 		out, err = c.memory(ctx, count, m, backend.Options{Precision: precision})
 	} else {
-		c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric, want: wanted(opt.Only)}
+		c := call{h1: size.Height1, w1: size.Width1, h2: size.Height2, w2: size.Width2, pictures: opt.Pictures, symmetric: opt.Symmetric, batch: opt.Batch, want: wanted(opt.Only)}
+		if cfg.Backend == BackendCUDA && opt.Batch >= batchPairs {
+			c.lanes = batchPairs
+		} else if threads > 0 {
+			c.lanes = lanes(opt.Batch, threads, c.h1*c.w1, c.h2*c.w2)
+		}
 		out, err = c.memory(ctx, count, net, backend.Options{Precision: precision})
+		if err == nil && threads > 0 && c.lanes > 1 && room.By != "" && out.Total > int64(room.Free) {
+			c.lanes = 0
+			out, err = c.memory(ctx, count, net, backend.Options{Precision: precision})
+		}
 	}
 	if err != nil {
 		return nil, loadError(name, err)
 	}
 	out.Variant, out.Backend = cmp.Or(opt.Variant, net.Facts().Variant), cfg.Backend
-	room := memory.Now()
 	out.Free, out.Limit = int64(room.Free), room.By
 	return out, nil
 }
@@ -155,6 +184,7 @@ type call struct {
 	pictures       int
 	symmetric      bool
 	lanes          int // pairs side by side; 0 is one
+	batch          int // pairs whose results are kept; 0: those side by side
 	want           mast3r.Outputs
 }
 
@@ -187,29 +217,35 @@ func (c call) memory(ctx context.Context, count counter, net model.Network, opt 
 	if err != nil {
 		return nil, err
 	}
-	out := &Memory{Precision: opt.Precision.String(), Height1: c.h1, Width1: c.w1, Height2: c.h2, Width2: c.w2, Pictures: c.pictures,
+	out := &Memory{Precision: opt.Precision.String(), Height1: c.h1, Width1: c.w1, Height2: c.h2, Width2: c.w2, Pictures: c.pictures, Batch: c.batch,
 		Weights: int64(f.Weights), Activations: int64(f.Activations)}
-	var features, hooks int64
+	var features, hooks, ends int64
 	pixels := 3 * int64(c.h1*c.w1+c.h2*c.w2)
 	for _, g := range graphs {
-		var bytes int64
+		var bytes, rest int64
 		for _, o := range g.Outputs {
 			bytes += int64(o.Node.Bytes())
+			rest += unused(o.Node.Bytes())
 		}
 		switch g.Name {
 		case "head1", "head2":
 			out.Results += bytes
+			ends += rest
 		case "decoder":
 			hooks = bytes
 		default:
 			features += bytes
 		}
 	}
-	switch {
-	case c.lanes > 1:
-		lanes := int64(c.lanes)
-		pixels, features, hooks = lanes*pixels, lanes*features, lanes*hooks
-		out.Activations, out.Results = lanes*out.Activations, lanes*out.Results
+	one := out.Results
+	switch n := int64(max(c.lanes, 1)); {
+	case c.lanes > 1 || c.batch > 0:
+		pixels, features, hooks = n*pixels, n*features, n*hooks
+		arenas := n
+		if n > 1 && int64(c.batch)%n > 0 {
+			arenas++ // for what is left over
+		}
+		out.Activations, out.Results = arenas*out.Activations, max(n, int64(c.batch))*out.Results
 	case c.symmetric:
 		hooks, out.Results = 2*hooks, 2*out.Results
 	case c.pictures > 2:
@@ -217,9 +253,15 @@ func (c call) memory(ctx context.Context, count counter, net model.Network, opt 
 		pixels, features, hooks = pixels*3/2, features*3/2, 2*hooks
 		out.Results *= int64(c.pictures - 1)
 	}
+	if one > 0 { // those of one pair are in runtimeBytes
+		ends *= out.Results/one - 1
+	}
 	out.Buffers = pixels + features + hooks
 	planned := out.Weights + out.Activations + out.Buffers + out.Results
-	out.Runtime = runtimeBytes + planned/runtimePart
+	out.Runtime = runtimeBytes + planned/runtimePart + ends
+	if c.lanes > 1 {
+		out.Runtime += runtimeLanes
+	}
 	out.Total = planned + out.Runtime
 	return out, nil
 }

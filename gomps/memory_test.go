@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,10 +21,11 @@ type memoryCase struct {
 	height, width      int
 	pictures           int
 	symmetric          bool
+	batch              int // pairs; 0: none
 }
 
 func (c memoryCase) String() string {
-	return fmt.Sprintf("%s/%s/%dx%d/%d/%v", c.variant, c.precision, c.height, c.width, c.pictures, c.symmetric)
+	return fmt.Sprintf("%s/%s/%dx%d/%d/%v/%d", c.variant, c.precision, c.height, c.width, c.pictures, c.symmetric, c.batch)
 }
 
 // TestEstimateMemory compares the estimate with the peak of a process of its own that
@@ -38,19 +40,21 @@ func TestEstimateMemory(t *testing.T) {
 	}
 	const tiny = "../python/mast3r_runtime/models/mast3r_tiny"
 	for _, c := range []memoryCase{
-		{"mast3r_tiny", "fp32", 192, 256, 2, false},
-		{"mast3r_tiny", "fp32", 384, 512, 2, false},
-		{"mast3r_tiny", "fp16", 384, 512, 2, false},
-		{"mast3r_tiny", "bf16", 384, 512, 2, false},
-		{"mast3r_tiny", "fp32", 576, 768, 2, false},
-		{"mast3r_tiny", "fp32", 384, 512, 2, true},
-		{"mast3r_tiny", "fp32", 384, 512, 5, false},
-		{"mast3r_mini", "fp32", 192, 256, 2, false},
-		{"dune_micro", "fp32", 336, 448, 2, false},
-		{"da3_tiny", "fp32", 378, 504, 8, false},
-		{"da3_small", "fp32", 378, 504, 2, false},
-		{"da3_small", "fp32", 378, 504, 4, false},
-		{"da3_small", "bf16", 378, 504, 2, false},
+		{"mast3r_tiny", "fp32", 192, 256, 2, false, 0},
+		{"mast3r_tiny", "fp32", 384, 512, 2, false, 0},
+		{"mast3r_tiny", "fp16", 384, 512, 2, false, 0},
+		{"mast3r_tiny", "bf16", 384, 512, 2, false, 0},
+		{"mast3r_tiny", "fp32", 576, 768, 2, false, 0},
+		{"mast3r_tiny", "fp32", 384, 512, 2, true, 0},
+		{"mast3r_tiny", "fp32", 384, 512, 5, false, 0},
+		{"mast3r_tiny", "fp32", 192, 256, 2, false, 7}, // side by side, and one more
+		{"mast3r_tiny", "fp32", 384, 512, 2, false, 4}, // one after the other
+		{"mast3r_mini", "fp32", 192, 256, 2, false, 0},
+		{"dune_micro", "fp32", 336, 448, 2, false, 0},
+		{"da3_tiny", "fp32", 378, 504, 8, false, 0},
+		{"da3_small", "fp32", 378, 504, 2, false, 0},
+		{"da3_small", "fp32", 378, 504, 4, false, 0},
+		{"da3_small", "bf16", 378, 504, 2, false, 0},
 	} {
 		path := tiny
 		if c.variant != "mast3r_tiny" {
@@ -58,7 +62,7 @@ func TestEstimateMemory(t *testing.T) {
 		}
 		t.Run(c.String(), func(t *testing.T) {
 			got, err := gomps.EstimateMemory(t.Context(), gomps.MemoryOptions{Model: path, Precision: c.precision,
-				Height1: c.height, Width1: c.width, Pictures: c.pictures, Symmetric: c.symmetric, Threads: 2})
+				Height1: c.height, Width1: c.width, Pictures: c.pictures, Symmetric: c.symmetric, Batch: c.batch, Threads: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,8 +89,8 @@ func TestEstimateMemory(t *testing.T) {
 // measureCall makes a call and prints by how much the process grew at its peak.
 func measureCall(t *testing.T, path string) {
 	f := strings.Split(os.Getenv("GOMPS_TEST_CALL"), "/")
-	var h, w, n int
-	if _, err := fmt.Sscanf(f[2]+" "+f[3], "%dx%d %d", &h, &w, &n); err != nil {
+	var h, w, n, batch int
+	if _, err := fmt.Sscanf(f[2]+" "+f[3]+" "+f[5], "%dx%d %d %d", &h, &w, &n, &batch); err != nil {
 		t.Fatal(err)
 	}
 	grey := gomps.Image{Pix: make([]byte, 3*h*w), Height: h, Width: w}
@@ -112,6 +116,8 @@ func measureCall(t *testing.T, path string) {
 		_, err = e.InferViews(t.Context(), images, gomps.ViewsOptions{Raw: true})
 	case f[4] == "true":
 		_, err = e.InferSymmetric(t.Context(), grey, grey, raw)
+	case batch > 0:
+		_, err = e.InferBatch(t.Context(), slices.Repeat([][2]gomps.Image{{grey, grey}}, batch), raw)
 	case n == 2:
 		_, err = e.Infer(t.Context(), grey, grey, raw)
 	default:

@@ -17,13 +17,15 @@ import (
 // pictures, where that is so for one block in thirty, the rest need not be looked at.
 // Blocks that are left are searched through their bytes, as in the prefilter. Angles want
 // descriptors of length 1; of others, and where too many blocks are left, the search is
-// that of query.go. The result is the same for any data whatever.
+// that of query.go, or of whole maps the prefilter's. The result is the same for any data
+// whatever.
 
 const (
 	blockEdge  = 4    // pixels
 	unitSlack  = 1e-3 // by which the square of a descriptor's length may differ from 1
 	leastScore = 0.3  // below it, angles are too wide to rule out anything
 	maxLeft    = 0.25 // share of the blocks beyond which the search does not pay
+	maxLeftAll = 0.5  // of whole maps, where half takes two thirds of the prefilter's time
 	blockBatch = 32   // queries a tile
 )
 
@@ -43,6 +45,8 @@ type blocks struct {
 	ready bool
 	a, b  blockSide
 	guess float32 // a score that most queries reach
+
+	all, hints []int32 // see nearestBothOfBlocks
 }
 
 // blockQuery is what one thread needs for WithinRows queries.
@@ -56,17 +60,21 @@ type blockQuery struct {
 }
 
 // blockUp makes both sides ready for the search by blocks and reports whether that pays;
-// pairs is as in round.
-func (m *Matcher) blockUp(pairs int) bool {
+// pairs is as in round. From few pixels, whole maps on matrix tiles take no longer.
+func (m *Matcher) blockUp(pairs, subsample int) bool {
 	q := &m.blocks
 	if m.kern.Blocks == nil || m.a.dim != kernel.UnrolledDim || m.prefilter == prefilterOff ||
-		m.prefilter == prefilterAuto && pairs < int8MinPairs || m.a.n == 0 || m.b.n == 0 {
+		m.prefilter == prefilterAuto && (pairs < int8MinPairs || subsample > 1 && m.kern.Int8.Tiles) || m.a.n == 0 || m.b.n == 0 {
 		return false
 	}
 	if !m.cutUp(&m.a, &q.a) || !m.cutUp(&m.b, &q.b) {
 		return false
 	}
-	q.ready = m.samplePays()
+	most := maxLeft
+	if subsample <= 1 {
+		most = maxLeftAll
+	}
+	q.ready = m.samplePays(most)
 	return q.ready
 }
 
@@ -170,8 +178,8 @@ func (b *blockSide) centre(i int) {
 }
 
 // samplePays looks for the neighbours of a few pixels of map 1, takes the guess from their
-// scores, and reports whether few blocks are left with it.
-func (m *Matcher) samplePays() bool {
+// scores, and reports whether no more than that share of the blocks is left with it.
+func (m *Matcher) samplePays(most float64) bool {
 	q, w := &m.blocks, &m.workers[0].blocks
 	q.guess = leastScore
 	const n = 16 * kernel.WithinRows
@@ -197,7 +205,7 @@ func (m *Matcher) samplePays() bool {
 	slices.Sort(scores)
 	q.guess = scores[len(scores)/8]
 	_, left := sample(q.guess)
-	return m.prefilter == prefilterAlways || float64(left) <= maxLeft*float64(n*q.b.centres.n)
+	return m.prefilter == prefilterAlways || float64(left) <= most*float64(n*q.b.centres.n)
 }
 
 // blockAsk is a query.
@@ -259,6 +267,23 @@ func (m *Matcher) nearestOfBlocks(x *side, queries, hints []int32, y *side, out 
 			}
 		}
 	})
+}
+
+// nearestBothOfBlocks is nearestBoth through blocks. Whoever was found from map 1 is a good
+// guess for the way back.
+func (m *Matcher) nearestBothOfBlocks() {
+	q := &m.blocks
+	q.all = grow(q.all, max(m.a.n, m.b.n))
+	for i := range q.all {
+		q.all[i] = int32(i)
+	}
+	m.nearestOfBlocks(&m.a, q.all[:m.a.n], nil, &m.b, m.nnA)
+	q.hints = grow(q.hints, m.b.n)
+	fill(q.hints, -1)
+	for i, j := range m.nnA {
+		q.hints[j] = int32(i)
+	}
+	m.nearestOfBlocks(&m.b, q.all[:m.b.n], q.hints, &m.a, m.nnB)
 }
 
 // searchGroup looks for the neighbours of up to WithinRows queries, and returns how many

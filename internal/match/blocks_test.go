@@ -77,7 +77,7 @@ func TestBlockSearch(t *testing.T) {
 			if masked {
 				v1.Mask, v2.Mask = patches(r, p.a), patches(r, p.b)
 			}
-			for _, o := range []Options{{Subsample: 8}, {Subsample: 2}, {Subsample: 3, BothWays: true}} {
+			for _, o := range []Options{{Subsample: 8}, {Subsample: 2}, {Subsample: 3, BothWays: true}, {}} {
 				o.Reciprocal, o.MinConfidence = true, negInf
 				checkBlockSearch(t, name, plain, ms, v1, v2, o)
 			}

@@ -36,7 +36,8 @@ const (
 )
 
 const (
-	int8Block    = 1536      // rows per block; 2 bytes per column and block are kept
+	int8Block    = 1536      // rows per block at most; 2 bytes per column and block are kept
+	int8Tasks    = 16        // blocks that a thread should get: the last ends after the others
 	int8MaxDim   = 64        // beyond, the bound widens and the maxima need more bits
 	int8MinPairs = 1 << 26   // below, the float pass is over in a moment
 	int8MaxTable = 256 << 20 // bytes of column maxima
@@ -74,6 +75,7 @@ type rounding struct {
 type int8Scratch struct {
 	ready bool     // both sides are rounded
 	shift int      // right shift that fits maxima into 16 bits
+	block int      // rows per block
 	table []uint16 // maxima: [blocks][columns], or [strips][queries] in nearestOf8
 
 	missed atomic.Bool // see errRescan
@@ -103,6 +105,9 @@ type int8Worker struct {
 	best    []float32
 	floor   []int32
 	floor16 []uint16
+	top     []uint16 // the largest entries of the queries
+	order   []int32  // the queries, those of one block after the other
+	starts  []int32
 }
 
 // round rounds both sides unless that is done, and reports whether there is
@@ -179,13 +184,26 @@ func (m *Matcher) copyRow(out []uint32, stride, offset int, s *side, row int) {
 // reports whether it did: not where it cannot run or would not pay.
 func (m *Matcher) nearestInt8() bool {
 	a, b, q := &m.a, &m.b, &m.int8
-	blocks := ceilDiv(a.n, int8Block)
+	q.block = int8Block
+	if a.n < int8Tasks*int8Block*len(m.workers) && 2*ceilDiv(a.n, int8Block/2)*b.n <= int8MaxTable {
+		q.block /= 2
+	}
+	blocks := ceilDiv(a.n, q.block)
 	if 2*blocks*b.n > int8MaxTable || !m.round(a.n*b.n) {
 		return false
 	}
-	if m.prefilter != prefilterAlways &&
-		m.sampleRest(a, b, m.nnA)+m.sampleRest(b, a, m.nnB) > 2*maxRest {
-		return false
+	if m.prefilter != prefilterAlways {
+		var rest [2]float64
+		m.pool.Run(2, func(w, way int) {
+			if way == 0 {
+				rest[0] = m.sampleRest(&m.workers[w], a, b, m.nnA)
+			} else {
+				rest[1] = m.sampleRest(&m.workers[w], b, a, m.nnB)
+			}
+		})
+		if rest[0]+rest[1] > 2*maxRest {
+			return false
+		}
 	}
 	q.table = grow(q.table, blocks*b.n)
 	m.pool.Run(blocks, func(w, tile int) { m.int8Tile(&m.workers[w], tile) })
@@ -193,7 +211,7 @@ func (m *Matcher) nearestInt8() bool {
 	m.pool.Run(ceilDiv(b.n, chunk), func(w, tile int) {
 		first := tile * chunk
 		queries := m.workers[w].int8.list(first, min(chunk, b.n-first))
-		m.settle(&m.workers[w], b, a, queries, q.table[first:], b.n, int8Block/m.kern.NR, m.nnB[first:])
+		m.settle(&m.workers[w], b, a, queries, q.table[first:], b.n, q.block/m.kern.NR, m.nnB[first:])
 	})
 	return true
 }
@@ -201,8 +219,8 @@ func (m *Matcher) nearestInt8() bool {
 // int8Tile scans one block of rows and settles them.
 func (m *Matcher) int8Tile(w *worker, tile int) {
 	a, b, t := &m.a, &m.b, &w.int8
-	first := tile * int8Block
-	queries := t.list(first, min(int8Block, a.n-first))
+	first := tile * m.int8.block
+	queries := t.list(first, min(m.int8.block, a.n-first))
 	n, sp := len(queries), m.stripPanels(a.dim)
 	strips := ceilDiv(b.panelCount(m.kern.NR), sp)
 	t.table = grow(t.table, strips*n)
@@ -347,22 +365,42 @@ func (m *Matcher) leaders(w *worker, x, y *side, queries []int32, table []uint16
 	blocks := ceilDiv(y.panelCount(m.kern.NR), blockPanels)
 	t.where, t.best = grow(t.where, n), grow(t.best, n)
 	t.floor, t.floor16 = grow(t.floor, n), grow(t.floor16, n)
+	t.top = grow(t.top, n)
 	clear(t.where)
+	copy(t.top, table[:n])
 	for s := 1; s < blocks; s++ {
 		for i, v := range table[s*stride : s*stride+n] {
-			if v > table[int(t.where[i])*stride+i] {
-				t.where[i] = int32(s)
+			if v > t.top[i] {
+				t.top[i], t.where[i] = v, int32(s)
 			}
 		}
 	}
-	for i, c := range queries {
-		s := int(t.where[i])
-		floor := int32(table[s*stride+i]) << m.int8.shift
+	t.sort(blocks)
+	for _, i := range t.order {
+		c, s := queries[i], int(t.where[i])
+		floor := int32(table[s*stride+int(i)]) << m.int8.shift
 		if floor == 0 {
 			floor = math.MinInt32 // the maximum may have been negative
 		}
 		t.best[i], out[i] = m.search(w, x, c, y, s, blockPanels, floor)
-		m.setFloor(t, i, x, c, y)
+		m.setFloor(t, int(i), x, c, y)
+	}
+}
+
+// sort puts the queries into the order of their blocks: a block is read from memory once,
+// not for each query.
+func (t *int8Worker) sort(blocks int) {
+	t.order, t.starts = grow(t.order, len(t.where)), grow(t.starts, blocks+1)
+	clear(t.starts)
+	for _, s := range t.where {
+		t.starts[s+1]++
+	}
+	for s := range blocks {
+		t.starts[s+1] += t.starts[s]
+	}
+	for i, s := range t.where {
+		t.order[t.starts[s]] = int32(i)
+		t.starts[s]++
 	}
 }
 
@@ -400,10 +438,8 @@ func (t *int8Worker) survivors(table []uint16, stride, blocks int) int {
 
 // sampleRest estimates from rows spread evenly over x which part of its pairs
 // with y a row has to look at again: panels scored exactly, and strips that are
-// asked. It runs on the caller's thread, with worker 0's scratch; found
-// receives neighbours of no use.
-func (m *Matcher) sampleRest(x, y *side, found []int32) float64 {
-	w := &m.workers[0]
+// asked. found receives neighbours of no use.
+func (m *Matcher) sampleRest(w *worker, x, y *side, found []int32) float64 {
 	n := min(sampleRows, x.n)
 	t := &w.int8
 	queries := t.list(0, n)

@@ -106,7 +106,7 @@ func TestPrefilterRuns(t *testing.T) {
 		if !m.nearestInt8() {
 			t.Fatal("the prefilter refused to run")
 		}
-		if rest := m.sampleRest(&m.a, &m.b, m.nnA); (rest == 1) != c.flat {
+		if rest := m.sampleRest(&m.workers[0], &m.a, &m.b, m.nnA); (rest == 1) != c.flat {
 			t.Errorf("kind %d: %.3f of the pairs are left", c.kind, rest)
 		}
 	}

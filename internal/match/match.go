@@ -100,7 +100,7 @@ func (m *Matcher) Match(v1, v2 View, o Options) (*Result, error) {
 		}
 		m.number(&m.a, v1.Desc, mask1)
 		m.number(&m.b, v2.Desc, mask2)
-		if !(o.Subsample > 1 && o.Reciprocal && m.blockUp(2*seedCount(v1.Desc, o.Subsample)*m.b.n)) {
+		if !(o.Reciprocal && m.blockUp(2*seedCount(v1.Desc, o.Subsample)*m.b.n, o.Subsample)) {
 			m.pack(&m.a)
 			m.pack(&m.b)
 		}
@@ -293,18 +293,23 @@ func (s squares) take(pixel int) bool {
 // order of their pixels, so equal confidences stay in that order.
 func (m *Matcher) rank(v1, v2 View, o Options) *Result {
 	f := &m.seeds
-	m.order = m.order[:0]
-	for i, key := range f.pairs {
-		p, q := int32(key>>32), int32(uint32(key))
-		if !v1.Desc.inside(p, o.Border) || !v2.Desc.inside(q, o.Border) {
-			continue
+	m.order = grow(m.order, len(f.pairs))
+	const chunk, dropped = 4096, math.MaxUint64
+	m.pool.Run(ceilDiv(len(f.pairs), chunk), func(_, tile int) {
+		for i := tile * chunk; i < min(len(f.pairs), (tile+1)*chunk); i++ {
+			m.order[i] = dropped
+			p, q := int32(f.pairs[i]>>32), int32(uint32(f.pairs[i]))
+			if !v1.Desc.inside(p, o.Border) || !v2.Desc.inside(q, o.Border) {
+				continue
+			}
+			if c := m.confidence(v1, v2, p, q, o.Weighted); c >= o.MinConfidence {
+				m.order[i] = uint64(descending(c))<<32 | uint64(i)
+			}
 		}
-		if c := m.confidence(v1, v2, p, q, o.Weighted); c >= o.MinConfidence {
-			m.order = append(m.order, uint64(descending(c))<<32|uint64(i))
-		}
-	}
-	slices.Sort(m.order)
-	keep := m.order
+	})
+	m.order = slices.DeleteFunc(m.order, func(key uint64) bool { return key == dropped })
+	m.spare = grow(m.spare, len(m.order))
+	keep := sorted(m.order, m.spare)
 	if o.TopK > 0 && len(keep) > o.TopK && !o.Spread {
 		keep = keep[:o.TopK]
 	}
@@ -315,6 +320,33 @@ func (m *Matcher) rank(v1, v2 View, o Options) *Result {
 		r.Confidence[k] = fromDescending(uint32(key >> 32))
 	}
 	return r
+}
+
+// sorted sorts keys whose lower 32 bits ascend, and returns them in one of the two slices,
+// which have equal lengths: by 11 of the upper bits at a time, the lowest first.
+func sorted(keys, spare []uint64) []uint64 {
+	const bits = 11
+	if len(keys) < 1<<bits {
+		slices.Sort(keys)
+		return keys
+	}
+	for shift := 32; shift < 64; shift += bits {
+		var start [1 << bits]int
+		for _, k := range keys {
+			start[k>>shift&(1<<bits-1)]++
+		}
+		at := 0
+		for i, n := range start {
+			start[i], at = at, at+n
+		}
+		for _, k := range keys {
+			p := &start[k>>shift&(1<<bits-1)]
+			spare[*p] = k
+			*p++
+		}
+		keys, spare = spare, keys
+	}
+	return keys
 }
 
 // confidence is the score of a pair, weighted on request. A weight that is not

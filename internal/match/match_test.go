@@ -306,6 +306,24 @@ func TestMatchEmptyAndErrors(t *testing.T) {
 	}
 }
 
+// TestSorted: keys of candidates are sorted, with many ties, any number of them.
+func TestSorted(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	for _, n := range []int{0, 1, 2, 2047, 2048, 2049, 50_000} {
+		for _, mask := range []uint64{math.MaxUint64, 0xff << 32, 0x7ff800_00000000, 0} {
+			keys := make([]uint64, n)
+			for i := range keys {
+				keys[i] = r.Uint64()&mask&^math.MaxUint32 | uint64(i)
+			}
+			want := slices.Clone(keys)
+			slices.Sort(want)
+			if got := sorted(keys, make([]uint64, n)); !slices.Equal(got, want) {
+				t.Errorf("%d keys within %#x are not in order", n, mask)
+			}
+		}
+	}
+}
+
 func TestDescendingKey(t *testing.T) {
 	inf := float32(math.Inf(1))
 	order := []float32{inf, 3e38, 1.5, 1, 1e-45, 0, -1e-45, -2, -inf}

@@ -34,7 +34,8 @@ type Matcher struct {
 	int8   int8Scratch
 	blocks blocks
 	seeds  fastScratch
-	order  []uint64
+	order  []uint64 // see rank
+	spare  []uint64
 	back   []uint64 // pairs found from map 2's seeds
 
 	finder Finder
@@ -268,6 +269,10 @@ func (m *Matcher) nearestBoth() error {
 	if m.found.ready {
 		copy(m.nnA, m.found.to[0])
 		copy(m.nnB, m.found.to[1])
+		return nil
+	}
+	if m.blocks.ready {
+		m.nearestBothOfBlocks()
 		return nil
 	}
 	if m.nearestInt8() {

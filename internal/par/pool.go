@@ -33,24 +33,36 @@ type crew struct {
 	// One region. fn, tiles and stop are written before left.Store publishes the
 	// region and are read only by holders of a valid tile, which Run waits for:
 	// that ordering is why they need no lock.
+	// What many threads write lies apart: a line of the cache goes from core to core in
+	// about 100 ns, one after the other.
+	_       line
 	fn      func(worker, tile int)
 	tiles   int
 	stop    *atomic.Bool // never nil
-	left    atomic.Int64 // tiles not yet handed out; negative when drained
-	pending atomic.Int64 // tiles not yet finished
 	failed  atomic.Pointer[Panic]
-	end     atomic.Int32  // a region... value, written last by whoever ends the region
+	_       line
+	left    atomic.Int64 // tiles not yet handed out; negative when drained
+	_       line
+	pending atomic.Int64 // tiles not yet finished
+	_       line
+	end     atomic.Int32 // a region... value, written last by whoever ends the region
+	_       line
 	fin     chan struct{} // wakes the caller of Run when it sleeps
 
 	wake  chan struct{}
 	decoy chan struct{} // see call
-	// lingering counts the workers that look for the next region, at most seats:
-	// those more than the threads that can run at once would only be in the way.
-	lingering, seats atomic.Int32
+	// awake counts the workers that work or look for the next region. Of the latter there
+	// are at most seats: those more than the threads that can run at once would only be in
+	// the way.
+	awake, seats atomic.Int32
 
 	closed bool // under run
 	exited sync.WaitGroup
 }
+
+// line keeps its neighbours in a struct apart: two lines of the cache, which processors
+// fetch together.
+type line [128]byte
 
 // Values of Pool.end. The caller of Run waits for regionEnded, awake for a while,
 // then asleep.
@@ -135,10 +147,10 @@ func (p *Pool) region(tiles int, fn func(worker, tile int)) {
 }
 
 // call sees to it that so many workers take part, as far as there are threads to
-// run them. Those that linger come by themselves: one that gives up just now looks
+// run them. Those that are awake come by themselves: one that gives up just now looks
 // once more after it has left the count.
 func (p *crew) call(helpers int) {
-	if helpers -= int(p.lingering.Load()); helpers <= 0 {
+	if helpers -= int(p.awake.Load()); helpers <= 0 {
 		return
 	}
 	threads := min(p.threads, runtime.GOMAXPROCS(0))
@@ -184,9 +196,11 @@ func (p *crew) work(w int) {
 	debug.SetPanicOnFault(true)
 	for range p.wake {
 		// A late wake-up finds left <= 0, or a newer region, which it joins.
+		p.awake.Add(1)
 		for more := true; more; more = p.linger() {
-			for n := p.left.Add(-1); n >= 0; n = p.left.Add(-1) {
-				if p.tile(w, int(n)) && p.end.Swap(regionEnded) == regionAwaited {
+			for p.left.Load() > 0 {
+				n := p.left.Add(-1)
+				if n >= 0 && p.tile(w, int(n)) && p.end.Swap(regionEnded) == regionAwaited {
 					p.fin <- struct{}{}
 				}
 			}
@@ -194,13 +208,30 @@ func (p *crew) work(w int) {
 	}
 }
 
-// linger waits for another region, not for long, and reports whether there is one.
+// linger waits for another region, not for long, and reports whether there is one. If not,
+// the worker is no longer counted as awake.
 func (p *crew) linger() bool {
-	if p.lingering.Add(1) <= p.seats.Load() {
-		p.spin(func() bool { return p.left.Load() > 0 })
+	if seats := p.seats.Load(); p.awake.Load() > seats {
+		if p.awake.Add(-1) >= seats { // one too many
+			return p.again()
+		}
+		p.awake.Add(1)
 	}
-	p.lingering.Add(-1)
-	return p.left.Load() > 0
+	if p.spin(func() bool { return p.left.Load() > 0 }) {
+		return true
+	}
+	p.awake.Add(-1)
+	return p.again()
+}
+
+// again is the last look of a worker that has left the count, whoever began a region
+// before having counted on it.
+func (p *crew) again() bool {
+	if p.left.Load() <= 0 {
+		return false
+	}
+	p.awake.Add(1)
+	return true
 }
 
 // drain is the caller's share of a region: its own tiles, then the wait for

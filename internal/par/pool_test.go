@@ -164,9 +164,9 @@ func TestWorkersStopLingering(t *testing.T) {
 		for range 100 {
 			p.Run(3*threads, func(_, _ int) {})
 		}
-		for i := 0; p.lingering.Load() > 0; i++ {
+		for i := 0; p.awake.Load() > 0; i++ {
 			if i == 10000 {
-				t.Fatalf("%d of %d threads still linger", p.lingering.Load(), threads)
+				t.Fatalf("%d of %d threads are still awake", p.awake.Load(), threads)
 			}
 			time.Sleep(time.Millisecond)
 		}

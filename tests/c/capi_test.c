@@ -249,6 +249,9 @@ static void test_reports(void) {
   need.pictures = 1;
   WANT(finish(mast3r_submit_memory(&need, &job), &job), MAST3R_E_ARGUMENT, "Pictures");
   CHECK(mast3r_job_free(job) == MAST3R_OK);
+  need.pictures = 3, need.batch = 2;
+  WANT(finish(mast3r_submit_memory(&need, &job), &job), MAST3R_E_ARGUMENT, "Batch");
+  CHECK(mast3r_job_free(job) == MAST3R_OK);
   need.size = 0;
   WANT(mast3r_submit_memory(&need, &job), MAST3R_E_ABI, "size");
 

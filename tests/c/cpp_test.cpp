@@ -282,7 +282,9 @@ static void test_memory() {
   CHECK(mast3r::estimate_memory(options).results == 99 * pair.results);
   options.only = MAST3R_CONF;
   CHECK(mast3r::estimate_memory(options).results < 99 * pair.results / 10);
-  options.only = 0, options.pictures = 2, options.symmetric = 1;
+  options.only = 0, options.pictures = 2, options.batch = 7;
+  CHECK(mast3r::estimate_memory(options).results == 7 * pair.results);
+  options.batch = 0, options.symmetric = 1;
   CHECK(mast3r::estimate_memory(options).results == 2 * pair.results);
   options.backend = "none";
   try {

@@ -32,6 +32,14 @@ def test_parts_add_up() -> None:
     assert both["results"] == 2 * pair["results"]
     conf = m3r.estimate_memory(size=(48, 64), only=("conf",))
     assert pair["results"] == 29 * conf["results"]  # 3 + 1 + 24 + 1 numbers a pixel
+    one = m3r.estimate_memory(size=(48, 64), num_threads=3)
+    batch = m3r.estimate_memory(size=(48, 64), num_threads=3, batch=7)
+    assert batch["results"] == 7 * pair["results"]
+    assert batch["activations"] == 4 * one["activations"]  # three side by side, and the last alone
+    assert batch["buffers"] == 3 * pair["buffers"]
+    few = m3r.estimate_memory(size=(48, 64), num_threads=3, batch=2)
+    assert few["activations"] == one["activations"]
+    assert few["results"] == 2 * pair["results"]
     half = m3r.estimate_memory(variant="mast3r_vit_large", precision="fp16")
     full = m3r.estimate_memory(variant="mast3r_vit_large", precision="fp32")
     assert half["weights"] < 0.6 * full["weights"]
@@ -40,6 +48,9 @@ def test_parts_add_up() -> None:
 def test_refusals(tmp_path: Path) -> None:
     for wrong in (
         {"pictures": 1},
+        {"batch": -1},
+        {"batch": 2, "pictures": 3},
+        {"batch": 2, "symmetric": True},
         {"only": ("depth",)},
         {"only": ()},
         {"backend": "tpu"},
@@ -52,6 +63,8 @@ def test_refusals(tmp_path: Path) -> None:
         m3r.estimate_memory(size=(47, 64))
     with pytest.raises(UnsupportedError, match="descriptors"):
         m3r.estimate_memory(variant="da3_base", only=("desc",))
+    with pytest.raises(UnsupportedError, match="many views"):
+        m3r.estimate_memory(variant="da3_base", batch=2)
     with pytest.raises(ModelNotFoundError):
         m3r.estimate_memory(tmp_path / "none.safetensors")
 

@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/vec"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/graph"
@@ -70,10 +71,34 @@ type moveStep struct {
 }
 
 func (s *moveStep) add(b block) {
-	if b.lines()*b.width() > 0 {
-		s.blocks = append(s.blocks, b)
-		s.t = append(s.t, newTiling(b.lines(), b.width()))
+	if b.lines()*b.width() == 0 {
+		return
 	}
+	const long = 4096
+	if b.lines() < 16 && b.width() >= 2*long { // too few lines for all threads
+		most, rest := b.cut(long)
+		s.add(rest)
+		b = most
+	}
+	s.blocks = append(s.blocks, b)
+	elements := b.width()
+	if last := len(b.from) - 1; b.from[last] != 1 || b.to[last] != 1 {
+		elements *= 8 // as many lines of the cache
+	}
+	s.t = append(s.t, newTiling(b.lines(), elements))
+}
+
+// cut makes lines of n elements of the longer ones; rest is what is left over of each.
+func (b *block) cut(n int) (most, rest block) {
+	last := len(b.shape) - 1
+	whole, from, to := b.shape[last]/n, b.from[last], b.to[last]
+	most, rest = *b, *b
+	most.shape = append(slices.Clone(b.shape[:last]), whole, n)
+	most.from = append(slices.Clone(b.from[:last]), n*from, from)
+	most.to = append(slices.Clone(b.to[:last]), n*to, to)
+	rest.shape = append(slices.Clone(b.shape[:last]), b.shape[last]-whole*n)
+	rest.srcAt, rest.dstAt = b.srcAt+whole*n*from, b.dstAt+whole*n*to
+	return most, rest
 }
 
 func (s *moveStep) run(e *exec) error {

@@ -102,6 +102,24 @@ func TestPrecisions(t *testing.T) {
 	}
 }
 
+// TestLongMoves: one channel of many pixels is a single line, which is cut for the threads,
+// with and without something left over.
+func TestLongMoves(t *testing.T) {
+	for _, n := range []int{8191, 8192, 8193, 20_000} {
+		g := graph.New("long")
+		x := g.Input("x", tensor.F32, 1, n, 3)
+		b := g.Input("b", tensor.U8, 1, n)
+		g.Output("channel", g.Reshape(g.SliceAxis(x, 2, 1, 2), n))
+		g.Output("joined", g.Concat(0, b, b, b))
+		g.Output("tail", g.SliceAxis(x, 1, 5, n))
+		in := inputsOf(g, 3)
+		want := mustRun(t, optest.Reference, g, in)
+		for _, threads := range []int{1, 3} {
+			sameBits(t, fmt.Sprintf("%d of %d threads", n, threads), g, mustRun(t, optest.Backend(newBackend(t, threads), backend.Options{}), g, in), want)
+		}
+	}
+}
+
 // TestTileSteps has a linear layer, attention and convolutions that fit matrix tiles,
 // the last with the narrow convolution that reads it: near the plain loops, and the
 // same bits for any number of threads and whatever memory held before.

@@ -248,7 +248,7 @@ func openCUDA(cfg Config, index int) (backend.Backend, error) {
 		return nil, err
 	}
 	if !cfg.SkipSelfCheck {
-		err = cfg.compare(gpu, "")
+		err = cfg.compare(gpu, fmt.Sprintf("GPU %d", index)) // each of several of one name
 	}
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())

@@ -32,6 +32,8 @@ type Config struct {
 	Plugin string
 	// Options are those of the plugin's client.
 	Options map[string]any
+	// Device is the number that the system gives the device.
+	Device int
 	// Flags are XLA's, for every compilation.
 	Flags map[string]any
 	// Cache is a folder for compiled programs; "" keeps none.
@@ -88,7 +90,7 @@ type hostMemory struct{}
 func (hostMemory) Alloc(n int) ([]byte, error) { return make([]byte, n), nil }
 func (hostMemory) Free([]byte)                 {}
 
-// New opens the first device of a plugin.
+// New opens a device of a plugin.
 func New(cfg Config) (*Backend, error) {
 	log := cfg.Logger
 	if log == nil {
@@ -102,14 +104,29 @@ func New(cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDevice, err)
 	}
-	if len(c.Devices()) == 0 {
-		return nil, errors.Join(fmt.Errorf("%w: %s has none", ErrNoDevice, c.Platform), c.Close())
+	dev, err := numbered(c, cfg.Device)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	b := &Backend{cfg: cfg, log: log, client: c, dev: c.Devices()[0],
+	b := &Backend{cfg: cfg, log: log, client: c, dev: dev,
 		host: bufpool.New[[]byte](hostMemory{}, bufpool.Options{Limit: 1 << 30})}
 	b.weights = newWeightStore(b.dev)
-	b.cache = newCache(cfg, c, log)
+	b.cache = newCache(cfg, dev, log)
 	return b, nil
+}
+
+// numbered is the client's device with a number of the system's. A client need not have
+// those that it was asked for: XLA's for NVIDIA has, in every client of a process, those
+// of the first (xla/client/client_library.cc keeps one per platform and ignores later options).
+func numbered(c *pjrt.Client, number int) (*pjrt.Device, error) {
+	var there []int
+	for _, d := range c.Devices() {
+		if d.HardwareID == number {
+			return d, nil
+		}
+		there = append(there, d.HardwareID)
+	}
+	return nil, fmt.Errorf("%w: number %d of %s, of which this process has %v", ErrNoDevice, number, c.Platform, there)
 }
 
 // Device are the facts for the user.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -174,6 +175,30 @@ func TestCache(t *testing.T) {
 		}
 		check(name, 1, 0)
 		check("after "+name, 0, 1)
+	}
+}
+
+// TestNumberedDevice: a backend runs on the device with its number, each with programs of
+// its own in the cache; one that the process does not have is named, with those it has.
+func TestNumberedDevice(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ device, compiled, cached int }{{0, 1, 0}, {2, 1, 0}, {0, 0, 1}, {2, 0, 1}} {
+		b := open(t, Config{Cache: dir, Device: c.device})
+		p := compile(t, b, scaled(2))
+		x, y := alloc(t, b, floats(1, 2, 3, 4), 16), alloc(t, b, nil, 16)
+		if err := once(t, b, p, []backend.Buffer{x}, []backend.Buffer{y}); err != nil || !bytes.Equal(y.Bytes(), floats(3, 6, 7, 10)) {
+			t.Errorf("device %d: %v, %v", c.device, y.Bytes(), err)
+		}
+		if s := b.Stats(); s.Compiled != c.compiled || s.FromCache != c.cached {
+			t.Errorf("device %d: %+v, want %d compiled and %d from the cache", c.device, s, c.compiled, c.cached)
+		}
+		if b.dev.HardwareID != c.device { // XLA refuses arrays of another device than the program's
+			t.Errorf("device %d, want %d", b.dev.HardwareID, c.device)
+		}
+	}
+	_, err := New(Config{Plugin: os.Getenv("MAST3R_PJRT_CPU"), Options: map[string]any{"cpu_device_count": int64(2)}, Device: 2})
+	if !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "number 2 of cpu, of which this process has [0 1]") {
+		t.Errorf("a device that is not there: %v", err)
 	}
 }
 

@@ -22,14 +22,16 @@ import (
 // time; one that cannot be read or loaded is compiled anew and replaced.
 type cache struct {
 	dir string
-	// device names plugin, device and driver: an executable runs on nothing else.
+	// device names plugin, device and driver, and the device's place among the client's: an
+	// executable runs on nothing else.
 	device string
 	log    *slog.Logger
 }
 
-func newCache(cfg Config, c *pjrt.Client, log *slog.Logger) *cache {
+func newCache(cfg Config, d *pjrt.Device, log *slog.Logger) *cache {
+	c := d.Client()
 	return &cache{dir: cfg.Cache, log: log,
-		device: fmt.Sprintf("%s %s %s %s", c.Plugin().Version(), c.PlatformVersion, c.Devices()[0].Kind, cfg.Key)}
+		device: fmt.Sprintf("%s %s %s %s %d", c.Plugin().Version(), c.PlatformVersion, d.Kind, cfg.Key, d.Index())}
 }
 
 // magic begins a file; the digest of what follows is behind it.

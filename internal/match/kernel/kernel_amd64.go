@@ -51,7 +51,7 @@ func tiles(k *Kernel) *Kernel {
 		return nil
 	}
 	t, i := *k, *k.Int8
-	t.ISA, t.Int8, t.Blocks = isa.AVX512AMX, &i, nil // whole maps on tiles take no longer
+	t.ISA, t.Int8 = isa.AVX512AMX, &i
 	i.MR, i.Tiles, i.strip, i.stripRow = tileMR, true, stripAMX, stripRowAMX
 	if isa.TilesModelled() {
 		i.strip, i.stripRow = stripAMXGo, stripRowAMXGo

@@ -99,6 +99,7 @@ def estimate_memory(
     precision: str = "auto",
     num_threads: int = 0,
     only: Only = None,
+    batch: int = 0,
 ) -> dict[str, Any]:
     """Say what a call needs at its peak, the loaded model included. Nothing is run or allocated.
 
@@ -124,6 +125,9 @@ def estimate_memory(
         As for :class:`Engine`.
     only
         The outputs to compute, as for ``infer_gpu``. None: all.
+    batch
+        Pairs of one ``infer_batch``, whose results are all in memory at its end; small ones are
+        computed side by side, one a thread. 0: another call.
 
     Returns
     -------
@@ -150,6 +154,7 @@ def estimate_memory(
         symmetric=int(bool(symmetric)),
         threads=calls.int32("num_threads", num_threads, 0),
         only=outputs(only),
+        batch=calls.int32("batch", batch, 0),
         model=None if model is None else calls.text("model", model),
         variant=None if variant is None else calls.text("variant", variant),
         backend=calls.text("backend", backend),

@@ -338,7 +338,7 @@ class MemoryOptions(_Sized):
         ("symmetric", C.c_int32),
         ("threads", C.c_int32),
         ("only", C.c_int32),
-        ("reserved", C.c_int32),
+        ("batch", C.c_int32),
         ("model", C.c_char_p),
         ("variant", C.c_char_p),
         ("backend", C.c_char_p),

@@ -62,6 +62,7 @@ type attPlan struct {
 	lds, ldq     int // row strides of the scores and of the rotated rows
 	kSize, vSize int // packed K and V of one head
 	whole        int // heads that are one task each, the first ones
+	keys         int // that a packing task takes
 	threads      int
 	worker       int // scratch of one worker
 	sums         int // of it, the sums on tiles
@@ -81,7 +82,7 @@ const maxLanes = 8
 // the scores, what a second-level cache of a megabyte holds.
 const headBytes = 640 << 10
 
-// packKeyRows is the number of keys that a packing task takes.
+// packKeyRows is the number of keys that a packing task takes at most.
 const packKeyRows = 4 * panelN
 
 func (a *Attention) plan(threads int) {
@@ -95,12 +96,19 @@ func (a *Attention) plan(threads int) {
 	g.lds, g.ldq = nk|16, (a.HeadDim+15)&^15|16
 	if g.way == wayTiles { // whole groups of rows
 		g.rows = max(tileRows, min(2*tileRows, ceil(a.Nq, tileRows), scoreBytes/(4*g.lds)/tileRows*tileRows))
+		// Half the rows, where that is less for the thread that has most.
+		if n := a.Batch * a.Heads; n <= threads && g.rows == 2*tileRows && mostTasks(n*ceil(a.Nq, tileRows)/tileRows, threads) < 2*mostTasks(n*ceil(a.Nq, g.rows)/g.rows, threads) {
+			g.rows = tileRows
+		}
 		g.sums = tileSums(1, g.rows)
 	} else {
 		mr := im.sizes[0]
 		g.rows = min(a.Nq, maxQueryRows/mr*mr, max(maxMR, scoreBytes/(4*g.lds))/mr*mr)
 	}
 	g.blocks = (a.Nq + g.rows - 1) / g.rows
+	for g.keys = packKeyRows; g.keys > panelN && a.Batch*a.Heads*ceil(a.Nk, g.keys/2)/(g.keys/2) <= threads; {
+		g.keys /= 2
+	}
 	g.kSize = nk * a.HeadDim
 	g.vSize = (a.HeadDim + panelN - 1) / panelN * panelN * a.Nk
 	if a.bf16() { // pairs; an odd number of keys is padded
@@ -120,6 +128,9 @@ func (a *Attention) plan(threads int) {
 		}
 	}
 }
+
+// mostTasks is how many tasks the thread with most of them has.
+func mostTasks(tasks, threads int) int { return (tasks + threads - 1) / threads }
 
 // valueRows is the number of packed rows of V: whole steps for tiles.
 func (a *Attention) valueRows() int {
@@ -195,7 +206,7 @@ func (a *Attention) Run(pool *par.Pool) {
 	a.im = active.Load()
 	a.setPacked()
 	shared := a.Batch*a.Heads - a.g.whole
-	pool.Run(shared*((a.Nk-1)/packKeyRows+1), a.pack)
+	pool.Run(shared*((a.Nk-1)/a.g.keys+1), a.pack)
 	pool.Run(a.g.whole+shared*a.g.blocks, a.fn)
 }
 
@@ -231,8 +242,8 @@ func (a *Attention) memory(w, head int) (mem, k, v []float32) {
 
 // packTile packs some keys of a head for all.
 func (a *Attention) packTile(w, t int) {
-	tiles := (a.Nk-1)/packKeyRows + 1
-	a.packKeys(w, a.g.whole+t/tiles, t%tiles*packKeyRows, packKeyRows)
+	tiles := (a.Nk-1)/a.g.keys + 1
+	a.packKeys(w, a.g.whole+t/tiles, t%tiles*a.g.keys, a.g.keys)
 }
 
 // tile computes a head that is a task of its own, or a block of query rows.

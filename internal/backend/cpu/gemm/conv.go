@@ -144,7 +144,8 @@ func (c *Conv) plan(threads int) {
 	g.nc = panels
 	// Small pictures: fewer rows, then fewer panels per task, until each thread has a
 	// few tasks. Tasks that share a window copy it twice, the lesser evil.
-	for threads > 1 {
+	small := g.way == wayTiles && c.splitSmall(threads)
+	for threads > 1 && !small {
 		g.ty, g.nb = (g.oh+g.th-1)/g.th, (panels+g.nc-1)/g.nc
 		switch {
 		case c.Batch*g.ty*g.tx*g.nb >= 4*threads:
@@ -177,6 +178,36 @@ func (c *Conv) plan(threads int) {
 		g.off = append(g.off, int64((y*g.win+x)*g.pix*4))
 	}
 }
+
+// splitSmall chooses the lines and panels of a task on tiles where every thread gets one or
+// two of them; see MatMul.splitSmall. It reports whether the convolution is so small.
+func (c *Conv) splitSmall(threads int) bool {
+	g, s, panels := &c.g, max(c.Stride, 1), c.Weights.panels()
+	width := ceil(g.tw, tileRows)
+	if work := float64(c.Batch*g.oh*g.tx*width*panels) * float64(c.Weights.K) / tileRate; threads == 1 || work > float64(threads)*taskWork {
+		return false
+	}
+	best, most := math.Inf(1), g.th
+	for th := 1; th <= most; th++ {
+		for nc := 1; nc <= panels; nc++ {
+			if c.Then != nil && nc < panels {
+				continue
+			}
+			tasks := c.Batch * g.tx * ((g.oh + th - 1) / th) * ((panels + nc - 1) / nc)
+			pixels := ((th-1)*s + c.KH) * g.win
+			out, w := th*g.tw*nc*panelN*6, nc*panelN*c.Weights.K*2 // half of the outputs have a residual
+			task := float64(th*width*nc)*float64(c.Weights.K)/tileRate + float64(pixels*c.Cin*4+out)/dirtyRate +
+				float64(w)/cleanRate + float64(pixels)*pixelWork + taskWork/20
+			if t := float64(mostTasks(tasks, threads)) * task; t < best {
+				best, g.th, g.nc = t, th, nc
+			}
+		}
+	}
+	return true
+}
+
+// pixelWork is what rounding a pixel of a window takes besides moving it, in cycles.
+const pixelWork = 30
 
 // ScratchBytes returns the bytes of Scratch that Run needs on a pool of that many
 // threads. The shape fields must be set.

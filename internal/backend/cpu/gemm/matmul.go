@@ -36,9 +36,13 @@ type MatMul struct {
 	part               partition
 	bytes              workerBytes
 	job                packJob
-	data               []byte // packed
-	scratch            []byte // of the workers
-	a16                []byte // the first operand for tiles
+	data               []byte   // packed
+	scratch            []byte   // of the workers
+	a16                []byte   // the first operand for tiles
+	small              struct { // see splitSmall
+		shape [5]int
+		part  partition
+	}
 }
 
 // blockBytes bounds the part of A that one task keeps in the second-level cache
@@ -67,6 +71,8 @@ type partition struct {
 	tidy bool // tasks copy their rows of A
 	own  bool // tasks pack their panels
 	thin bool // and that only in part
+
+	round bool // on tiles: tasks round their rows of A
 }
 
 // taskWork is the least work of a task, in cycles: about ten times what it takes
@@ -163,6 +169,9 @@ func (m *MatMul) ScratchBytes(threads int) int {
 // packedBytes is what Run packs before it multiplies: the second operand, or for
 // tiles the first.
 func (m *MatMul) packedBytes(p partition) int {
+	if p.way == wayTiles && p.round {
+		return 0
+	}
 	if p.way == wayTiles {
 		return max(m.Batch, 1) * m.tileBytes()
 	}
@@ -179,6 +188,9 @@ func (m *MatMul) workerBytes(p partition) (w workerBytes) {
 	switch p.way {
 	case wayTiles:
 		w.total = tileSums(1, p.mc) * 4
+		if w.own = w.total; p.round {
+			w.total += ceil(p.mc, tileRows) * m.W.K * 2
+		}
 		return w
 	case wayVector:
 		w.total = p.mc * bf16Row(m.W.K)
@@ -276,6 +288,7 @@ func (m *MatMul) Run(pool *par.Pool) {
 	}
 	m.data, m.scratch = m.W.data, m.Scratch[n:]
 	switch {
+	case m.part.round:
 	case m.part.way == wayTiles:
 		m.a16 = m.Scratch[:n]
 		pool.Run(max(m.Batch, 1)*ceil(m.M, tileRows)/tileRows, m.tileFn)
@@ -342,6 +355,9 @@ func (m *MatMul) splitTiles(p *partition, threads int) {
 	const least = 2 * tileRows
 	rows, panels, batch := max(m.M, 1), m.W.panels(), max(m.Batch, 1)
 	p.kc = m.W.K
+	if m.splitSmall(p, threads) {
+		return
+	}
 	mc := min(max(tileABytes/(2*m.W.K)/tileRows*tileRows, least), maxBlockRows)
 	for {
 		mb := (rows + mc - 1) / mc
@@ -363,6 +379,41 @@ func (m *MatMul) splitTiles(p *partition, threads int) {
 	}
 }
 
+// splitSmall chooses the tasks of a product of which every thread gets one or two: what they
+// move takes longer than what they compute, and rows are rounded where they are used, since
+// another round of all threads costs more. It reports whether the product is so small.
+func (m *MatMul) splitSmall(p *partition, threads int) bool {
+	rows, panels, batch := max(m.M, 1), m.W.panels(), max(m.Batch, 1)
+	if work := float64(ceil(rows, tileRows)*panels*batch) * float64(m.W.K) / tileRate; threads == 1 || work > float64(threads)*taskWork {
+		return false
+	}
+	shape := [...]int{rows, panels, batch, m.W.K, threads}
+	if m.small.shape == shape {
+		*p = m.small.part
+		return true
+	}
+	best := math.Inf(1)
+	p.round = true
+	for mc := tileRows; mc < min(rows, maxBlockRows)+tileRows; mc += tileRows {
+		for nc := 1; nc <= panels; nc++ {
+			mb, nb := (rows+mc-1)/mc, (panels+nc-1)/nc
+			a, w, c := mc*m.W.K*4, nc*panelN*m.W.K*2, mc*nc*panelN*6 // half of them have a residual
+			task := float64(mc*nc)*float64(m.W.K)/tileRate + float64(a+c)/dirtyRate + float64(w)/cleanRate + taskWork/20
+			if t := float64(mostTasks(mb*nb*batch, threads)) * task; t < best {
+				best, p.mc, p.nc, p.mb, p.nb = t, mc, nc, mb, nb
+			}
+		}
+	}
+	m.small.shape, m.small.part = shape, *p
+	return true
+}
+
+// Bytes a cycle that a thread gets of what other cores have just written, and of weights.
+const (
+	dirtyRate = 4
+	cleanRate = 8
+)
+
 // tileABytes bounds the rows of A of a task on tiles, tileRate is about the products
 // of rows and panels that a thread does in a cycle, and tileTasks the tasks that a
 // thread should get.
@@ -379,8 +430,12 @@ func (m *MatMul) tileBytes() int { return ceil(m.M, tileRows) * m.W.K * 2 }
 func (m *MatMul) spread(_, t int) {
 	groups := ceil(m.M, tileRows) / tileRows
 	b, r0 := t/groups, t%groups*tileRows
+	m.spreadRows(m.a16[b*m.tileBytes()+r0*m.W.K*2:], b, r0)
+}
+
+// spreadRows rounds the group of rows from r0 on.
+func (m *MatMul) spreadRows(dst []byte, b, r0 int) {
 	s := spargs{n: m.W.K, step: tileRows * tileK * 2, floor: float32(math.Inf(-1))}
-	dst := m.a16[b*m.tileBytes()+r0*m.W.K*2:]
 	for i := range min(tileRows, m.M-r0) {
 		s.dst = unsafe.Pointer(&dst[i*tileK*2])
 		s.src = unsafe.Pointer(&m.A[b*m.StrideA+(r0+i)*m.LDA:][:m.W.K][0])
@@ -391,7 +446,15 @@ func (m *MatMul) spread(_, t int) {
 // onTiles points a task at the rounded rows.
 func (m *MatMul) onTiles(b *block, bi, r0 int, scratch []byte) {
 	b.steps = m.W.steps()
-	b.a = unsafe.Pointer(&m.a16[bi*m.tileBytes()+r0*m.W.K*2])
+	if m.part.round {
+		own := scratch[m.bytes.own:]
+		for i := 0; i < b.rows; i += tileRows {
+			m.spreadRows(own[i*m.W.K*2:], bi, r0+i)
+		}
+		b.a = unsafe.Pointer(&own[0])
+	} else {
+		b.a = unsafe.Pointer(&m.a16[bi*m.tileBytes()+r0*m.W.K*2])
+	}
 	b.lda = tileK * 2
 	b.tile = tileBlock{on: true, kstep: tileRows * tileK * 2, next: tileRows * m.W.K * 2,
 		sums: unsafe.Slice((*float32)(unsafe.Pointer(&scratch[0])), tileSums(1, m.part.mc))}

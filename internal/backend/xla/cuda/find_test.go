@@ -120,3 +120,20 @@ func TestPackageFolders(t *testing.T) {
 		t.Errorf("folders %q, want %q", got, want)
 	}
 }
+
+// TestVisible: the plugin opens the GPU that is asked for, or those of the list.
+func TestVisible(t *testing.T) {
+	for _, c := range []struct {
+		index int
+		list  string
+		want  []int64 // nil: an error
+	}{
+		{0, "", []int64{0}}, {2, "", []int64{2}}, {1, "0,1", []int64{0, 1}}, {1, " 1 , 3", []int64{1, 3}},
+		{0, "1,2", nil}, {0, "0,0", nil}, {0, "0,4", nil}, {0, "0,-1", nil}, {0, "0,", nil}, {0, "all", nil},
+	} {
+		got, err := Settings{Index: c.index}.visible(c.list, 4)
+		if (err == nil) != (c.want != nil) || !slices.Equal(got, c.want) {
+			t.Errorf("cuda:%d with %q: %v, %v, want %v", c.index, c.list, got, err, c.want)
+		}
+	}
+}

@@ -9,6 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla"
@@ -21,6 +24,10 @@ const EnvAttention = "MAST3R_CUDA_ATTENTION"
 // EnvStandIn names the environment variable with a plugin that stands in for the
 // GPU's, in tests: XLA on the CPU.
 const EnvStandIn = "MAST3R_PJRT_CPU"
+
+// EnvDevices names the environment variable with the numbers of the GPUs that a process
+// uses, "0,1", where it is to use more than the first that it opens.
+const EnvDevices = "MAST3R_CUDA_DEVICES"
 
 // Settings of a device.
 type Settings struct {
@@ -45,7 +52,7 @@ var preloaded sync.Once
 // Open opens a GPU.
 func Open(s Settings) (*xla.Backend, error) {
 	if file := os.Getenv(EnvStandIn); file != "" {
-		return xla.New(xla.Config{Name: "cuda", Plugin: file, Cache: s.cacheFolder(), Flags: s.Flags, Logger: s.Logger})
+		return xla.New(xla.Config{Name: "cuda", Plugin: file, Device: s.Index, Cache: s.cacheFolder(), Flags: s.Flags, Logger: s.Logger})
 	}
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("%w: XLA's CUDA plugin is for Linux; on Windows use WSL 2", ErrNoDriver)
@@ -55,7 +62,11 @@ func Open(s Settings) (*xla.Backend, error) {
 		return nil, err
 	}
 	if s.Index < 0 || s.Index >= len(driver.Devices) {
-		return nil, fmt.Errorf("%w: cuda:%d of %d GPUs", ErrNoDriver, s.Index, len(driver.Devices))
+		return nil, fmt.Errorf("%w: cuda:%d of %d GPUs", xla.ErrNoDevice, s.Index, len(driver.Devices))
+	}
+	visible, err := s.visible(os.Getenv(EnvDevices), len(driver.Devices))
+	if err != nil {
+		return nil, err
 	}
 	gpu := driver.Devices[s.Index]
 	if gpu.Major < oldest {
@@ -72,7 +83,7 @@ func Open(s Settings) (*xla.Backend, error) {
 	defer quiet()()
 	cfg := xla.Config{
 		Name: "cuda", Plugin: f.file, Cache: s.cacheFolder(), Key: fmt.Sprintf("driver %d, capability %d.%d", driver.Version, gpu.Major, gpu.Minor),
-		Options: map[string]any{"preallocate": false, "visible_devices": []int64{int64(s.Index)}},
+		Options: map[string]any{"preallocate": false, "visible_devices": visible}, Device: s.Index,
 		// Products are the library's: XLA's own kernels for them take as long to try out
 		// as everything else together, minutes in float32, and lost on an H200 (encoder of
 		// two pictures in bf16 3.49 ms with them, 3.26 without).
@@ -97,9 +108,31 @@ func Open(s Settings) (*xla.Backend, error) {
 	}
 	b, err := xla.New(cfg)
 	if err != nil && errors.Is(err, xla.ErrNoDevice) {
-		return nil, fmt.Errorf("%w (the driver serves CUDA %d.%d and sees %d GPUs)", err, driver.Version/1000, driver.Version%1000/10, len(driver.Devices))
+		return nil, fmt.Errorf("%w (the driver serves CUDA %d.%d and sees %d GPUs; a process has the GPU that it opens first, or those of %s=0,1)",
+			err, driver.Version/1000, driver.Version%1000/10, len(driver.Devices), EnvDevices)
 	}
 	return b, err
+}
+
+// visible are the numbers of the GPUs that the plugin opens: the one that is asked for, or
+// all that a list names. XLA opens no other later in a process, and each that it opens costs
+// memory and time.
+func (s Settings) visible(list string, count int) ([]int64, error) {
+	if list == "" {
+		return []int64{int64(s.Index)}, nil
+	}
+	var all []int64
+	for part := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(part), 10, 64)
+		if err != nil || n < 0 || n >= int64(count) || slices.Contains(all, n) {
+			return nil, fmt.Errorf("cuda: %s is %q, want different numbers below %d, with commas", EnvDevices, list, count)
+		}
+		all = append(all, n)
+	}
+	if !slices.Contains(all, int64(s.Index)) {
+		return nil, fmt.Errorf("%w: cuda:%d is not among those of %s, %s", xla.ErrNoDevice, s.Index, EnvDevices, list)
+	}
+	return all, nil
 }
 
 // EnvLog is XLA's own variable for what it writes to standard error: 0 is all, 2

@@ -144,6 +144,9 @@ func (d *Device) describe() error {
 // Platform is the device's kind of hardware, "cuda" or "cpu".
 func (d *Device) Platform() string { return d.c.Platform }
 
+// Client is the client that the device belongs to.
+func (d *Device) Client() *Client { return d.c }
+
 // Plugin is the client's plugin.
 func (c *Client) Plugin() *Plugin { return c.p }
 

@@ -27,7 +27,7 @@ type Executable struct {
 func (d *Device) Compile(code string, flags map[string]any) (*Executable, error) {
 	// MLIR's lexer looks for a NUL behind the text.
 	text, format := append([]byte(code), 0), []byte("mlir")
-	options, err := compileOptions(d.index(), flags)
+	options, err := compileOptions(d.Index(), flags)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func (d *Device) Load(serialized []byte) (*Executable, error) {
 	return d.loaded(args.loaded)
 }
 
-// index is the device's place among the client's.
-func (d *Device) index() int { return slices.Index(d.c.devices, d) }
+// Index is the device's place among the client's, for which its executables are made.
+func (d *Device) Index() int { return slices.Index(d.c.devices, d) }
 
 func (d *Device) loaded(handle uintptr) (*Executable, error) {
 	x := &Executable{p: d.c.p, handle: handle}

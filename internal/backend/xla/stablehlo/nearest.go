@@ -11,13 +11,13 @@ import (
 )
 
 // How the pass over all pairs is cut: tiles of so many rows and columns, steps of
-// them below each other, warps of a tile; queries that one program settles.
+// them below each other, warps of a tile; warps that settle one query.
 const (
-	matchHigh    = 64
-	matchWide    = 128
-	matchStep    = 16
-	matchWarps   = 4
-	matchQueries = 4
+	matchHigh   = 64
+	matchWide   = 128
+	matchStep   = 16
+	matchWarps  = 4
+	settleWarps = 1
 )
 
 // nearestMultiple is what the numbers of descriptors are padded to.

@@ -43,7 +43,7 @@ func (w *writer) call(k kernel, in []value, out ...value) []value {
 		out[i].name = fmt.Sprintf("%s#%d", name, i)
 	}
 	fmt.Fprintf(&w.body, "    %s:%d = stablehlo.custom_call @__gpu$xla.gpu.triton(%s) {api_version = 4 : i32, backend_config = {name = \"%s\", ir = \"%s\", "+
-		"num_stages = 2 : i32, num_warps = %d : i32, grid_x = %d : i32, grid_y = %d : i32, grid_z = 1 : i32, debug = false}, "+
+		"num_stages = 3 : i32, num_warps = %d : i32, grid_x = %d : i32, grid_y = %d : i32, grid_z = 1 : i32, debug = false}, "+
 		"operand_layouts = [%s], result_layouts = [%s]} : (%s) -> (%s)\n",
 		name, len(out), strings.Join(names, ", "), k.name, escaped, k.warps, k.grid[0], k.grid[1], rowMajor(in), rowMajor(out),
 		strings.Join(types, ", "), strings.Join(results, ", "))
@@ -149,7 +149,7 @@ const maximaBody = `    %c0 = arith.constant 0 : i32
     tt.store %pmc, %mc : tensor<WIDEx!tt.ptr<f32>>
 `
 
-// settleKernel finds the exact neighbours: of the strips of wide candidates whose
+// settleKernel finds the exact neighbours, a program for each query: of the strips of wide candidates whose
 // maximum reaches the query's best one less the slack it computes all scores, as
 // fused multiply-adds in the order of the components.
 //
@@ -164,27 +164,25 @@ func settleKernel(n, m, dim, wide int) kernel {
 	var dot strings.Builder
 	last := "%acc"
 	for k := range dim {
-		fmt.Fprintf(&dot, `        %%ok%[1]d = arith.constant %[1]d : i32
-        %%pq%[1]d = tt.addptr %%pq, %%ok%[1]d : !tt.ptr<f32>, i32
-        %%q%[1]d = tt.load %%pq%[1]d : !tt.ptr<f32>
-        %%qs%[1]d = tt.splat %%q%[1]d : f32 -> tensor<WIDExf32>
-        %%ob%[1]d = arith.constant dense<%[2]d> : tensor<WIDExi32>
-        %%pb%[1]d = tt.addptr %%pb, %%ob%[1]d : tensor<WIDEx!tt.ptr<f32>>, tensor<WIDExi32>
-        %%b%[1]d = tt.load %%pb%[1]d : tensor<WIDEx!tt.ptr<f32>>
-        %%s%[1]d = math.fma %%qs%[1]d, %%b%[1]d, %[3]s : tensor<WIDExf32>
+		fmt.Fprintf(&dot, `      %%ok%[1]d = arith.constant %[1]d : i32
+      %%pq%[1]d = tt.addptr %%pq, %%ok%[1]d : !tt.ptr<f32>, i32
+      %%q%[1]d = tt.load %%pq%[1]d : !tt.ptr<f32>
+      %%qs%[1]d = tt.splat %%q%[1]d : f32 -> tensor<WIDExf32>
+      %%ob%[1]d = arith.constant dense<%[2]d> : tensor<WIDExi32>
+      %%pb%[1]d = tt.addptr %%pb, %%ob%[1]d : tensor<WIDEx!tt.ptr<f32>>, tensor<WIDExi32>
+      %%b%[1]d = tt.load %%pb%[1]d : tensor<WIDEx!tt.ptr<f32>>
+      %%s%[1]d = math.fma %%qs%[1]d, %%b%[1]d, %[3]s : tensor<WIDExf32>
 `, k, k*m, last)
 		last = fmt.Sprintf("%%s%d", k)
 	}
-	r := strings.NewReplacer("QUERIES", fmt.Sprint(matchQueries), "COUNT", fmt.Sprint(n), "OTHER", fmt.Sprint(m), "DIM", fmt.Sprint(dim),
+	r := strings.NewReplacer("COUNT", fmt.Sprint(n), "OTHER", fmt.Sprint(m), "DIM", fmt.Sprint(dim),
 		"WIDE", fmt.Sprint(wide), "STRIPS", fmt.Sprint(strips), "ALL", fmt.Sprint(all), "SCORES", last)
 	body := strings.Replace(settleBody, "DOT\n", dot.String(), 1)
-	return kernel{name: fmt.Sprintf("settle_%d", wide), args: []string{"f32", "f32", "f32", "f32", "f32", "f32", "i32", "f32"}, warps: matchWarps,
-		grid: [2]int{n / matchQueries, 1}, body: r.Replace(body)}
+	return kernel{name: fmt.Sprintf("settle_%d", wide), args: []string{"f32", "f32", "f32", "f32", "f32", "f32", "i32", "f32"}, warps: settleWarps,
+		grid: [2]int{n, 1}, body: r.Replace(body)}
 }
 
 const settleBody = `    %c0 = arith.constant 0 : i32
-    %c1 = arith.constant 1 : i32
-    %queries = arith.constant QUERIES : i32
     %dim = arith.constant DIM : i32
     %wide = arith.constant WIDE : i32
     %strips = arith.constant STRIPS : i32
@@ -196,7 +194,7 @@ const settleBody = `    %c0 = arith.constant 0 : i32
     %countv = arith.constant dense<COUNT> : tensor<ALLxi32>
     %lowestv = arith.constant dense<0xFF800000> : tensor<ALLxf32>
     %otherv = arith.constant dense<OTHER> : tensor<WIDExi32>
-    %p = tt.get_program_id x : i32
+    %row = tt.get_program_id x : i32
     %st = tt.make_range {end = ALL : i32, start = 0 : i32} : tensor<ALLxi32>
     %inside = arith.cmpi slt, %st, %stripsv : tensor<ALLxi32>
     %stn = arith.muli %st, %countv : tensor<ALLxi32>
@@ -205,76 +203,72 @@ const settleBody = `    %c0 = arith.constant 0 : i32
     %x = tt.make_range {end = WIDE : i32, start = 0 : i32} : tensor<WIDExi32>
     %pcand = tt.splat %p2 : !tt.ptr<f32> -> tensor<WIDEx!tt.ptr<f32>>
     %ppen = tt.splat %p3 : !tt.ptr<f32> -> tensor<WIDEx!tt.ptr<f32>>
-    %first = arith.muli %p, %queries : i32
-    scf.for %i = %c0 to %queries step %c1 : i32 {
-      %row = arith.addi %first, %i : i32
-      %rowv = tt.splat %row : i32 -> tensor<ALLxi32>
-      %pm = tt.addptr %ptab, %rowv : tensor<ALLx!tt.ptr<f32>>, tensor<ALLxi32>
-      %m = tt.load %pm, %inside, %lowestv : tensor<ALLx!tt.ptr<f32>>
-      %top = "tt.reduce"(%m) <{axis = 0 : i32}> ({
+    %rowv = tt.splat %row : i32 -> tensor<ALLxi32>
+    %pm = tt.addptr %ptab, %rowv : tensor<ALLx!tt.ptr<f32>>, tensor<ALLxi32>
+    %m = tt.load %pm, %inside, %lowestv : tensor<ALLx!tt.ptr<f32>>
+    %top = "tt.reduce"(%m) <{axis = 0 : i32}> ({
+    ^bb0(%u: f32, %v: f32):
+      %w = arith.maxnumf %u, %v : f32
+      tt.reduce.return %w : f32
+    }) : (tensor<ALLxf32>) -> f32
+    %pslack = tt.addptr %p5, %row : !tt.ptr<f32>, i32
+    %slack = tt.load %pslack : !tt.ptr<f32>
+    %floor = arith.subf %top, %slack : f32
+    %floorv = tt.splat %floor : f32 -> tensor<ALLxf32>
+    %alive = arith.cmpf oge, %m, %floorv : tensor<ALLxf32>
+    %which = arith.select %alive, %st, %allv : tensor<ALLxi1>, tensor<ALLxi32>
+    %lead = "tt.reduce"(%which) <{axis = 0 : i32}> ({
+    ^bb0(%u: i32, %v: i32):
+      %w = arith.minsi %u, %v : i32
+      tt.reduce.return %w : i32
+    }) : (tensor<ALLxi32>) -> i32
+    %ppq = tt.addptr %p1, %row : !tt.ptr<f32>, i32
+    %penalty = tt.load %ppq : !tt.ptr<f32>
+    %skip = arith.cmpf olt, %penalty, %zero : f32
+    %start = arith.select %skip, %all, %lead : i32
+    %oq = arith.muli %row, %dim : i32
+    %pq = tt.addptr %p0, %oq : !tt.ptr<f32>, i32
+    %r:3 = scf.while (%s = %start, %best = %lowest, %at = %c0) : (i32, f32, i32) -> (i32, f32, i32) {
+      %more = arith.cmpi slt, %s, %strips : i32
+      scf.condition(%more) %s, %best, %at : i32, f32, i32
+    } do {
+    ^bb0(%s: i32, %best: f32, %at: i32):
+      %x0 = arith.muli %s, %wide : i32
+      %x1 = tt.splat %x0 : i32 -> tensor<WIDExi32>
+      %cols = arith.addi %x1, %x : tensor<WIDExi32>
+      %pa = tt.addptr %ppen, %cols : tensor<WIDEx!tt.ptr<f32>>, tensor<WIDExi32>
+      %acc = tt.load %pa : tensor<WIDEx!tt.ptr<f32>>
+      %pb = tt.addptr %pcand, %cols : tensor<WIDEx!tt.ptr<f32>>, tensor<WIDExi32>
+DOT
+      %t = "tt.reduce"(SCORES) <{axis = 0 : i32}> ({
       ^bb0(%u: f32, %v: f32):
         %w = arith.maxnumf %u, %v : f32
         tt.reduce.return %w : f32
-      }) : (tensor<ALLxf32>) -> f32
-      %pslack = tt.addptr %p5, %row : !tt.ptr<f32>, i32
-      %slack = tt.load %pslack : !tt.ptr<f32>
-      %floor = arith.subf %top, %slack : f32
-      %floorv = tt.splat %floor : f32 -> tensor<ALLxf32>
-      %alive = arith.cmpf oge, %m, %floorv : tensor<ALLxf32>
-      %which = arith.select %alive, %st, %allv : tensor<ALLxi1>, tensor<ALLxi32>
-      %lead = "tt.reduce"(%which) <{axis = 0 : i32}> ({
+      }) : (tensor<WIDExf32>) -> f32
+      %tv = tt.splat %t : f32 -> tensor<WIDExf32>
+      %equal = arith.cmpf oeq, SCORES, %tv : tensor<WIDExf32>
+      %place = arith.select %equal, %cols, %otherv : tensor<WIDExi1>, tensor<WIDExi32>
+      %c = "tt.reduce"(%place) <{axis = 0 : i32}> ({
+      ^bb0(%u: i32, %v: i32):
+        %w = arith.minsi %u, %v : i32
+        tt.reduce.return %w : i32
+      }) : (tensor<WIDExi32>) -> i32
+      %better = arith.cmpf ogt, %t, %best : f32
+      %at1 = arith.select %better, %c, %at : i32
+      %best1 = arith.maxnumf %best, %t : f32
+      %sv = tt.splat %s : i32 -> tensor<ALLxi32>
+      %later = arith.cmpi sgt, %st, %sv : tensor<ALLxi32>
+      %left = arith.andi %alive, %later : tensor<ALLxi1>
+      %rest = arith.select %left, %st, %allv : tensor<ALLxi1>, tensor<ALLxi32>
+      %next = "tt.reduce"(%rest) <{axis = 0 : i32}> ({
       ^bb0(%u: i32, %v: i32):
         %w = arith.minsi %u, %v : i32
         tt.reduce.return %w : i32
       }) : (tensor<ALLxi32>) -> i32
-      %ppq = tt.addptr %p1, %row : !tt.ptr<f32>, i32
-      %penalty = tt.load %ppq : !tt.ptr<f32>
-      %skip = arith.cmpf olt, %penalty, %zero : f32
-      %start = arith.select %skip, %all, %lead : i32
-      %oq = arith.muli %row, %dim : i32
-      %pq = tt.addptr %p0, %oq : !tt.ptr<f32>, i32
-      %r:3 = scf.while (%s = %start, %best = %lowest, %at = %c0) : (i32, f32, i32) -> (i32, f32, i32) {
-        %more = arith.cmpi slt, %s, %strips : i32
-        scf.condition(%more) %s, %best, %at : i32, f32, i32
-      } do {
-      ^bb0(%s: i32, %best: f32, %at: i32):
-        %x0 = arith.muli %s, %wide : i32
-        %x1 = tt.splat %x0 : i32 -> tensor<WIDExi32>
-        %cols = arith.addi %x1, %x : tensor<WIDExi32>
-        %pa = tt.addptr %ppen, %cols : tensor<WIDEx!tt.ptr<f32>>, tensor<WIDExi32>
-        %acc = tt.load %pa : tensor<WIDEx!tt.ptr<f32>>
-        %pb = tt.addptr %pcand, %cols : tensor<WIDEx!tt.ptr<f32>>, tensor<WIDExi32>
-DOT
-        %t = "tt.reduce"(SCORES) <{axis = 0 : i32}> ({
-        ^bb0(%u: f32, %v: f32):
-          %w = arith.maxnumf %u, %v : f32
-          tt.reduce.return %w : f32
-        }) : (tensor<WIDExf32>) -> f32
-        %tv = tt.splat %t : f32 -> tensor<WIDExf32>
-        %equal = arith.cmpf oeq, SCORES, %tv : tensor<WIDExf32>
-        %place = arith.select %equal, %cols, %otherv : tensor<WIDExi1>, tensor<WIDExi32>
-        %c = "tt.reduce"(%place) <{axis = 0 : i32}> ({
-        ^bb0(%u: i32, %v: i32):
-          %w = arith.minsi %u, %v : i32
-          tt.reduce.return %w : i32
-        }) : (tensor<WIDExi32>) -> i32
-        %better = arith.cmpf ogt, %t, %best : f32
-        %at1 = arith.select %better, %c, %at : i32
-        %best1 = arith.maxnumf %best, %t : f32
-        %sv = tt.splat %s : i32 -> tensor<ALLxi32>
-        %later = arith.cmpi sgt, %st, %sv : tensor<ALLxi32>
-        %left = arith.andi %alive, %later : tensor<ALLxi1>
-        %rest = arith.select %left, %st, %allv : tensor<ALLxi1>, tensor<ALLxi32>
-        %next = "tt.reduce"(%rest) <{axis = 0 : i32}> ({
-        ^bb0(%u: i32, %v: i32):
-          %w = arith.minsi %u, %v : i32
-          tt.reduce.return %w : i32
-        }) : (tensor<ALLxi32>) -> i32
-        scf.yield %next, %best1, %at1 : i32, f32, i32
-      }
-      %pn = tt.addptr %p6, %row : !tt.ptr<i32>, i32
-      tt.store %pn, %r#2 : !tt.ptr<i32>
-      %ps = tt.addptr %p7, %row : !tt.ptr<f32>, i32
-      tt.store %ps, %r#1 : !tt.ptr<f32>
+      scf.yield %next, %best1, %at1 : i32, f32, i32
     }
+    %pn = tt.addptr %p6, %row : !tt.ptr<i32>, i32
+    tt.store %pn, %r#2 : !tt.ptr<i32>
+    %ps = tt.addptr %p7, %row : !tt.ptr<f32>, i32
+    tt.store %ps, %r#1 : !tt.ptr<f32>
 `
