@@ -6,6 +6,7 @@
 Resumes from WORK/checkpoint.pt when it is there. Runs end by the clock
 (run.seconds, over all resumed parts), so the learning rate falls to its end
 on a machine of any speed. OUT gets the averaged weights in parts and a log.
+SIGTERM ends a part early: all is saved as it is at that step.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import time
 from dataclasses import dataclass, field, fields, replace
@@ -129,6 +131,23 @@ class World:
         t = torch.tensor([value], dtype=torch.float64, device=self.device)
         dist.broadcast(t, 0)
         return t.item()
+
+
+class StopSignal:
+    """Whether SIGTERM came, from torchrun or from a machine that is taken back.
+
+    It is only noted: processes leave the loop at the same step, where they agree on the clock.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self.before = signal.signal(signal.SIGTERM, self._note)
+
+    def forget(self) -> None:
+        signal.signal(signal.SIGTERM, self.before)
+
+    def _note(self, *_: object) -> None:
+        self.came = True
 
 
 class Batch(NamedTuple):
@@ -433,11 +452,12 @@ def run(config: Config, args: argparse.Namespace) -> dict[str, float]:
     chooser = torch.Generator().manual_seed(config.seed + trainer.step)
     odds = torch.tensor(config.shape_weights)
     progress, window, stamp = before / config.seconds, time.monotonic(), trainer.step
+    stop = StopSignal()
     while trainer.step < config.max_steps:
         if trainer.step % SYNC_EVERY == 0 or trainer.step == first:
             trainer.elapsed = world.agree(before + time.monotonic() - begin)
             progress = max(trainer.elapsed / config.seconds, trainer.step / config.max_steps)
-            if progress >= 1 or trainer.elapsed - before > args.part:
+            if progress >= 1 or trainer.elapsed - before > args.part or world.agree(stop.came):
                 break
         shape = config.shapes[int(torch.multinomial(odds, 1, generator=chooser))]
         parts = trainer.train_step(shape, progress)
@@ -455,6 +475,7 @@ def run(config: Config, args: argparse.Namespace) -> dict[str, float]:
     if log:
         log.close()
     figures = finish(trainer, args, progress >= 1 or trainer.step >= config.max_steps)
+    stop.forget()
     if world.size > 1:
         dist.barrier()
         dist.destroy_process_group()

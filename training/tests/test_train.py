@@ -4,6 +4,8 @@
 import argparse
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +45,24 @@ def test_training_resumes_and_learns(trained):
     assert rows[-1]["points"] < rows[0]["points"]
     state = torch.load(trained / "work/checkpoint.pt", weights_only=True)
     assert state["step"] == 6 and state["elapsed"] > 0
+
+
+def test_a_run_that_is_told_to_stop_saves_its_last_step(tmp_path):
+    """Two processes: both leave the loop at the same step; nothing since the last save is lost."""
+    work, out = tmp_path / "work", tmp_path / "out"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += [train.__file__, CONFIG, "--set", "max_steps=1000000", "--work", str(work), "--out", str(out)]
+    command += ["--every", "1", "--save-every", "1000000", "--eval-pairs", "0", "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        for line in run.stdout:
+            if '"step": 2,' in line:
+                run.terminate()
+                break
+        run.stdout.read()
+    last = json.loads((out / "log.jsonl").read_text().splitlines()[-1])["step"]
+    state = torch.load(work / "checkpoint.pt", weights_only=True)
+    meta = weights.merge_parts(out, tmp_path / "model.safetensors")
+    assert state["step"] == last == int(meta["training_steps"]) >= 2
 
 
 def test_result_is_a_model_file(trained):
