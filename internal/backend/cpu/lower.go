@@ -54,9 +54,9 @@ func (l *lowering) allF32(n *graph.Node) bool {
 // tile costs well under a microsecond and 16 Ki elements take 2 to 20, so that
 // the cost vanishes; the 64 KiB they occupy pass through the second-level cache.
 //
-// What another core has just written comes from its cache at some 10 GB/s, so that a
-// small tensor is done sooner in parts too small to pay by their arithmetic: fewer than
-// parts of it have leastGrain elements.
+// What another core has just written comes from its cache at some 10 GB/s. So a small
+// tensor is cut into as many as parts, too small to pay by their arithmetic, but of no fewer
+// than leastGrain elements.
 const (
 	grain      = 16 << 10
 	leastGrain = 2 << 10
