@@ -54,13 +54,13 @@ func (l *lowering) allF32(n *graph.Node) bool {
 // tile costs well under a microsecond and 16 Ki elements take 2 to 20, so that
 // the cost vanishes; the 64 KiB they occupy pass through the second-level cache.
 //
-// What another core has just written comes from its cache at some 10 GB/s. So a small
-// tensor is cut into as many as parts, too small to pay by their arithmetic, but of no fewer
-// than leastGrain elements.
+// What another core has just written comes from its cache at some 10 GB/s. So a tensor of
+// more than that, but not of many times as much, is cut into eight parts, though they are too
+// small to pay by their arithmetic.
 const (
 	grain      = 16 << 10
-	leastGrain = 2 << 10
-	parts      = 16
+	leastGrain = 4 << 10
+	parts      = 8
 )
 
 // tiling cuts n units, rows or elements, into tiles of per units. It depends on
@@ -70,7 +70,11 @@ type tiling struct{ n, per, tiles int }
 // newTiling makes tiles of about grain elements, or of one unit that has more.
 func newTiling(n, elements int) tiling {
 	elements = max(1, elements)
-	per := max(1, min(grain, max(leastGrain, n*elements/parts))/elements)
+	per := grain
+	if n*elements > grain {
+		per = min(grain, max(leastGrain, n*elements/parts))
+	}
+	per = max(1, per/elements)
 	return tiling{n: n, per: per, tiles: (n + per - 1) / per}
 }
 

@@ -75,14 +75,14 @@ func (s *moveStep) add(b block) {
 		return
 	}
 	const long = 4096
-	if b.lines() < 16 && b.width() >= 2*long { // too few lines for all threads
+	if b.lines() < 16 && b.width() > grain { // too few lines for all threads
 		most, rest := b.cut(long)
 		s.add(rest)
 		b = most
 	}
 	s.blocks = append(s.blocks, b)
 	elements := b.width()
-	if last := len(b.from) - 1; b.from[last] != 1 || b.to[last] != 1 {
+	if last := len(b.from) - 1; b.lines()*elements > grain && (b.from[last] != 1 || b.to[last] != 1) {
 		elements *= 8 // as many lines of the cache
 	}
 	s.t = append(s.t, newTiling(b.lines(), elements))

@@ -105,7 +105,7 @@ func TestPrecisions(t *testing.T) {
 // TestLongMoves: one channel of many pixels is a single line, which is cut for the threads,
 // with and without something left over.
 func TestLongMoves(t *testing.T) {
-	for _, n := range []int{8191, 8192, 8193, 20_000} {
+	for _, n := range []int{16_384, 16_385, 20_480, 50_001} {
 		g := graph.New("long")
 		x := g.Input("x", tensor.F32, 1, n, 3)
 		b := g.Input("b", tensor.U8, 1, n)
