@@ -16,7 +16,12 @@ import (
 // CPU, whether pairs go together or not.
 func TestInferBatch(t *testing.T) {
 	ctx := context.Background()
-	for threads, device := range []string{"cuda", "cpu", "cpu", "cpu"} { // with 1, 2 and 3 threads: one, and pairs side by side
+	// On the CPU one after the other, two and three side by side, all ten.
+	for _, threads := range []int{0, 1, 2, 3, 12} {
+		device := "cpu"
+		if threads == 0 {
+			device = "cuda"
+		}
 		limit := 0.0
 		if device == "cuda" {
 			if limit = 2e-5; os.Getenv("MAST3R_PJRT_CPU") == "" {
@@ -63,6 +68,13 @@ func TestInferBatch(t *testing.T) {
 			}
 			want.Release()
 			got[i].Release()
+		}
+		more, err := e.InferBatch(ctx, append(pairs, pairs[:3]...), opt) // more lanes than before
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range more {
+			r.Release()
 		}
 		bad := slices.Clone(pairs)
 		bad[9][1].Height = 31

@@ -41,6 +41,17 @@ func TestLanes(t *testing.T) {
 		j.close()
 	}
 
+	for _, c := range []struct{ pairs, threads, want int }{
+		{1, 1, 0}, {5, 1, 0}, {1, 2, 0}, {2, 2, 2}, {3, 4, 0}, {5, 8, 0}, {6, 8, 6}, {7, 8, 7}, {9, 8, 8}, {11, 16, 0}, {12, 16, 12}, {31, 16, 16},
+	} {
+		if n := lanes(c.pairs, c.threads, smallPixels); n != c.want {
+			t.Errorf("%d pairs on %d threads: %d side by side, want %d", c.pairs, c.threads, n, c.want)
+		}
+	}
+	if n := lanes(9, 3, 1, smallPixels+1); n != 0 {
+		t.Errorf("a larger picture: %d side by side", n)
+	}
+
 	count := e.dev.(backend.Planner).Footprint
 	one := call{h1: 32, w1: 48, h2: 32, w2: 48, pictures: 2, want: wanted(0)}
 	three := one
