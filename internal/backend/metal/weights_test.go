@@ -232,6 +232,8 @@ func TestWeightFarBeforeTheEnd(t *testing.T) {
 // it is loaded, into its buffer and through no memory as large as itself.
 func TestNoCastOfWeights(t *testing.T) {
 	const n = 1024 // a matrix of 1M elements
+	// Each processor that converts has some memory of its own.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	for _, stored := range []tensor.DType{tensor.F64, tensor.F32, tensor.F16, tensor.BF16} {
 		for _, opt := range []backend.Options{fp32, fp16, bf16} {
 			t.Run(stored.String()+"/"+opt.Precision.String(), func(t *testing.T) {
