@@ -360,3 +360,18 @@ def test_a_released_tensor_still_says_what_it_was(context: mt.Context) -> None:
         assert (tensor.shape, tensor.dtype, tensor.is_valid) == ((3, 2), np.dtype(np.float16), False)
         with pytest.raises(errors.ClosedError):
             tensor.numpy()
+
+
+@pytest.mark.parametrize(
+    "number", [2.0, 3, -0.0, True, 1e-45, 2e38, float("nan"), float("-inf"), np.float64(1.1)]
+)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_numbers_beside_tensors(number: float, shape: tuple[int, ...]) -> None:
+    """A number takes the tensor's type, rounded as NumPy rounds it."""
+    x = np.full(shape, 1.5, np.float32)
+    n = np.full(shape, number).astype(np.float32)
+    t = mt.tensor(x)
+    for got, want in ((t * number, x * n), (number - t, n - x)):
+        assert got.dtype == np.float32
+        assert got.shape == shape
+        assert np.asarray(got).tobytes() == np.asarray(want).tobytes() or np.isnan(want).all()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
@@ -39,6 +40,9 @@ _CODES: dict[np.dtype[Any], int] = {
     np.dtype(np.float16): header.F16,
     np.dtype(np.int32): header.I32,
 }
+_ONE = (S.Int64 * 1)(1)
+_F32 = np.dtype(np.float32)
+_F32_MOST = float(np.finfo(np.float32).max)  # what is more becomes infinite, by NumPy
 _DTYPES: dict[int, np.dtype[Any]] = {code: dtype for dtype, code in _CODES.items()}
 
 
@@ -111,6 +115,12 @@ class Context:
             "mast3r_tensor_from_host",
             self._open(), _CODES[array.dtype], array.ndim, shape, data, array.nbytes, handle,
         )  # fmt: skip
+        return _tensor(self, int(handle.value))
+
+    def _number(self, value: float, ndim: int) -> Tensor:
+        """Make a tensor of one float32, as ``x * 2.0`` does each time."""
+        data, handle = struct.pack("=f", value), S.Handle()
+        calls.call("mast3r_tensor_from_host", self._open(), header.F32, ndim, _ONE, data, len(data), handle)
         return _tensor(self, int(handle.value))
 
     def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Tensor:
@@ -397,6 +407,8 @@ class Tensor(Owned):
     def _operand(self, other: Operand) -> TensorLike:
         """Give a number the type of the tensor, and a shape that broadcasts to its own."""
         if isinstance(other, (int, float)):
+            if self.dtype == _F32 and abs(other) < _F32_MOST:
+                return self._context._number(other, min(self.ndim, 1))
             return np.full([1] * min(self.ndim, 1), other, self.dtype)
         return other
 
