@@ -469,6 +469,8 @@ end = time.monotonic() + seconds
 while time.monotonic() < end:
     data = bytearray(raw)
     for _ in range(random.randrange(1, 8)):
+        if not data:
+            break
         at = random.randrange(min(head, len(data)) if random.random() < 0.8 else len(data))
         kind = random.randrange(4)
         if kind == 0:
@@ -523,7 +525,7 @@ end = time.monotonic() + seconds
 while time.monotonic() < end:
     data = bytearray(random.choice(samples))
     for _ in range(random.randrange(1, 6)):
-        at = random.randrange(len(data))
+        at = random.randrange(len(data))  # a sample cannot shrink to nothing by so few
         data[at : at + random.randrange(3)] = os.urandom(random.randrange(3))
     if random.random() < 0.2:
         del data[random.randrange(len(data)):]
