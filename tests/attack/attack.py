@@ -543,7 +543,7 @@ print(n, read)
 def pictures(seconds: float, folder: Path) -> tuple[bool, str]:
     """Mutated pictures of seven formats."""
     status, out = child(PICTURES, seconds, random.randrange(2**31), timeout=seconds + 120)
-    found = re.fullmatch(r"(\d+) (\d+)\n", out)
+    found = re.match(r"(\d+) (\d+)\n", out)  # libtiff writes to standard error what it misses
     if status != 0 or found is None:
         return False, out
     return True, f"{found.group(1)} pictures, {found.group(2)} read, every other one an ImageError"
