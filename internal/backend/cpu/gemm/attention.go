@@ -96,8 +96,10 @@ func (a *Attention) plan(threads int) {
 	g.lds, g.ldq = nk|16, (a.HeadDim+15)&^15|16
 	if g.way == wayTiles { // whole groups of rows
 		g.rows = max(tileRows, min(2*tileRows, ceil(a.Nq, tileRows), scoreBytes/(4*g.lds)/tileRows*tileRows))
+		heads := a.Batch * a.Heads
+		most := func(rows int) int { return mostTasks(heads*ceil(a.Nq, rows)/rows, threads) }
 		// Half the rows, where that is less for the thread that has most.
-		if n := a.Batch * a.Heads; n <= threads && g.rows == 2*tileRows && mostTasks(n*ceil(a.Nq, tileRows)/tileRows, threads) < 2*mostTasks(n*ceil(a.Nq, g.rows)/g.rows, threads) {
+		if heads <= threads && g.rows == 2*tileRows && most(tileRows) < 2*most(2*tileRows) {
 			g.rows = tileRows
 		}
 		g.sums = tileSums(1, g.rows)
