@@ -100,7 +100,8 @@ func lanes(pairs, threads int, pixels ...int) int {
 	if threads >= 8 {
 		least = threads * 3 / 4
 	}
-	if threads < 2 || pairs < least || slices.Max(pixels) > smallPixels {
+	large := func(n int) bool { return n > smallPixels }
+	if threads < 2 || pairs < least || slices.ContainsFunc(pixels, large) {
 		return 0
 	}
 	return min(pairs, threads)
@@ -108,20 +109,25 @@ func lanes(pairs, threads int, pixels ...int) int {
 
 // divided is how many of the first pairs are computed side by side; see lanes.
 func (j *job) divided(pairs [][2]Image, opt InferOptions) int {
-	n := lanes(len(pairs), j.e.pool.Threads(), 0)
+	threads := j.e.pool.Threads()
+	n := lanes(len(pairs), threads)
 	dev, ok := j.e.dev.(backend.Divider)
 	if !ok || n == 0 || j.l.pair == nil {
 		return 0
 	}
 	var plans []preprocess.Transform
+	var pixels []int
 	for _, p := range pairs[:n] {
 		for _, img := range p {
 			t, err := j.transform(img, opt)
-			if err != nil || t.Height*t.Width > smallPixels {
+			if err != nil {
 				return 0 // and let prepare say what is wrong
 			}
-			plans = append(plans, t)
+			plans, pixels = append(plans, t), append(pixels, t.Height*t.Width)
 		}
+	}
+	if lanes(len(pairs), threads, pixels...) == 0 {
+		return 0
 	}
 	j.lanes = n
 	if j.admit(plans, false) != nil {
