@@ -41,9 +41,13 @@ type Conv struct {
 	// Scratch has ScratchBytes(threads) bytes.
 	Scratch []byte
 
-	fn func(worker, tile int)
-	im *impl
-	g  convPlan
+	fn    func(worker, tile int)
+	im    *impl
+	g     convPlan
+	small struct { // see splitSmall: Run does not search again
+		shape  [13]int
+		th, nc int
+	}
 }
 
 // windowBytes bounds the copied window of a task: it shares the second-level
@@ -187,12 +191,18 @@ func (c *Conv) splitSmall(threads int) bool {
 	if work := float64(c.Batch*g.oh*g.tx*width*panels) * float64(c.Weights.K) / tileRate; threads == 1 || work > float64(threads)*taskWork {
 		return false
 	}
+	least := 1
+	if c.Then != nil {
+		least = panels
+	}
+	shape := [...]int{threads, c.Batch, g.oh, g.tx, g.tw, g.th, g.win, panels, c.Weights.K, c.Cin, c.KH, s, least}
+	if c.small.shape == shape {
+		g.th, g.nc = c.small.th, c.small.nc
+		return true
+	}
 	best, most := math.Inf(1), g.th
 	for th := 1; th <= most; th++ {
-		for nc := 1; nc <= panels; nc++ {
-			if c.Then != nil && nc < panels {
-				continue
-			}
+		for nc := least; nc <= panels; nc++ {
 			tasks := c.Batch * g.tx * ((g.oh + th - 1) / th) * ((panels + nc - 1) / nc)
 			pixels := ((th-1)*s + c.KH) * g.win
 			out, w := th*g.tw*nc*panelN*6, nc*panelN*c.Weights.K*2 // half of the outputs have a residual
@@ -203,6 +213,7 @@ func (c *Conv) splitSmall(threads int) bool {
 			}
 		}
 	}
+	c.small.shape, c.small.th, c.small.nc = shape, g.th, g.nc
 	return true
 }
 
