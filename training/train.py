@@ -29,6 +29,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from mast3r_torch import evaluation, losses, weights
+from mast3r_torch.growth import grow
 from mast3r_torch.losses import LossWeights, objective
 from mast3r_torch.model import DecoderBlock, Dims, EncoderBlock, Mast3r, init_weights
 from mast3r_torch.optim import Optimiser
@@ -207,6 +208,7 @@ class Trainer:
         self.ancestor: dict[str, str] = {}
         if init:
             tensors, self.ancestor = weights.read(init)
+            tensors = grow(tensors, weights.dims_from_metadata(self.ancestor), self.net.dims)
             self.net.load_state_dict(tensors, strict=True)
         self.net.to(world.device)
         if self.graphed:
@@ -513,7 +515,11 @@ def main() -> None:
     )
     parser.add_argument("--work", type=Path, required=True, help="folder of the checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="folder of the weights and the log")
-    parser.add_argument("--init", type=Path, help="model file to start from, when there is no checkpoint")
+    parser.add_argument(
+        "--init",
+        type=Path,
+        help="model file to start from, as deep as the run's network or less, when there is no checkpoint",
+    )
     parser.add_argument("--photos", type=Path, help="folder of pictures for textures")
     parser.add_argument("--held-out", type=Path, help="folder of pictures for the evaluation's textures")
     parser.add_argument("--pictures", type=Path, help="folder with the motorcycle pair")
