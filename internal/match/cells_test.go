@@ -36,9 +36,14 @@ func TestCellsMatchFloatPass(t *testing.T) {
 	m := cellMatcher(t, 2)
 	r := rand.New(rand.NewPCG(4, 7))
 	// planted returns maps of unit descriptors that have a good partner each, but for one in so
-	// many, whose partner is fair.
+	// many, whose partner is fair. Where there is room in another cell, partners have a twin
+	// there that rounding does not tell from them.
 	planted := func(every int) (a, b Map) {
 		a, b = field(r, 41, 43, 24, random), field(r, 70, 67, 24, random)
+		taken := map[int]bool{}
+		for i := range 41 * 43 {
+			taken[i*11%(70*67)] = true
+		}
 		for i := range 41 * 43 {
 			noise := float32(0.1)
 			if i%every == min(5, every-1) {
@@ -47,6 +52,11 @@ func TestCellsMatchFloatPass(t *testing.T) {
 			to := i * 11 % (70 * 67)
 			for k := range 24 {
 				b.Data[to*24+k] = a.Data[i*24+k] + float32(r.NormFloat64())*noise
+			}
+			if twin := (to + 64) % (70 * 67); !taken[twin] {
+				for k := range 24 {
+					b.Data[twin*24+k] = b.Data[to*24+k] * (1 + float32(r.NormFloat64())*1e-3)
+				}
 			}
 		}
 		for _, d := range []Map{a, b} {
