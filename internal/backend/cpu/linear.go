@@ -244,8 +244,11 @@ func (l *lowering) matVec(n *graph.Node) (step, error) {
 func (s *matVecStep) tile(_, t int) {
 	x, k := s.e.f32(s.b), s.src.c
 	from, to := s.t.span(t)
-	for r := from; r < to; r++ {
-		s.y[r] = vec.Dot(s.src.row(s.x, r), x[r/s.rows*k:][:k])
+	for r := from; r < to; {
+		v := x[r/s.rows*k:][:k]
+		for end := min(to, (r/s.rows+1)*s.rows); r < end; r++ {
+			s.y[r] = vec.Dot(s.src.row(s.x, r), v)
+		}
 	}
 }
 

@@ -123,7 +123,7 @@ func (b *block) run() {
 	for k0 := 0; k0 < b.steps; k0 += kc {
 		k.steps = min(kc, b.steps-k0)
 		from := b.p0
-		if b.thin && k0+k.steps < b.steps {
+		if b.thin && (k0+k.steps < b.steps || b.plain()) {
 			from = b.addRows(k0, k.steps)
 		}
 		x := b.piece(from, k0, k.steps)
@@ -188,7 +188,7 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 	// Without an epilogue the kernels store to C, where their 32 (or 16) columns all
 	// exist. Otherwise they store to a tile, one more pass through the first-level
 	// cache: about 2 instructions per vector, against K multiplications.
-	direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols%im.nr == 0
+	direct := b.plain() && cols%im.nr == 0
 	for l := range b.lines {
 		for i := 0; i < b.rows; {
 			ki, m := im.rows.take(b.rows - i)
@@ -223,6 +223,11 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 			i += m
 		}
 	}
+}
+
+// plain says that the sums are the result: nothing follows but a bias, with which they begin.
+func (b *block) plain() bool {
+	return b.ep.Act == None && b.ep.Gamma == nil && b.res == nil && b.scale == nil
 }
 
 // partial returns the waiting sums of panel p from row i on.

@@ -59,9 +59,9 @@ const (
 	thinSteps = 8
 )
 
-// addRows adds n steps from k0 on to the waiting sums of the whole panels, and
-// returns the first panel that is not whole. The last piece of K goes the usual
-// way, to the epilogue.
+// addRows adds n steps from k0 on to the sums of the whole panels, and returns the first
+// panel that is not whole. The sums are those that wait, or C itself if no epilogue follows;
+// otherwise the last piece of K goes the usual way, to the epilogue.
 func (b *block) addRows(k0, n int) int {
 	end := min(b.p1, b.w.N/panelN)
 	if end <= b.p0 {
@@ -69,18 +69,23 @@ func (b *block) addRows(k0, n int) int {
 	}
 	s := b.fresh.src
 	src := s.Data[(b.fresh.b*s.StrideB+b.p0*panelN+k0*s.StrideC)*4:]
-	w := wargs{ldy: uintptr(b.rows * panelN * 4), b: unsafe.Pointer(&src[0]), ldb: uintptr(s.StrideC * 4), n: end - b.p0, steps: n}
+	w := wargs{b: unsafe.Pointer(&src[0]), ldb: uintptr(s.StrideC * 4), n: end - b.p0, steps: n}
 	for i := range b.rows {
+		if b.plain() {
+			w.y, w.ldy = unsafe.Add(b.c, i*b.ldc+b.p0*panelN*4), panelN*4
+		} else {
+			w.y, w.ldy = b.partial(b.p0, i), uintptr(b.rows*panelN*4)
+		}
 		if k0 == 0 {
-			for p := b.p0; p < end; p++ {
-				sums := (*[panelN]float32)(b.partial(p, i))
+			for p := range w.n {
+				sums := (*[panelN]float32)(unsafe.Add(w.y, p*int(w.ldy)))
 				*sums = zeroRow
 				if b.ep.Bias != nil {
-					copy(sums[:], b.ep.Bias[p*panelN:])
+					copy(sums[:], b.ep.Bias[(b.p0+p)*panelN:])
 				}
 			}
 		}
-		w.y, w.x = b.partial(b.p0, i), unsafe.Add(b.a, i*b.lda+k0*4)
+		w.x = unsafe.Add(b.a, i*b.lda+k0*4)
 		addRows(b.im, &w)
 	}
 	return end

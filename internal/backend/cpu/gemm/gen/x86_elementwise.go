@@ -312,8 +312,6 @@ func (x x86) addRows() {
 	x.p("MOVQ R10, R13")
 	x.label("row")
 	x.p("VBROADCASTSS (R12), Y4")
-	x.p("PREFETCHT0 512(R11)")
-	x.p("PREFETCHT0 576(R11)")
 	for i := range 4 {
 		x.p("VFMADD231PS %d(R11), Y4, Y%d", i*32, i)
 	}
