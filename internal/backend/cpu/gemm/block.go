@@ -120,15 +120,19 @@ func (b *block) run() {
 	if b.kc > 0 {
 		kc = min(kc, b.kc)
 	}
-	for k0 := 0; k0 < b.steps; k0 += kc {
+	from := b.p0
+	if b.thin && b.plain() {
+		from = b.addRows(0, b.steps)
+	}
+	for k0 := 0; k0 < b.steps && from < b.p1; k0 += kc {
 		k.steps = min(kc, b.steps-k0)
-		from := b.p0
-		if b.thin && (k0+k.steps < b.steps || b.plain()) {
-			from = b.addRows(k0, k.steps)
+		p0 := from
+		if b.thin && !b.plain() && k0+k.steps < b.steps {
+			p0 = b.addRows(k0, k.steps)
 		}
-		x := b.piece(from, k0, k.steps)
+		x := b.piece(p0, k0, k.steps)
 		k.lda = uintptr(x.lda)
-		for p := from; p < b.p1; p++ {
+		for p := p0; p < b.p1; p++ {
 			b.panel(&ts, k, &x, p)
 		}
 	}
