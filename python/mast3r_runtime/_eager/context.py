@@ -545,7 +545,8 @@ def _json(name: str, value: object) -> str:
         return json.dumps(value)
     if isinstance(value, Tensor):
         raise ArgumentError(f"{name} is a number here, not a tensor")
-    if isinstance(value, (tuple, list, Sequence, np.ndarray)):  # the first two answer quickly
+    # A tuple and a list answer quickly.
+    if isinstance(value, (tuple, list, Sequence)) or isinstance(value, np.ndarray) and value.ndim:
         return repr([_whole(name, v) for v in value])
     return repr(_whole(name, value))
 
