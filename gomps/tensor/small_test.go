@@ -45,6 +45,29 @@ func TestNumber(t *testing.T) {
 	})
 }
 
+// TestScalars: a number beside a tensor changes neither its shape, if it has no dimensions, nor
+// the sign of a zero.
+func TestScalars(t *testing.T) {
+	contexts(t, func(t *testing.T, c *Context) {
+		keep := keeper(t)
+		for _, shape := range [][]int{{}, {1}, {2, 3}} {
+			x := keep(c.FromFloat32s(slices.Repeat([]float32{3}, []int{1, 1, 6}[len(shape)]), shape...))
+			for name, y := range map[string]*Tensor{
+				"add": keep(c.AddScalar(x, 1)), "mul": keep(c.MulScalar(x, 2)), "pow": keep(c.PowScalar(x, 2)), "affine": keep(c.Affine(x, 2, 1)),
+			} {
+				want := map[string]float32{"add": 4, "mul": 6, "pow": 9, "affine": 7}[name]
+				if got := must[[]float32](t)(y.Float32s()); !slices.Equal(y.Shape(), x.Shape()) || math.Abs(float64(got[0]-want)) > 1e-5 {
+					t.Errorf("%s of %v: %v%v, want %v", name, shape, got, y.Shape(), want)
+				}
+			}
+		}
+		zero := keep(c.MulScalar(keep(c.FromFloat32s([]float32{-1}, 1)), 0))
+		if got := must[[]float32](t)(zero.Float32s()); !math.Signbit(float64(got[0])) {
+			t.Errorf("-1 * 0 = %v, want -0", got)
+		}
+	})
+}
+
 // TestTexts: attributes are read from a text once; what is kept is bounded and nobody changes it.
 func TestTexts(t *testing.T) {
 	c := must[*Context](t)(Open(Config{Backend: "cpu", Threads: 1}))

@@ -276,6 +276,8 @@ def _room_of(shape: Sequence[int], dtype: npt.DTypeLike) -> tuple[int, int, Any]
 
 def _whole(name: str, value: Any) -> int:
     """Check an integer, of Python or numpy, that the library's 64 bits and JSON can carry."""
+    if type(value) is int and abs(value) <= _WHOLE:
+        return value
     try:
         number = int(value.__index__())
     except (AttributeError, TypeError):
