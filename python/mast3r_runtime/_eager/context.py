@@ -498,17 +498,21 @@ def _run(
     name: str, operands: Sequence[Operand | None], attributes: bytes | None = None, room: int = 4
 ) -> list[Tensor]:
     call = operation.take(name, len(operands), room)
-    handles, count, numbers, context = call.operands, 0, False, None
+    handles, count, context = call.operands, 0, None
+    numbers = left_out = False
     for x in operands:
         if isinstance(x, Tensor):
             handles[count] = x._handle or x._live()
             context = x._context
         elif isinstance(x, (int, float)):
             handles[count], call.numbers[count], numbers = 0, _double(x), True
+        elif x is None:
+            handles[count], left_out = 0, True
         else:
             break
         count += 1
-    if context is None or count < len(operands):  # some are no tensors yet, or left out
+    # Some are arrays, or numbers that would be taken for what is left out.
+    if context is None or count < len(operands) or numbers and left_out:
         for x in operands:
             context = x._context if isinstance(x, Tensor) else context
         context = context or _context()
