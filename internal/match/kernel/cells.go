@@ -19,7 +19,7 @@ type CellArgs struct {
 	Cells  int
 	ColMax *int32 // updated; [Cells*CellCols]
 	Top    *int32 // written, never below 0: maxima of cells, [Cells][1+Groups], the first of each of no use
-	Tmp    *int32 // CellTmp values, 64-byte aligned for speed, as Rows
+	Tmp    *int32 // TmpFloats values, 64-byte aligned for speed, as Rows
 	Quads  int    // depth / 4, rounded up
 	Stride int    // bytes of a row, CellStride(Quads)
 
@@ -58,9 +58,6 @@ type AskFound struct {
 
 // Ask searches the cells for those rows whose floors they reach.
 func (k *Int8) Ask(p *AskArgs) { k.ask(p) }
-
-// CellTmp is the scratch of Cells.
-const CellTmp = 2 * 16 * 16
 
 // CellStride is the stride of rows, in bytes.
 func CellStride(quads int) int {
@@ -103,9 +100,9 @@ func cellsGo(p *CellArgs) {
 	colMax := unsafe.Slice(p.ColMax, p.Cells*CellCols)
 	top := unsafe.Slice(p.Top, p.Cells*(1+p.Groups))
 	cols := unsafe.Slice(p.Cols, p.Cells*2*p.Quads*32)
-	at := unsafe.Pointer(p.Rows)
+	all := unsafe.Slice(p.Rows, p.Groups*CellRows*p.Stride/4)
 	for g := range p.Groups {
-		rows := unsafe.Slice((*uint32)(at), CellRows*p.Stride/4)
+		rows := all[g*CellRows*p.Stride/4:]
 		for c := range p.Cells {
 			most := int32(0)
 			for i := range CellRows {
@@ -122,6 +119,5 @@ func cellsGo(p *CellArgs) {
 			}
 			top[c*(1+p.Groups)+1+g] = most
 		}
-		at = unsafe.Add(at, CellRows*p.Stride)
 	}
 }

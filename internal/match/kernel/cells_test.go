@@ -79,7 +79,7 @@ func testCells(t *testing.T, k *Kernel, quads, groups int) {
 			*most = max(*most, s)
 		}
 	}
-	tmp := make([]int32, CellTmp)
+	tmp := make([]int32, TmpFloats)
 	for i := range tmp {
 		tmp[i] = math.MaxInt32 // what an earlier call has left
 	}
