@@ -27,7 +27,6 @@ const (
 	cellBlock = 768 // rows of a call, which stay in the first-level cache
 	cellFirst = 64  // cells of a group that are put in order
 	cellDrop  = 5   // bits of values that are not told apart
-	cellDots  = 8   // columns of a cell that are scored one by one
 )
 
 // cellWorker is one thread's scratch.
@@ -216,20 +215,16 @@ func (m *Matcher) score(w *worker, queries, out []int32) {
 			continue
 		}
 		was := t.best[i]
-		if bits.OnesCount64(f.Cols) > cellDots {
-			score, at := m.search(w, x, queries[i], y, int(f.Cell), 2, c.floor[i])
-			if score > was || score == was && at >= 0 && at < out[i] {
-				t.best[i], out[i] = score, at
-			}
+		var score float32
+		var at int32
+		if f.Cols&(f.Cols-1) == 0 { // one column: two lines of memory and not 48
+			at = min(int32(f.Cell)*kernel.CellCols+int32(bits.TrailingZeros64(f.Cols)), int32(y.n)-1)
+			score = kernel.Dot(x.row(int(queries[i])), y.row(int(at)))
 		} else {
-			row, first := x.row(int(queries[i])), int32(f.Cell)*kernel.CellCols
-			for mask := f.Cols; mask != 0; mask &= mask - 1 {
-				at := min(first+int32(bits.TrailingZeros64(mask)), int32(y.n)-1)
-				score := kernel.Dot(row, y.row(int(at)))
-				if score > t.best[i] || score == t.best[i] && at < out[i] {
-					t.best[i], out[i] = score, at
-				}
-			}
+			score, at = m.search(w, x, queries[i], y, int(f.Cell), 2, c.floor[i])
+		}
+		if score > was || score == was && at >= 0 && at < out[i] {
+			t.best[i], out[i] = score, at
 		}
 		if t.best[i] > was {
 			c.floor[i] = max(c.floor[i], m.floorOf(x, queries[i], y, t.best[i]))
