@@ -8,7 +8,6 @@ package capi
 import "C"
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"unsafe"
@@ -30,7 +29,7 @@ var eagerTypes = map[C.int32_t]eager.DType{C.MAST3R_F32: eager.F32, C.MAST3R_F16
 // eagerHandle gives out a handle of the kind that results have, so that one set of
 // calls describes, copies and releases every tensor.
 func eagerHandle(t *eager.Tensor) C.mast3r_tensor {
-	return C.mast3r_tensor(handles.add(kindTensor, &tensor{eager: t}))
+	return C.mast3r_tensor(handles.add(kindTensor, t))
 }
 
 // eagerKind is what somebody who has the handle asks for, if he does.
@@ -60,7 +59,7 @@ func m3r_tensor_open(config *C.mast3r_tensor_config, out *C.mast3r_tensor_contex
 		}
 		c, err := eager.Open(eager.Config{Backend: textOr(config.backend), Threads: int(config.threads),
 			BatchSize: int(config.batch_size), CacheSize: int(config.cache_size),
-			PoolPerSize: int(config.pool_per_size), PoolLimit: uint64(config.pool_limit_bytes), Logger: slog.New(records.handler())})
+			PoolPerSize: int(config.pool_per_size), PoolLimit: uint64(config.pool_limit_bytes), Manual: true, Logger: slog.New(records.handler())})
 		if err != nil {
 			return named(call, err)
 		}
@@ -218,21 +217,22 @@ func m3r_tensor_apply(c *C.mast3r_tensor_call) status {
 		if err != nil {
 			return err
 		}
-		// Names, counts and attributes are checked by Do against the operation's
-		// signature: one door, and nothing to keep in step with eighty.
-		var a eager.Attributes
-		if text := textOr(c.attributes); text != "" {
-			if err := json.Unmarshal([]byte(text), &a); err != nil {
-				return fail(C.MAST3R_E_ARGUMENT, "%s: attributes %q: %v", call, text, err)
-			}
-		}
 		in := make([]*eager.Tensor, c.count)
 		for i, o := range unsafe.Slice(c.operands, c.count) {
 			if in[i], err = eagerOperand(call, o); err != nil {
 				return err
 			}
 		}
-		out, err := context.Do(C.GoString(c.operation), a, in...)
+		if c.numbers != nil {
+			numbers, err := eagerNumbers(context, in, unsafe.Slice((*float64)(c.numbers), c.count))
+			defer releaseAll(numbers)
+			if err != nil {
+				return named(call, err)
+			}
+		}
+		// Names, counts and attributes are checked by Do against the operation's
+		// signature: one door, and nothing to keep in step with eighty.
+		out, err := context.DoText(C.GoString(c.operation), textOr(c.attributes), in...)
 		if err != nil {
 			return named(call, err)
 		}
@@ -240,9 +240,7 @@ func m3r_tensor_apply(c *C.mast3r_tensor_call) status {
 		// Only operations that change nothing have more results than one can foresee,
 		// so that a caller may ask again with more room.
 		if len(out) > int(c.capacity) {
-			for _, t := range out {
-				t.Release()
-			}
+			releaseAll(out)
 			return fail(C.MAST3R_E_ARGUMENT, "%s: room for %d results, want %d", call, c.capacity, len(out))
 		}
 		for i, t := range out {
@@ -252,17 +250,45 @@ func m3r_tensor_apply(c *C.mast3r_tensor_call) status {
 	})
 }
 
+// eagerNumbers makes tensors of the numbers where operands are left out, and returns those
+// that it made.
+func eagerNumbers(c *eager.Context, in []*eager.Tensor, numbers []float64) (made []*eager.Tensor, err error) {
+	var beside *eager.Tensor
+	for _, t := range in {
+		if beside = t; t != nil {
+			break
+		}
+	}
+	for i, t := range in {
+		if t != nil {
+			continue
+		}
+		if in[i], err = c.Number(numbers[i], beside); err != nil {
+			return made, err
+		}
+		made = append(made, in[i])
+	}
+	return made, nil
+}
+
+func releaseAll(tensors []*eager.Tensor) {
+	for _, t := range tensors {
+		t.Release()
+	}
+}
+
 // eagerOperand is the tensor of a handle; 0 is an operand that is left out.
 func eagerOperand(call string, h C.mast3r_tensor) (*eager.Tensor, error) {
 	if h == 0 {
 		return nil, nil
 	}
-	t, err := lookup[*tensor](call, h, kindTensor)
+	v, err := handles.get(call, uint64(h), kindTensor)
 	if err != nil {
 		return nil, err
 	}
-	if t.eager == nil {
+	t, ok := v.(*eager.Tensor)
+	if !ok {
 		return nil, fail(C.MAST3R_E_ARGUMENT, "%s: tensor %#x belongs to a result of the engine; copy it to the host and give it to mast3r_tensor_from_host", call, uint64(h))
 	}
-	return t.eager, nil
+	return t, nil
 }

@@ -471,7 +471,9 @@ typedef struct {
   mast3r_tensor_context context;
   const char *operation;         /* its name */
   const char *attributes;        /* NULL or a JSON object */
-  const mast3r_tensor *operands; /* 0 for an optional operand that is not given */
+  const mast3r_tensor *operands; /* 0 for an optional operand that is not given, or for a number */
+  const double *numbers;         /* NULL, or one for each operand, which counts where that is 0: a tensor of one
+                                    element, of the type of the first operand that is a tensor, f32 or f16 */
   size_t count;                  /* of operands, at most 1024 */
   mast3r_tensor *results;        /* out: new tensors */
   size_t capacity;               /* of results, at most 2^20 */

@@ -233,7 +233,7 @@ func mapOf(call, what string, in *C.mast3r_map) (gomps.Map, error) {
 	case in.tensor != 0 && in.descriptors != nil:
 		return m, fail(C.MAST3R_E_ARGUMENT, "%s: %s has descriptors and a tensor, want one of them", call, what)
 	case in.tensor != 0:
-		t, err := lookup[*tensor](call, in.tensor, kindTensor)
+		t, err := lookupTensor(call, in.tensor)
 		if err != nil {
 			return m, err
 		}

@@ -16,10 +16,11 @@ import (
 	eager "github.com/mast3r-runtime/mast3r-runtime/gomps/tensor"
 )
 
-// tensor is what a tensor handle stands for: a result's tensor, an array of
-// matches, or an eager tensor.
+// tensor is what a tensor handle stands for: a result's tensor or an array of matches. One of
+// an eager tensor stands for that itself, which is made so often that a struct around it would
+// be noticed.
 type tensor struct {
-	eager *eager.Tensor // has no host memory, and says itself what it is: the fields below are zero
+	eager *eager.Tensor // see lookupTensor; has no host memory, and says itself what it is: the fields below are zero
 
 	shape []int
 	dtype C.int32_t
@@ -103,7 +104,18 @@ func (t *tensor) release() {
 	if t.mem != nil {
 		t.mem.Release()
 	}
-	t.eager.Release()
+}
+
+// lookupTensor is the tensor of a handle of either kind.
+func lookupTensor(call string, h C.mast3r_tensor) (*tensor, error) {
+	v, err := handles.get(call, uint64(h), kindTensor)
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := v.(*eager.Tensor); ok {
+		return &tensor{eager: t}, nil
+	}
+	return v.(*tensor), nil
 }
 
 //export m3r_tensor_describe
@@ -116,7 +128,7 @@ func m3r_tensor_describe(h C.mast3r_tensor, out *C.mast3r_tensor_desc) status {
 		if err := sized(call, "description", out.size, unsafe.Sizeof(*out)); err != nil {
 			return err
 		}
-		t, err := lookup[*tensor](call, h, kindTensor)
+		t, err := lookupTensor(call, h)
 		if err != nil {
 			return err
 		}
@@ -177,7 +189,7 @@ func m3r_tensors_data(tensors *C.mast3r_tensor, count C.size_t, out *unsafe.Poin
 
 // hostMemory is the memory of a tensor that has some; nil for an empty one.
 func hostMemory(call string, h C.mast3r_tensor) (unsafe.Pointer, error) {
-	t, err := lookup[*tensor](call, h, kindTensor)
+	t, err := lookupTensor(call, h)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +211,7 @@ func m3r_tensor_device(h C.mast3r_tensor, kind, device *C.int32_t, address *unsa
 		if kind == nil || device == nil || address == nil {
 			return null(call, "kind, device or address")
 		}
-		t, err := lookup[*tensor](call, h, kindTensor)
+		t, err := lookupTensor(call, h)
 		if err != nil {
 			return err
 		}
@@ -220,7 +232,7 @@ func m3r_tensor_device(h C.mast3r_tensor, kind, device *C.int32_t, address *unsa
 func m3r_tensor_copy(h C.mast3r_tensor, destination unsafe.Pointer, nbytes C.size_t) status {
 	return done(func() error {
 		const call = "mast3r_tensor_copy"
-		t, err := lookup[*tensor](call, h, kindTensor)
+		t, err := lookupTensor(call, h)
 		if err != nil {
 			return err
 		}
@@ -255,7 +267,12 @@ func m3r_tensor_release(h C.mast3r_tensor) status {
 		if err != nil {
 			return err
 		}
-		v.(*tensor).release()
+		switch t := v.(type) {
+		case *eager.Tensor:
+			t.Release()
+		case *tensor:
+			t.release()
+		}
 		return nil
 	})
 }

@@ -39,6 +39,10 @@ type Config struct {
 	// SkipSelfCheck uses the GPU without comparing it with the CPU first, which otherwise
 	// happens once in a process. MAST3R_SELFCHECK=off does the same.
 	SkipSelfCheck bool
+	// Manual leaves it to the caller to release every tensor: none that is forgotten gives its
+	// memory back, and the collector has nothing to look for, which an operation on a few
+	// numbers would notice.
+	Manual bool
 	// Logger gets the reason if the CPU is used instead of a GPU; nil discards it.
 	Logger *slog.Logger
 }
@@ -66,6 +70,7 @@ type Context struct {
 	dev      backend.Backend
 	fallback string
 	batch    int
+	manual   bool // see Config
 
 	mu      sync.Mutex
 	closed  bool
@@ -75,6 +80,7 @@ type Context struct {
 	commands *Commands
 	flying   []backend.Pending
 	cache    *cache
+	texts    texts
 	stats    Stats
 	books    books
 }
@@ -97,7 +103,7 @@ func Open(cfg Config) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Context{batch: batch}
+	c := &Context{batch: batch, manual: cfg.Manual}
 	size := cfg.CacheSize
 	if size == 0 {
 		size = defaultCache
@@ -313,6 +319,15 @@ func (c *Context) encode(p backend.Program, in, out []backend.Buffer) error {
 		return c.commit()
 	}
 	return nil
+}
+
+// keyOf is a key of run made of a name and whole numbers.
+func keyOf(name string, numbers ...int) string {
+	key := append(make([]byte, 0, 64), name...)
+	for _, n := range numbers {
+		key = strconv.AppendInt(append(key, ','), int64(n), 10)
+	}
+	return string(key)
 }
 
 // program finds or compiles an operation. If no result has elements, it returns nil: there

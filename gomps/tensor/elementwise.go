@@ -122,23 +122,31 @@ func (c *Context) AddBias(x, bias *Tensor) (*Tensor, error) {
 	return c.binary(graph.Add, false, x, bias)
 }
 
-// Affine is x*scale + shift with two numbers. The numbers are inputs of the
+// withNumbers runs an operation on x and numbers in float32. The numbers are an input of the
 // compiled operation, so that changing them does not compile it again.
-func (c *Context) Affine(x *Tensor, scale, shift float32) (*Tensor, error) {
-	s, err := c.FromFloat32s([]float32{scale, shift}, 2)
+func (c *Context) withNumbers(key string, x *Tensor, numbers []float32, build func(g *graph.Graph, x *graph.Node, n []*graph.Node) *graph.Node) (*Tensor, error) {
+	s, err := c.FromFloat32s(numbers, len(numbers))
 	if err != nil {
 		return nil, err
 	}
 	defer s.Release()
-	out, err := c.run("affine", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		y := g.Binary(graph.Mul, g.Cast(in[0], dt.F32), g.SliceAxis(in[1], 0, 0, 1))
-		y = g.Binary(graph.Add, y, g.SliceAxis(in[1], 0, 1, 2))
-		return []*graph.Node{g.Cast(y, in[0].DType)}
+	return c.move(key, func(g *graph.Graph, in []*graph.Node) *graph.Node {
+		n := make([]*graph.Node, len(numbers))
+		for i := range n {
+			n[i] = g.SliceAxis(in[1], 0, i, i+1)
+			if len(in[0].Shape) == 0 { // beside one without dimensions they have none either
+				n[i] = g.Add(graph.Reshape{}, n[i])
+			}
+		}
+		return g.Cast(build(g, g.Cast(in[0], dt.F32), n), in[0].DType)
 	}, x, s)
-	if err != nil {
-		return nil, err
-	}
-	return out[0], nil
+}
+
+// Affine is x*scale + shift with two numbers.
+func (c *Context) Affine(x *Tensor, scale, shift float32) (*Tensor, error) {
+	return c.withNumbers("affine", x, []float32{scale, shift}, func(g *graph.Graph, x *graph.Node, n []*graph.Node) *graph.Node {
+		return g.Binary(graph.Add, g.Binary(graph.Mul, x, n[0]), n[1])
+	})
 }
 
 // MulAdd is x*scale + shift with tensors, which broadcast.
@@ -148,23 +156,16 @@ func (c *Context) MulAdd(x, scale, shift *Tensor) (*Tensor, error) {
 	}, x, scale, shift)
 }
 
-// AddScalar, MulScalar and PowScalar combine every element with one number.
-func (c *Context) AddScalar(x *Tensor, v float32) (*Tensor, error) { return c.Affine(x, 1, v) }
-func (c *Context) MulScalar(x *Tensor, v float32) (*Tensor, error) { return c.Affine(x, v, 0) }
-func (c *Context) PowScalar(x *Tensor, v float32) (*Tensor, error) {
-	s, err := c.FromFloat32s([]float32{v}, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Release()
-	out, err := c.run("pow_scalar", func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{g.Cast(g.Binary(graph.Pow, g.Cast(in[0], dt.F32), in[1]), in[0].DType)}
-	}, x, s)
-	if err != nil {
-		return nil, err
-	}
-	return out[0], nil
+func (c *Context) scalar(fn graph.BinaryFn, x *Tensor, v float32) (*Tensor, error) {
+	return c.withNumbers(fn.String()+"_scalar", x, []float32{v}, func(g *graph.Graph, x *graph.Node, n []*graph.Node) *graph.Node {
+		return g.Binary(fn, x, n[0])
+	})
 }
+
+// AddScalar, MulScalar and PowScalar combine every element with one number.
+func (c *Context) AddScalar(x *Tensor, v float32) (*Tensor, error) { return c.scalar(graph.Add, x, v) }
+func (c *Context) MulScalar(x *Tensor, v float32) (*Tensor, error) { return c.scalar(graph.Mul, x, v) }
+func (c *Context) PowScalar(x *Tensor, v float32) (*Tensor, error) { return c.scalar(graph.Pow, x, v) }
 
 // become gives t the memory of y, which must have its shape and type, and releases its own.
 func (t *Tensor) become(y *Tensor, err error) error {

@@ -3,10 +3,12 @@
 package tensor
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Attributes are the settings of an operation that is called by name, with the types of a
@@ -20,15 +22,40 @@ type Attributes map[string]any
 // A name, an operand count or an attribute that the operation's signature (see
 // Operations) does not have is an error.
 func (c *Context) Do(name string, attributes Attributes, in ...*Tensor) ([]*Tensor, error) {
-	op, ok := named[name]
-	if !ok {
-		return nil, refuse(ErrOption, "operation %q", name)
-	}
-	if err := op.sig.checkOperands(in); err != nil {
+	op, err := find(name)
+	if err != nil {
 		return nil, err
 	}
 	a, err := op.sig.arguments(attributes)
 	if err != nil {
+		return nil, err
+	}
+	return op.do(c, a, in)
+}
+
+// DoText is Do with the attributes as the text of a JSON object, or "".
+func (c *Context) DoText(name, attributes string, in ...*Tensor) ([]*Tensor, error) {
+	op, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.texts.arguments(&op.sig, attributes)
+	if err != nil {
+		return nil, err
+	}
+	return op.do(c, a, in)
+}
+
+func find(name string) (*operation, error) {
+	op := named[name]
+	if op == nil {
+		return nil, refuse(ErrOption, "operation %q", name)
+	}
+	return op, nil
+}
+
+func (op *operation) do(c *Context, a arguments, in []*Tensor) ([]*Tensor, error) {
+	if err := op.sig.checkOperands(in); err != nil {
 		return nil, err
 	}
 	if !op.sig.list {
@@ -152,6 +179,45 @@ func (s *signature) checkOperands(in []*Tensor) error {
 
 // arguments are the checked attributes, by name.
 type arguments map[string]any
+
+// texts keeps the arguments of texts that were read before, since programs use few texts again
+// and again. Nobody changes arguments.
+type texts struct {
+	mu   sync.Mutex
+	read map[text]arguments
+}
+
+type text struct{ operation, attributes string }
+
+// What is kept: so many texts of at most so many bytes.
+const maxTexts, maxText = 1024, 256
+
+func (k *texts) arguments(s *signature, attributes string) (arguments, error) {
+	if attributes == "" && len(s.attributes) == 0 {
+		return nil, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := text{s.name, attributes}
+	if a, ok := k.read[key]; ok {
+		return a, nil
+	}
+	var given Attributes
+	if attributes != "" {
+		if err := json.Unmarshal([]byte(attributes), &given); err != nil {
+			return nil, refuse(ErrOption, "attributes %q: %w", attributes, err)
+		}
+	}
+	a, err := s.arguments(given)
+	if err != nil || len(attributes) > maxText {
+		return a, err
+	}
+	if k.read == nil || len(k.read) == maxTexts {
+		k.read = map[text]arguments{}
+	}
+	k.read[key] = a
+	return a, nil
+}
 
 func (a arguments) int(name string) int       { return a[name].(int) }
 func (a arguments) ints(name string) []int    { return a[name].([]int) }

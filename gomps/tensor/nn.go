@@ -12,7 +12,7 @@ import (
 
 // Softmax is exp(x - max)/sum along axis.
 func (c *Context) Softmax(x *Tensor, axis int) (*Tensor, error) {
-	return c.compute(fmt.Sprintf("softmax%d", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.compute(keyOf("softmax", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.Softmax{Axis: axis}, in[0])
 	}, x)
 }
@@ -20,7 +20,7 @@ func (c *Context) Softmax(x *Tensor, axis int) (*Tensor, error) {
 // SoftmaxBackward is the gradient of Softmax along axis for the gradient gy of
 // its result: with s = softmax(x), s (gy - sum(gy s)).
 func (c *Context) SoftmaxBackward(gy, x *Tensor, axis int) (*Tensor, error) {
-	return c.compute(fmt.Sprintf("softmax_backward%d", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.compute(keyOf("softmax_backward", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		s := g.Add(graph.Softmax{Axis: axis}, in[1])
 		along := g.Add(graph.Reduce{Axes: []int{axis}, Keep: true}, g.Binary(graph.Mul, in[0], s))
 		return g.Binary(graph.Mul, s, g.Binary(graph.Sub, in[0], along))

@@ -56,12 +56,12 @@ const (
 )
 
 // named are the operations by name, as docs/tensor-ops.md lists them.
-var named = func() map[string]operation {
-	all := map[string]operation{}
+var named = func() map[string]*operation {
+	all := map[string]*operation{}
 	for _, group := range [][]row{unaryOps(), binaryOps(), elementwiseOps, fusedOps, shapeOps, linearOps, layerOps, reduceOps, mapOps, trainOps} {
 		for _, e := range group {
 			s := parseSignature(e.signature)
-			all[s.name] = operation{s, e.doc, e.gradient, e.run}
+			all[s.name] = &operation{s, e.doc, e.gradient, e.run}
 		}
 	}
 	return all

@@ -61,7 +61,7 @@ func TestOperationsInPython(t *testing.T) {
 		if strings.Contains(text, "Sequence[") {
 			sequence = "from collections.abc import Sequence\n\n"
 		}
-		for _, name := range []string{"TensorLike", "apply", "one"} {
+		for _, name := range []string{"TensorLike", "apply", "one", "run"} {
 			if regexp.MustCompile(`\b` + name + `\b[^:]`).MatchString(text) {
 				used = append(used, name)
 			}
@@ -129,7 +129,11 @@ func pythonFunction(s signature, doc string) string {
 		}
 		parameters = append(parameters, settings...)
 	}
-	call := fmt.Sprintf("apply(%q, %s, {%s})", s.name, values, strings.Join(given, ", "))
+	apply := "run"
+	if s.list { // of whatever the caller gave
+		apply = "apply"
+	}
+	call := fmt.Sprintf("%s(%q, %s, {%s})", apply, s.name, values, strings.Join(given, ", "))
 	kind, body := "Tensor", "return "+call+"[0]"
 	if len(given) == 0 && !s.list {
 		body = fmt.Sprintf("return one(%q, %s)", s.name, strings.Join(passed, ", "))

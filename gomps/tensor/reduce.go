@@ -12,7 +12,7 @@ import (
 // reduce folds the given axes, or all when there are none. Long folds are done in
 // two stages on either device, parts first, so that one sum is work for many.
 func (c *Context) reduce(fn graph.ReduceFn, x *Tensor, axes []int) (*Tensor, error) {
-	return c.compute(fmt.Sprintf("reduce_%v%v", fn, axes), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.compute(keyOf("reduce_"+fn.String(), axes...), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		a := axes
 		if len(a) == 0 {
 			for i := range in[0].Shape {
@@ -74,7 +74,7 @@ func (c *Context) cumSum(x *Tensor, axis int, reverse bool) (*Tensor, error) {
 // TopK are the k largest elements of the last dimension, descending, and their
 // int32 positions.
 func (c *Context) TopK(x *Tensor, k int) (values, index *Tensor, err error) {
-	out, err := c.computeAll(fmt.Sprintf("topk%d", k), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	out, err := c.computeAll(keyOf("topk", k), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{g.Add(graph.TopK{K: k}, in[0]), g.Add(graph.TopK{K: k, Index: true}, in[0])}
 	}, x)
 	if err != nil {

@@ -44,7 +44,7 @@ func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
 	if free >= 0 && known == 0 || s.Numel() != x.Numel() {
 		return nil, refuse(ErrShape, "reshape %v to %v", x.shape, dt.Shape(shape))
 	}
-	return c.move(fmt.Sprintf("reshape%v", s), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.move(keyOf("reshape", s...), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.Reshape{Shape: s}, in[0])
 	}, x)
 }
@@ -68,7 +68,7 @@ func (c *Context) Transpose(x *Tensor) (*Tensor, error) {
 
 // Permute reorders the dimensions: result dimension i is dimension perm[i].
 func (c *Context) Permute(x *Tensor, perm ...int) (*Tensor, error) {
-	return c.move(fmt.Sprintf("permute%v", perm), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.move(keyOf("permute", perm...), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Transpose(in[0], perm...)
 	}, x)
 }
@@ -79,7 +79,7 @@ func (c *Context) NCHWToNHWC(x *Tensor) (*Tensor, error) { return c.Permute(x, 0
 
 // Concat joins tensors along axis.
 func (c *Context) Concat(axis int, in ...*Tensor) (*Tensor, error) {
-	return c.move(fmt.Sprintf("concat%d/%d", axis, len(in)), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.move(keyOf("concat", axis, len(in)), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Concat(axis, in...)
 	}, in...)
 }
@@ -181,7 +181,7 @@ func (c *Context) Chunk(x *Tensor, axis, n int) ([]*Tensor, error) {
 
 // Broadcast repeats dimensions of size 1, and missing leading ones, to shape.
 func (c *Context) Broadcast(x *Tensor, shape ...int) (*Tensor, error) {
-	return c.move(fmt.Sprintf("broadcast%v", shape), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.move(keyOf("broadcast", shape...), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.Broadcast{Shape: shape}, in[0])
 	}, x)
 }
@@ -205,7 +205,7 @@ func (c *Context) Gather(x, idx *Tensor, axis int) (*Tensor, error) {
 			return nil, err
 		}
 	}
-	return c.move(fmt.Sprintf("gather%d", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.move(keyOf("gather", axis), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.Gather{Axis: axis}, in[0], in[1])
 	}, x, idx)
 }
@@ -222,7 +222,7 @@ func (c *Context) ScatterAdd(x, idx *Tensor, rows int) (*Tensor, error) {
 	if err := checkIndices("scatter_add", idx, rows); err != nil {
 		return nil, err
 	}
-	return c.compute(fmt.Sprintf("scatter_add%d", rows), func(g *graph.Graph, in []*graph.Node) *graph.Node {
+	return c.compute(keyOf("scatter_add", rows), func(g *graph.Graph, in []*graph.Node) *graph.Node {
 		return g.Add(graph.ScatterAdd{Rows: rows}, in[0], in[1])
 	}, x, idx)
 }

@@ -83,7 +83,9 @@ func (c *Context) newTensor(shape dt.Shape, d dt.DType, reads []backend.Buffer) 
 	mem.buf.Store(&mem.first)
 	t := &Tensor{c: c, shape: shape, dtype: d, mem: mem}
 	c.books.live.Add(1)
-	t.cleanup = runtime.AddCleanup(t, (*memory).release, t.mem)
+	if !c.manual {
+		t.cleanup = runtime.AddCleanup(t, (*memory).release, t.mem)
+	}
 	return t, nil
 }
 
@@ -274,6 +276,25 @@ func (c *Context) Full(v float32, shape ...int) (*Tensor, error) {
 	return c.host(dt.F32, shape, func(dst []byte) {
 		for i := range view[float32](dst) {
 			view[float32](dst)[i] = v
+		}
+	})
+}
+
+// Number is a tensor of one number beside another, as x * 2 needs it: of that one's type, f32
+// or f16, and of a shape that broadcasts to its own.
+func (c *Context) Number(v float64, beside *Tensor) (*Tensor, error) {
+	if err := given("number", beside); err != nil {
+		return nil, err
+	}
+	if !beside.dtype.Float() {
+		return nil, refuse(ErrDType, "%v beside a tensor of %v, want f32 or f16", v, beside.dtype)
+	}
+	shape := []int{1}[:min(len(beside.shape), 1)]
+	return c.host(beside.dtype, shape, func(dst []byte) {
+		if beside.dtype == dt.F16 {
+			view[uint16](dst)[0] = dt.F16FromFloat64(v)
+		} else {
+			view[float32](dst)[0] = float32(v)
 		}
 	})
 }

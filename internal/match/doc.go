@@ -36,7 +36,8 @@
 // that nearly all strips of a query, and nearly all panels of the strips left,
 // are known not to hold its neighbour; what remains is scored exactly. The
 // seeded search does the same, for its queries only, and looks for no
-// neighbour twice. See int8.go for the bound.
+// neighbour twice. See int8.go for the bound. On matrix tiles 16 rows share a maximum,
+// see cells.go.
 //
 // # Blocks
 //

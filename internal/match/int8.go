@@ -78,6 +78,8 @@ type int8Scratch struct {
 	block int      // rows per block
 	table []uint16 // maxima: [blocks][columns], or [strips][queries] in nearestOf8
 
+	guess float32 // a score that most rows of map 1 reach
+
 	missed atomic.Bool // see errRescan
 }
 
@@ -148,7 +150,10 @@ func (m *Matcher) roundSide(s *side) {
 	panels := s.panelCount(nr)
 	scale := 127 / s.abs
 	r.scale, r.quads = float64(scale), ceilDiv(s.dim, 4)
-	r.words, r.start = grow(r.words, panels*r.quads*nr), grow(r.start, panels*nr)
+	even := panels + panels%2 // a cell is two panels
+	r.words, r.start = grow(r.words, even*r.quads*nr), grow(r.start, even*nr)
+	clear(r.words[panels*r.quads*nr:])
+	fill(r.start[panels*nr:], math.MinInt32/2) // no score of the other reaches anything
 	r.norm, r.err = grow(r.norm, panels*nr), grow(r.err, panels*nr)
 	tiles := ceilDiv(panels, batch)
 	r.part = grow(r.part, 2*tiles)
@@ -192,21 +197,26 @@ func (m *Matcher) nearestInt8() bool {
 	if 2*blocks*b.n > int8MaxTable || !m.round(a.n*b.n) {
 		return false
 	}
-	if m.prefilter != prefilterAlways {
-		var rest [2]float64
-		m.pool.Run(2, func(w, way int) {
-			if way == 0 {
-				rest[0] = m.sampleRest(&m.workers[w], a, b, m.nnA)
-			} else {
-				rest[1] = m.sampleRest(&m.workers[w], b, a, m.nnB)
-			}
-		})
-		if rest[0]+rest[1] > 2*maxRest {
-			return false
+	var rest [2]float64
+	m.pool.Run(2, func(w, way int) {
+		if way == 0 {
+			rest[0] = m.sampleRest(&m.workers[w], a, b, m.nnA)
+			q.guess = m.workers[w].int8.guess()
+		} else {
+			rest[1] = m.sampleRest(&m.workers[w], b, a, m.nnB)
 		}
+	})
+	if m.prefilter != prefilterAlways && rest[0]+rest[1] > 2*maxRest {
+		return false
 	}
 	q.table = grow(q.table, blocks*b.n)
-	m.pool.Run(blocks, func(w, tile int) { m.int8Tile(&m.workers[w], tile) })
+	m.pool.Run(blocks, func(w, tile int) {
+		if m.byCells() {
+			m.cellTile(&m.workers[w], tile)
+		} else {
+			m.int8Tile(&m.workers[w], tile)
+		}
+	})
 	const chunk = 768
 	m.pool.Run(ceilDiv(b.n, chunk), func(w, tile int) {
 		first := tile * chunk
@@ -282,20 +292,32 @@ func (m *Matcher) int8Rows(w *worker, x *side, queries []int32, y *side, lo, hi 
 	}
 }
 
-// floorOf returns the rounded score below which nothing reaches best, an exact
-// score of row i of x with some descriptor of y.
-func (m *Matcher) floorOf(x *side, i int32, y *side, best float32) int32 {
+// apart returns by how much the rounded score of row i of x with a descriptor of y, and two
+// float scores, may differ from what they stand for.
+func (m *Matcher) apart(x *side, i int32, y *side) (rounded, blur float64) {
 	norm, err := bounds(x.norm[i], x.err[i])
 	// Float scores: dim roundings of relative size 2^-24, or 2^-150 each in
 	// the subnormal range (Higham, Accuracy and Stability, section 3.1). They
 	// blur both the best score and its rivals, hence twice.
-	scale, dim := x.scale*y.scale, float64(x.dim)
-	blur := 2 * dim * (0x1.01p-24*norm*y.maxNorm + 0x1p-149*scale)
-	margin := err*y.maxNorm + (norm+err)*y.maxErr + blur
+	blur = 2 * float64(x.dim) * (0x1.01p-24*norm*y.maxNorm + 0x1p-149*x.scale*y.scale)
+	return err*y.maxNorm + (norm+err)*y.maxErr, blur
+}
+
+// floorOf returns the rounded score below which nothing reaches best, an exact
+// score of row i of x with some descriptor of y.
+func (m *Matcher) floorOf(x *side, i int32, y *side, best float32) int32 {
+	rounded, blur := m.apart(x, i, y)
 	// The float64 roundings here are far below the widening by 2^-20.
-	t := float64(best) * scale
-	t -= margin*(1+0x1p-20) + math.Abs(t)*0x1p-20 + 0x1p-40
+	t := float64(best) * (x.scale * y.scale)
+	t -= (rounded+blur)*(1+0x1p-20) + math.Abs(t)*0x1p-20 + 0x1p-40
 	return int32(max(math.Floor(t), math.MinInt32)) // scores that underflow say nothing
+}
+
+// marginOf returns how far below the best rounded score of row i of x those of its
+// neighbours in y are at most.
+func (m *Matcher) marginOf(x *side, i int32, y *side) int32 {
+	rounded, blur := m.apart(x, i, y)
+	return int32(min(math.Ceil((2*rounded+blur)*(1+0x1p-20)), 1<<30))
 }
 
 // setFloor notes the floor of the i-th query that follows from its best score.
@@ -343,6 +365,7 @@ func (m *Matcher) searchAll(w *worker, x, y *side, queries []int32, table []uint
 func (m *Matcher) settleFloat(w *worker, x, y *side, queries []int32, blockPanels int, out []int32) {
 	t, nr := &w.int8, m.kern.NR
 	total := y.panelCount(nr)
+	t.best, t.where = grow(t.best, len(queries)), grow(t.where, len(queries))
 	fill(t.best, negInf)
 	m.queryTile(w, x, queries, y, blockPanels, 0, ceilDiv(total, blockPanels), t.best, t.where)
 	for i, c := range queries {
@@ -458,6 +481,12 @@ func (m *Matcher) sampleRest(w *worker, x, y *side, found []int32) float64 {
 	t.search.Hits = 0
 	m.searchAll(w, x, y, queries, t.table, n, sp, found)
 	return float64(t.search.Hits)/float64(total*n) + asked*stripRest
+}
+
+// guess is a score that most queries have reached.
+func (t *int8Worker) guess() float32 {
+	slices.Sort(t.best)
+	return t.best[len(t.best)/48]
 }
 
 // nearestOf8 is nearestOf through the prefilter, on rounded sides.

@@ -57,6 +57,7 @@ type worker struct {
 	used     bool
 
 	int8   int8Worker
+	cells  cellWorker
 	blocks blockQuery
 }
 
@@ -68,9 +69,9 @@ func newWith(pool *par.Pool, k *kernel.Kernel) *Matcher {
 	m := &Matcher{pool: pool, kern: k, workers: make([]worker, pool.Threads())}
 	for i := range m.workers {
 		w := &m.workers[i]
-		w.tmp = aligned(kernel.TmpFloats)
+		w.tmp = aligned[float32](kernel.TmpFloats)
 		w.rowMax = make([]float32, k.MR)
-		w.int8.tmp = unsafe.Slice((*int32)(unsafe.Pointer(&aligned(kernel.TmpFloats)[0])), kernel.TmpFloats)
+		w.int8.tmp = aligned[int32](kernel.TmpFloats)
 		if k.Int8 != nil {
 			w.int8.rowMax = make([]int32, k.Int8.MR)
 		}
@@ -87,11 +88,11 @@ func (m *Matcher) On(pool *par.Pool) *Matcher {
 // errRescan would mean that two kernels disagree on the bits of a score.
 var errRescan = errors.New("match: internal error: a winning score was not found again")
 
-// aligned returns n floats that start on a 64-byte line: vectors of the row
+// aligned returns n values that start on a 64-byte line: vectors of the row
 // maxima are loaded and stored once per tile, and each split line would cost
 // twice.
-func aligned(n int) []float32 {
-	s := make([]float32, n+15)
+func aligned[T float32 | int32 | uint32](n int) []T {
+	s := make([]T, n+15)
 	skip := -(uintptr(unsafe.Pointer(&s[0])) / 4) & 15
 	return s[skip : int(skip)+n : int(skip)+n]
 }

@@ -54,6 +54,20 @@ func F16FromFloat32(f float32) uint16 {
 // Float32FromBF16 widens a bfloat16 value; the conversion is exact.
 func Float32FromBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
+// F16FromFloat64 rounds to the nearest binary16, ties to even, as F16FromFloat32 does. On the way
+// a float32 that is not exact is made odd, so that it is no tie where v is none.
+func F16FromFloat64(v float64) uint16 {
+	f := float32(v)
+	if d := float64(f) - v; d > 0 || d < 0 { // neither equal nor NaN
+		b := math.Float32bits(f)
+		if math.Abs(float64(f)) > math.Abs(v) {
+			b-- // towards zero; infinity becomes the largest
+		}
+		f = math.Float32frombits(b | 1)
+	}
+	return F16FromFloat32(f)
+}
+
 // BF16FromFloat32 rounds to the nearest bfloat16, ties to even; NaN stays quiet.
 func BF16FromFloat32(f float32) uint16 {
 	u := math.Float32bits(f)

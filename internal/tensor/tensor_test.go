@@ -55,6 +55,38 @@ func TestF16RoundsToNearestEven(t *testing.T) {
 	}
 }
 
+// TestF16FromFloat64RoundsOnce: float32 on the way makes ties of numbers that are none.
+func TestF16FromFloat64RoundsOnce(t *testing.T) {
+	for h := 0; h < 0x7bff; h++ {
+		low, high := float64(Float32FromF16(uint16(h))), float64(Float32FromF16(uint16(h+1)))
+		mid := (low + high) / 2
+		for _, x := range []struct {
+			v    float64
+			want int
+		}{{mid, h + h&1}, {math.Nextafter(mid, low), h}, {math.Nextafter(mid, high), h + 1}, {low, h}} {
+			for _, sign := range []float64{1, -1} {
+				want := uint16(x.want)
+				if sign < 0 {
+					want |= 0x8000
+				}
+				if got := F16FromFloat64(sign * x.v); got != want {
+					t.Fatalf("%v: got %#04x, want %#04x", sign*x.v, got, want)
+				}
+			}
+		}
+	}
+	for v, want := range map[float64]uint16{
+		65519.999: 0x7bff, 65520: 0x7c00, 1e300: 0x7c00, -1e300: 0xfc00, math.Inf(-1): 0xfc00, 5e-324: 0, math.Copysign(0, -1): 0x8000,
+	} {
+		if got := F16FromFloat64(v); got != want {
+			t.Errorf("%v: got %#04x, want %#04x", v, got, want)
+		}
+	}
+	if got := F16FromFloat64(math.NaN()); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
+		t.Errorf("NaN: got %#04x", got)
+	}
+}
+
 func TestBF16(t *testing.T) {
 	for h := 0; h < 1<<16; h++ {
 		f := Float32FromBF16(uint16(h))

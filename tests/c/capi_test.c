@@ -560,6 +560,17 @@ static void test_eager(void) {
   CHECK(mast3r_tensor_describe(x, &desc) == MAST3R_OK && desc.dtype == MAST3R_F32 && desc.ndim == 2 && desc.nbytes == 24);
   CHECK(mast3r_tensor_operations(NULL, 0, &needed) == MAST3R_OK && needed > 1000);
 
+  /* A number in place of an operand. */
+  const double two[2] = {7, 2};
+  mast3r_tensor beside[2] = {x, 0}, twice = 0;
+  mast3r_tensor_call scale = {.size = sizeof scale, .context = context, .operation = "mul", .operands = beside, .numbers = two,
+                              .count = 2, .results = &twice, .capacity = 1};
+  CHECK(mast3r_tensor_apply(&scale) == MAST3R_OK && scale.produced == 1);
+  CHECK(mast3r_tensor_copy(twice, out, sizeof out) == MAST3R_OK && out[0] == 2 && out[1] == -4 && out[3] == 1);
+  CHECK(mast3r_tensor_release(twice) == MAST3R_OK);
+  beside[0] = 0;
+  WANT(mast3r_tensor_apply(&scale), MAST3R_E_HANDLE, "nil");
+
   void *pointer;
   WANT(mast3r_tensor_data(x, &pointer), MAST3R_E_ARGUMENT, "mast3r_tensor_copy");
   WANT(mast3r_tensor_copy(x, out, 20), MAST3R_E_SHAPE, "want 24");

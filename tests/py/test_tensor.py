@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ import mast3r_runtime.backends._cpu
 import mast3r_runtime.tensor as mt
 from mast3r_runtime import errors
 from mast3r_runtime._eager import operations as _operations
-from mast3r_runtime._library import calls, structs
+from mast3r_runtime._library import calls, operation, structs
 
 
 @pytest.fixture
@@ -363,15 +363,91 @@ def test_a_released_tensor_still_says_what_it_was(context: mt.Context) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [2.0, 3, -0.0, True, 1e-45, 2e38, float("nan"), float("-inf"), np.float64(1.1)]
+    "number",
+    [2.0, 3, -0.0, True, 1e-45, 2e38, 1e300, 0.1, 1e-4, float("nan"), float("-inf"), np.float64(1.1)],
 )
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
-def test_numbers_beside_tensors(number: float, shape: tuple[int, ...]) -> None:
+def test_numbers_beside_tensors(number: float, dtype: type, shape: tuple[int, ...]) -> None:
     """A number takes the tensor's type, rounded as NumPy rounds it."""
-    x = np.full(shape, 1.5, np.float32)
-    n = np.full(shape, number).astype(np.float32)
+    x = np.full(shape, 1.5, dtype)
+    with np.errstate(over="ignore"):
+        n = np.full(shape, number).astype(dtype)
+        wanted = (x * n, n - x, x + n)
     t = mt.tensor(x)
-    for got, want in ((t * number, x * n), (number - t, n - x)):
-        assert got.dtype == np.float32
+    for got, want in zip((t * number, number - t, mt.add(t, number)), wanted):
+        assert got.dtype == dtype
         assert got.shape == shape
         assert np.asarray(got).tobytes() == np.asarray(want).tobytes() or np.isnan(want).all()
+
+
+def test_numbers_without_tensors(context: mt.Context) -> None:
+    """Numbers alone, beside arrays, and where an operand is left out, are arrays of no dimension."""
+    assert mt.add(1.5, 2.0).numpy() == 3.5  # type: ignore[arg-type]
+    np.testing.assert_array_equal(mt.add(np.ones(2, np.float32), 2.0).numpy(), [3, 3])  # type: ignore[arg-type]
+    x = context.tensor(np.ones((2, 2), np.float32))
+    with pytest.raises(errors.ShapeError):
+        mt.linear(x, 2.0, None)  # type: ignore[arg-type]
+    for bad in (lambda: x * 10**400, lambda: 10**5000 - x, lambda: context.tensor([1, 2]) * 2):
+        with pytest.raises(errors.ArgumentError):
+            bad()
+    x *= 2
+    x -= 0.5
+    np.testing.assert_array_equal(x.numpy(), np.full((2, 2), 1.5))
+
+
+def test_attributes_of_any_kind(context: mt.Context) -> None:
+    """Numbers of Python and NumPy, signs of zeros, sequences; each call has its own."""
+    x = context.tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+    for axis in (1, np.int32(1), np.int64(-1), True):
+        assert mt.argmax(x, axis).numpy().tolist() == [2, 2]
+    for axes in ((0,), [0], np.array([0]), range(1)):
+        assert mt.sum(x, axes).numpy().tolist() == [3, 5, 7]  # type: ignore[arg-type]
+    for zero in (0.0, -0.0, np.float32(-0.0), 0):
+        want = np.float32(-0.0) + np.float32(zero)
+        got = mt.affine(context.tensor(np.full(1, -0.0, np.float32)), 1, zero).numpy()
+        assert np.signbit(got[0]) == np.signbit(want)
+    for value in (float("inf"), np.float32("nan")):
+        with pytest.raises(errors.ArgumentError, match="finite"):
+            mt.mul_scalar(x, value)  # type: ignore[arg-type]
+    for wrong in (1.5, 2**53 + 1, x, "1", None):
+        with pytest.raises(errors.ArgumentError):
+            mt.softmax(x, wrong)  # type: ignore[arg-type]
+    for shape in ((1.0, 6), (2**60, 1), "6"):
+        with pytest.raises(errors.ArgumentError):
+            mt.reshape(x, shape)  # type: ignore[arg-type]
+    assert len(mt.chunk(x, 1, 3)) == 3
+    # The same operation with attributes, without, and with others again.
+    assert mt.apply("softmax", (x,), {"axis": 0})[0].numpy().sum() == pytest.approx(3)
+    assert mt.apply("softmax", (x,), {})[0].numpy().sum() == pytest.approx(2)
+    assert mt.apply("softmax", (x,), {"axis": 0})[0].numpy().sum() == pytest.approx(3)
+
+
+def test_an_operation_is_two_calls(context: mt.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the library: one that runs it, one when its result is forgotten, a third of a microsecond each."""
+    library, made = calls.library(), list[str]()
+
+    class Counting:
+        def __getattr__(self, name: str) -> Callable[..., object]:
+            def call(*arguments: object) -> object:
+                made.append(name)
+                return getattr(library, name)(*arguments)
+
+            return call
+
+    x = context.tensor(np.ones((2, 3), np.float32))
+    monkeypatch.setattr(calls, "_library", Counting())
+    monkeypatch.setattr(operation, "_idle", {})
+    for run in (
+        lambda: x + x,
+        lambda: x * 2.0,
+        lambda: 1 - x,
+        lambda: mt.softmax(x),
+        lambda: mt.reshape(x, (3, 2)),
+        lambda: x @ x.T,
+    ):
+        y = run()
+        del y
+        assert made.count("mast3r_tensor_apply") == len(made) - made.count("mast3r_tensor_release")
+        assert made.count("mast3r_tensor_apply") == made.count("mast3r_tensor_release") <= 2
+        made.clear()

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 Handle = C.c_uint64
 Int32 = C.c_int32
 Int64 = C.c_int64
+Double = C.c_double
 UInt64 = C.c_uint64
 Size = C.c_size_t
 Pointer = C.c_void_p

@@ -38,7 +38,9 @@ func (p *Pool[M]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.stats
-	s.Classes = len(p.free)
+	for _, list := range p.free {
+		s.Classes += min(len(list), 1)
+	}
 	return s
 }
 
@@ -130,8 +132,10 @@ func (p *Pool[M]) ShrinkToFit(bytes uint64) int {
 	return p.evicting(func() (victims []slot[M]) {
 		for p.stats.PooledBytes > bytes {
 			largest := 0
-			for size := range p.free {
-				largest = max(largest, size)
+			for size, list := range p.free {
+				if len(list) > 0 {
+					largest = max(largest, size)
+				}
 			}
 			victims = p.evict(victims, largest, 0)
 		}

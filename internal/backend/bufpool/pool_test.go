@@ -123,6 +123,23 @@ func TestReuseNewestOfClass(t *testing.T) {
 	}
 }
 
+// TestReuseAllocatesABuffer: that is a new one each time, so that a stale reference sees
+// nothing, and the books of the pool take no memory, however often a class runs empty.
+func TestReuseAllocatesABuffer(t *testing.T) {
+	p, _, _ := newPool(t, 1<<20)
+	got := testing.AllocsPerRun(100, func() { get(t, p, 100).Release() })
+	if got > 1 {
+		t.Errorf("%v allocations, want 1", got)
+	}
+	if s := p.Stats(); s.Classes != 1 || s.PooledBuffers != 1 {
+		t.Errorf("stats %+v, want one free buffer", s)
+	}
+	get(t, p, 100)
+	if s := p.Stats(); s.Classes != 0 || s.PooledBuffers != 0 {
+		t.Errorf("stats %+v, want no free buffer", s)
+	}
+}
+
 func TestExactBeyondLargestClass(t *testing.T) {
 	p, _, _ := newPool(t, 0)
 	n := MaxClass + 100

@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/gemm"
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/cpu/vec"
@@ -230,6 +231,7 @@ type matVecStep struct {
 	b    view
 	rows int // of a matrix
 	t    tiling
+	v    []float32 // the vectors, in scratch
 }
 
 func (l *lowering) matVec(n *graph.Node) (step, error) {
@@ -238,14 +240,32 @@ func (l *lowering) matVec(n *graph.Node) (step, error) {
 	s.dst = l.denseResult(n)
 	s.t = newTiling(s.src.rows, s.src.c)
 	s.tiles, s.fn = s.t.tiles, s.tile
+	l.needScratch(s.b.numel()*4 + page)
 	return s, nil
 }
 
+// page is the distance of addresses that share a set of the first-level cache.
+const page = 4096
+
+// run first puts the vectors half a page from where the matrix begins: an element of a row and
+// that of the vector are then never in one set, where reading both in turn takes a fifth longer
+// on Zen 4.
+func (s *matVecStep) run(e *exec) error {
+	x, a := e.f32(s.b), e.f32(s.src)
+	at := (uintptr(unsafe.Pointer(&a[0])) + page/2 - uintptr(unsafe.Pointer(&e.scratch[0]))) % page
+	s.v = floats(e.scratch)[at/4:][:s.b.numel()]
+	copy(s.v, x)
+	return s.overTiles.run(e)
+}
+
 func (s *matVecStep) tile(_, t int) {
-	x, k := s.e.f32(s.b), s.src.c
+	x, k := s.v, s.src.c
 	from, to := s.t.span(t)
-	for r := from; r < to; r++ {
-		s.y[r] = vec.Dot(s.src.row(s.x, r), x[r/s.rows*k:][:k])
+	for r := from; r < to; {
+		v := x[r/s.rows*k:][:k]
+		for end := min(to, (r/s.rows+1)*s.rows); r < end; r++ {
+			s.y[r] = vec.Dot(s.src.row(s.x, r), v)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package encode
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 )
@@ -22,13 +23,18 @@ var number = map[string]int{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SP": 4, "BP": 5
 
 // memory encodes an instruction on tile t (or with t as opcode digit) and memory. Index
 // "" is none.
-func memory(pp, op byte, t int, base, index string, disp int8) string {
+func memory(pp, op byte, t int, base, index string, disp int) string {
 	b, x := number[base], 4 // 4 is no index
 	if index != "" {
 		x = number[index]
 	}
-	return Bytes(0xc4, 1<<7|byte(^(x>>3)&1)<<6|byte(^(b>>3)&1)<<5|2, 15<<3|pp, op,
-		byte(1<<6|t<<3|4), byte(x&7<<3|b&7), byte(disp))
+	code := []byte{0xc4, 1<<7 | byte(^(x>>3)&1)<<6 | byte(^(b>>3)&1)<<5 | 2, 15<<3 | pp, op,
+		byte(1<<6 | t<<3 | 4), byte(x&7<<3 | b&7), byte(disp)}
+	if disp != int(int8(disp)) {
+		code[4] ^= 3 << 6
+		code = append(code[:6], binary.LittleEndian.AppendUint32(nil, uint32(disp))...)
+	}
+	return Bytes(code...)
 }
 
 // tiles encodes an instruction on tile registers: reg and rm of its ModRM byte, and vvvv.
@@ -46,12 +52,12 @@ func TILERELEASE() string { return tiles(0, 0x49, 0, 0, 0) }
 func TILEZERO(t int) string { return tiles(3, 0x49, t, 0, 0) }
 
 // TILELOADD loads row i of a tile from base + i*index + disp.
-func TILELOADD(t int, base, index string, disp int8) string {
+func TILELOADD(t int, base, index string, disp int) string {
 	return memory(3, 0x4b, t, base, index, disp)
 }
 
 // TILESTORED stores row i of a tile to base + i*index + disp.
-func TILESTORED(t int, base, index string, disp int8) string {
+func TILESTORED(t int, base, index string, disp int) string {
 	return memory(2, 0x4b, t, base, index, disp)
 }
 

@@ -27,6 +27,8 @@ type Int8 struct {
 	stripRow, stripRowUnrolled func(*Int8Args)
 	best, bestUnrolled         func(*BestArgs)
 	pack                       func(*PackArgs)
+	cells                      func(*CellArgs) // nil but on tiles
+	ask                        func(*AskArgs)
 }
 
 // Int8Args is one strip of quantised work, in the layout of Args. Values are

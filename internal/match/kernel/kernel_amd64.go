@@ -53,8 +53,9 @@ func tiles(k *Kernel) *Kernel {
 	t, i := *k, *k.Int8
 	t.ISA, t.Int8 = isa.AVX512AMX, &i
 	i.MR, i.Tiles, i.strip, i.stripRow = tileMR, true, stripAMX, stripRowAMX
+	i.cells, i.ask = cellsAMX, askCellsAVX512
 	if isa.TilesModelled() {
-		i.strip, i.stripRow = stripAMXGo, stripRowAMXGo
+		i.strip, i.stripRow, i.cells = stripAMXGo, stripRowAMXGo, cellsGo
 	}
 	return &t
 }

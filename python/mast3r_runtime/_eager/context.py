@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import json
-import struct
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -40,9 +41,7 @@ _CODES: dict[np.dtype[Any], int] = {
     np.dtype(np.float16): header.F16,
     np.dtype(np.int32): header.I32,
 }
-_ONE = (S.Int64 * 1)(1)
-_F32 = np.dtype(np.float32)
-_F32_MOST = float(np.finfo(np.float32).max)  # what is more becomes infinite, by NumPy
+_WHOLE = 2**53  # up to here float64 has every whole number
 _DTYPES: dict[int, np.dtype[Any]] = {code: dtype for dtype, code in _CODES.items()}
 
 
@@ -115,12 +114,6 @@ class Context:
             "mast3r_tensor_from_host",
             self._open(), _CODES[array.dtype], array.ndim, shape, data, array.nbytes, handle,
         )  # fmt: skip
-        return _tensor(self, int(handle.value))
-
-    def _number(self, value: float, ndim: int) -> Tensor:
-        """Make a tensor of one float32, as ``x * 2.0`` does each time."""
-        data, handle = struct.pack("=f", value), S.Handle()
-        calls.call("mast3r_tensor_from_host", self._open(), header.F32, ndim, _ONE, data, len(data), handle)
         return _tensor(self, int(handle.value))
 
     def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Tensor:
@@ -283,11 +276,13 @@ def _room_of(shape: Sequence[int], dtype: npt.DTypeLike) -> tuple[int, int, Any]
 
 def _whole(name: str, value: Any) -> int:
     """Check an integer, of Python or numpy, that the library's 64 bits and JSON can carry."""
+    if type(value) is int and abs(value) <= _WHOLE:
+        return value
     try:
         number = int(value.__index__())
     except (AttributeError, TypeError):
         raise ArgumentError(f"{name}={value!r}, want whole numbers") from None
-    if abs(number) > 2**53:
+    if abs(number) > _WHOLE:
         raise ArgumentError(f"{name}={number}, want at most 2^53")
     return number
 
@@ -304,6 +299,7 @@ class Tensor(Owned):
     __slots__ = ("__weakref__", "_context", "_kind")
     __array_ufunc__ = None  # array + tensor is ours to compute
 
+    _release = "mast3r_tensor_release"
     _context: Context
     _kind: tuple[tuple[int, ...], np.dtype[Any]] | None  # when somebody asks
 
@@ -400,47 +396,35 @@ class Tensor(Owned):
         state = "" if self.is_valid else ", released"
         return f"Tensor(shape={self.shape}, dtype={self.dtype}{state})"
 
-    def _with(self, name: str, other: Operand, swapped: bool = False) -> Tensor:
-        value = self._operand(other)
-        return one(name, value, self) if swapped else one(name, self, value)
-
-    def _operand(self, other: Operand) -> TensorLike:
-        """Give a number the type of the tensor, and a shape that broadcasts to its own."""
-        if isinstance(other, (int, float)):
-            if self.dtype == _F32 and abs(other) < _F32_MOST:
-                return self._context._number(other, min(self.ndim, 1))
-            return np.full([1] * min(self.ndim, 1), other, self.dtype)
-        return other
-
     def __add__(self, other: Operand) -> Tensor:
-        return self._with("add", other)
+        return one("add", self, other)
 
     def __radd__(self, other: Operand) -> Tensor:
-        return self._with("add", other, swapped=True)
+        return one("add", other, self)
 
     def __sub__(self, other: Operand) -> Tensor:
-        return self._with("sub", other)
+        return one("sub", self, other)
 
     def __rsub__(self, other: Operand) -> Tensor:
-        return self._with("sub", other, swapped=True)
+        return one("sub", other, self)
 
     def __mul__(self, other: Operand) -> Tensor:
-        return self._with("mul", other)
+        return one("mul", self, other)
 
     def __rmul__(self, other: Operand) -> Tensor:
-        return self._with("mul", other, swapped=True)
+        return one("mul", other, self)
 
     def __truediv__(self, other: Operand) -> Tensor:
-        return self._with("div", other)
+        return one("div", self, other)
 
     def __rtruediv__(self, other: Operand) -> Tensor:
-        return self._with("div", other, swapped=True)
+        return one("div", other, self)
 
     def __pow__(self, other: Operand) -> Tensor:
-        return self._with("pow", other)
+        return one("pow", self, other)
 
     def __rpow__(self, other: Operand) -> Tensor:
-        return self._with("pow", other, swapped=True)
+        return one("pow", other, self)
 
     def __matmul__(self, other: TensorLike) -> Tensor:
         return one("matmul", self, other)
@@ -455,7 +439,7 @@ class Tensor(Owned):
         return one("abs", self)
 
     def _in_place(self, name: str, other: Operand) -> Tensor:
-        apply(name, (self, self._operand(other)), {})
+        _run(name, (self, other))
         return self
 
     def __iadd__(self, other: Operand) -> Tensor:  # noqa: PYI034
@@ -477,44 +461,76 @@ Operand: TypeAlias = Tensor | Array | float
 
 def _tensor(context: Context, handle: int) -> Tensor:
     made = Tensor.__new__(Tensor)
-    made._own("mast3r_tensor_release", handle)
+    made._handle = handle  # as Owned has it
+    made.__del__ = partial(getattr(calls._library, made._release), handle)
     made._context = context
     made._kind = None
     return made
 
 
-def one(name: str, *operands: TensorLike | None) -> Tensor:
+def one(name: str, *operands: Operand | None) -> Tensor:
     """Run an operation without attributes, whose result is one tensor."""
-    context, made = _run(name, operands, {})
-    return _tensor(context, made[0])
+    return _run(name, operands)[0]
 
 
 @checked
-def apply(name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]) -> list[Tensor]:
-    """Run an operation by its name; arrays are copied to the device of the tensors among them."""
-    context, made = _run(name, operands, attributes)
-    return [_tensor(context, handle) for handle in made]
+def apply(
+    name: str, operands: Sequence[TensorLike | float | None], attributes: Mapping[str, object]
+) -> list[Tensor]:
+    """Run an operation by its name.
+
+    Arrays are copied to the device of the tensors among them; a number takes their type.
+    """
+    return run(name, operands, attributes)
+
+
+def run(name: str, operands: Sequence[Operand | None], attributes: Mapping[str, object]) -> list[Tensor]:
+    """:func:`apply` without its guard: for operands that are a tuple for sure."""
+    room = _room(attributes) if "n" in attributes or "sizes" in attributes else 4
+    text = ""
+    for key, value in attributes.items():
+        number = type(value) is float and math.isfinite(value) or type(value) is int and abs(value) <= _WHOLE
+        text += f', "{key}": {repr(value) if number else _json(key, value)}'
+    return _run(name, operands, f"{{{text[2:]}}}".encode() if text else None, room)
 
 
 def _run(
-    name: str, operands: Sequence[TensorLike | None], attributes: Mapping[str, object]
-) -> tuple[Context, list[int]]:
-    """The context that an operation ran in, and the handles of its results."""
-    handles, context = [], None
+    name: str, operands: Sequence[Operand | None], attributes: bytes | None = None, room: int = 4
+) -> list[Tensor]:
+    call = operation.take(name, len(operands), room)
+    handles, count, context = call.operands, 0, None
+    numbers = left_out = False
     for x in operands:
         if isinstance(x, Tensor):
-            handles.append(x._handle or x._live())
+            handles[count] = x._handle or x._live()
             context = x._context
-    if context is None:
-        context = _context()
-    if len(handles) != len(operands):  # some are no tensors yet, or left out
-        tensors = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
-        handles = [0 if x is None else x._live() for x in tensors]
-    room, text = 4, None
-    if attributes:
-        room = _room(attributes)
-        text = json.dumps({k: _plain(k, v) for k, v in attributes.items()}).encode()
-    return context, operation.run(context._open(), name, text, handles, room)
+        elif isinstance(x, (int, float)):
+            handles[count], call.numbers[count], numbers = 0, _double(x), True
+        elif x is None:
+            handles[count], left_out = 0, True
+        else:
+            break
+        count += 1
+    # Some are arrays, or numbers that would be taken for what is left out.
+    if context is None or count < len(operands) or numbers and left_out:
+        for x in operands:
+            context = x._context if isinstance(x, Tensor) else context
+        context = context or _context()
+        given = [x if x is None or isinstance(x, Tensor) else context.tensor(x) for x in operands]
+        handles[: len(operands)] = [0 if x is None else x._live() for x in given]
+        count, numbers = len(operands), False
+    made = call.run(context._owned._handle or context._open(), count, attributes, numbers)
+    tensors = []
+    for handle in made:
+        tensors.append(_tensor(context, handle))
+    return tensors
+
+
+def _double(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        raise ArgumentError("a whole number beyond float64 beside a tensor") from None
 
 
 def _room(attributes: Mapping[str, object]) -> int:
@@ -525,19 +541,20 @@ def _room(attributes: Mapping[str, object]) -> int:
     return max(4, len(sizes)) if isinstance(sizes, Sequence) else 4
 
 
-def _plain(name: str, value: object) -> object:
-    """Bring an attribute to what JSON knows."""
-    if isinstance(value, str):
-        return value
+def _json(name: str, value: object) -> str:
+    """Write an attribute as JSON."""
     if isinstance(value, (float, np.floating)):
-        if not np.isfinite(value):
+        if not math.isfinite(value):
             raise ArgumentError(f"{name}={value}, want a finite number")
-        return float(value)
+        return repr(float(value))
+    if isinstance(value, str):
+        return json.dumps(value)
     if isinstance(value, Tensor):
         raise ArgumentError(f"{name} is a number here, not a tensor")
-    if isinstance(value, (Sequence, np.ndarray)):
-        return [_whole(name, v) for v in value]
-    return _whole(name, value)
+    # A tuple and a list answer quickly.
+    if isinstance(value, (tuple, list, Sequence)) or isinstance(value, np.ndarray) and value.ndim:
+        return repr([_whole(name, v) for v in value])
+    return repr(_whole(name, value))
 
 
 @checked

@@ -10,7 +10,7 @@ a numpy array does too: it is copied to the device first.
 
 from __future__ import annotations
 
-from .context import Tensor, TensorLike, apply, one
+from .context import Tensor, TensorLike, one, run
 
 __all__ = [
     "abs",
@@ -85,7 +85,7 @@ def add(a: TensorLike, b: TensorLike) -> Tensor:
 
 def add_(t: Tensor, u: TensorLike) -> None:
     """t += u."""
-    apply("add_", (t, u), {})
+    run("add_", (t, u), {})
 
 
 def add_bias(x: TensorLike, bias: TensorLike) -> Tensor:
@@ -100,12 +100,12 @@ def add_relu(a: TensorLike, b: TensorLike) -> Tensor:
 
 def add_scalar(x: TensorLike, value: float) -> Tensor:
     """x + value."""
-    return apply("add_scalar", (x,), {"value": value})[0]
+    return run("add_scalar", (x,), {"value": value})[0]
 
 
 def affine(x: TensorLike, scale: float, shift: float) -> Tensor:
     """x * scale + shift in one dispatch."""
-    return apply("affine", (x,), {"scale": scale, "shift": shift})[0]
+    return run("affine", (x,), {"scale": scale, "shift": shift})[0]
 
 
 def atan2(a: TensorLike, b: TensorLike) -> Tensor:
@@ -115,7 +115,7 @@ def atan2(a: TensorLike, b: TensorLike) -> Tensor:
 
 def attention_scores(q: TensorLike, k: TensorLike, scale: float) -> Tensor:
     """softmax(scale q k^T) in one dispatch."""
-    return apply("attention_scores", (q, k), {"scale": scale})[0]
+    return run("attention_scores", (q, k), {"scale": scale})[0]
 
 
 def ceil(x: TensorLike) -> Tensor:
@@ -125,7 +125,7 @@ def ceil(x: TensorLike) -> Tensor:
 
 def copy_(t: Tensor, u: TensorLike) -> None:
     """t = u, which broadcasts to t."""
-    apply("copy_", (t, u), {})
+    run("copy_", (t, u), {})
 
 
 def cos(x: TensorLike) -> Tensor:
@@ -140,7 +140,7 @@ def div(a: TensorLike, b: TensorLike) -> Tensor:
 
 def div_(t: Tensor, u: TensorLike) -> None:
     """t /= u."""
-    apply("div_", (t, u), {})
+    run("div_", (t, u), {})
 
 
 def div_relu(a: TensorLike, b: TensorLike) -> Tensor:
@@ -150,7 +150,7 @@ def div_relu(a: TensorLike, b: TensorLike) -> Tensor:
 
 def dropout_linear(x: TensorLike, w: TensorLike, b: TensorLike, p: float, seed: int) -> tuple[Tensor, Tensor]:
     """dropout(x) w^T + b in one dispatch; also the mask."""
-    y, mask = apply("dropout_linear", (x, w, b), {"p": p, "seed": seed})
+    y, mask = run("dropout_linear", (x, w, b), {"p": p, "seed": seed})
     return y, mask
 
 
@@ -191,7 +191,7 @@ def gelu_tanh(x: TensorLike) -> Tensor:
 
 def layer_norm_linear(x: TensorLike, gamma: TensorLike, beta: TensorLike, w: TensorLike, b: TensorLike, eps: float = 1e-5) -> Tensor:
     """layer_norm(x) w^T + b in one dispatch."""
-    return apply("layer_norm_linear", (x, gamma, beta, w, b), {"eps": eps})[0]
+    return run("layer_norm_linear", (x, gamma, beta, w, b), {"eps": eps})[0]
 
 
 def linear_add(x: TensorLike, w: TensorLike, b: TensorLike | None, r: TensorLike) -> Tensor:
@@ -206,7 +206,7 @@ def linear_add_gelu(x: TensorLike, w: TensorLike, b: TensorLike | None, r: Tenso
 
 def linear_batch_norm_relu(x: TensorLike, w: TensorLike, b: TensorLike, gamma: TensorLike, beta: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = 1e-5) -> Tensor:
     """relu(batch_norm(x w^T + b)) in one dispatch."""
-    return apply("linear_batch_norm_relu", (x, w, b, gamma, beta, mean, variance), {"eps": eps})[0]
+    return run("linear_batch_norm_relu", (x, w, b, gamma, beta, mean, variance), {"eps": eps})[0]
 
 
 def linear_residual_relu(x: TensorLike, w: TensorLike, b: TensorLike | None, r: TensorLike) -> Tensor:
@@ -221,7 +221,7 @@ def log(x: TensorLike) -> Tensor:
 
 def matmul_activation(a: TensorLike, b: TensorLike, activation: str) -> Tensor:
     """activation(a b) in one dispatch."""
-    return apply("matmul_activation", (a, b), {"activation": activation})[0]
+    return run("matmul_activation", (a, b), {"activation": activation})[0]
 
 
 def matmul_bias(a: TensorLike, b: TensorLike, bias: TensorLike) -> Tensor:
@@ -246,7 +246,7 @@ def mul(a: TensorLike, b: TensorLike) -> Tensor:
 
 def mul_(t: Tensor, u: TensorLike) -> None:
     """t *= u."""
-    apply("mul_", (t, u), {})
+    run("mul_", (t, u), {})
 
 
 def mul_add(x: TensorLike, scale: TensorLike, shift: TensorLike) -> Tensor:
@@ -261,7 +261,7 @@ def mul_relu(a: TensorLike, b: TensorLike) -> Tensor:
 
 def mul_scalar(x: TensorLike, value: float) -> Tensor:
     """x * value."""
-    return apply("mul_scalar", (x,), {"value": value})[0]
+    return run("mul_scalar", (x,), {"value": value})[0]
 
 
 def neg(x: TensorLike) -> Tensor:
@@ -276,7 +276,7 @@ def pow(a: TensorLike, b: TensorLike) -> Tensor:
 
 def pow_scalar(x: TensorLike, value: float) -> Tensor:
     """x to the power of value."""
-    return apply("pow_scalar", (x,), {"value": value})[0]
+    return run("pow_scalar", (x,), {"value": value})[0]
 
 
 def reciprocal(x: TensorLike) -> Tensor:
@@ -291,7 +291,7 @@ def relu(x: TensorLike) -> Tensor:
 
 def relu_(t: Tensor) -> None:
     """t = max(t, 0)."""
-    apply("relu_", (t,), {})
+    run("relu_", (t,), {})
 
 
 def rsqrt(x: TensorLike) -> Tensor:
@@ -311,7 +311,7 @@ def sin(x: TensorLike) -> Tensor:
 
 def softmax_cross_entropy(x: TensorLike, label: TensorLike) -> tuple[Tensor, Tensor]:
     """Mean loss of scores [N,K] and labels [N]; also the gradient."""
-    loss, gx = apply("softmax_cross_entropy", (x, label), {})
+    loss, gx = run("softmax_cross_entropy", (x, label), {})
     return loss, gx
 
 
@@ -337,7 +337,7 @@ def sub(a: TensorLike, b: TensorLike) -> Tensor:
 
 def sub_(t: Tensor, u: TensorLike) -> None:
     """t -= u."""
-    apply("sub_", (t, u), {})
+    run("sub_", (t, u), {})
 
 
 def sub_relu(a: TensorLike, b: TensorLike) -> Tensor:
@@ -357,4 +357,4 @@ def tanh(x: TensorLike) -> Tensor:
 
 def zero_(t: Tensor) -> None:
     """t = 0."""
-    apply("zero_", (t,), {})
+    run("zero_", (t,), {})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .context import Tensor, TensorLike, apply, one
+from .context import Tensor, TensorLike, apply, one, run
 
 __all__ = [
     "activation_backward",
@@ -44,48 +44,48 @@ __all__ = [
 
 def activation_backward(gy: TensorLike, x: TensorLike, activation: str) -> Tensor:
     """gy times the derivative of the named activation at its input x."""
-    return apply("activation_backward", (gy, x), {"activation": activation})[0]
+    return run("activation_backward", (gy, x), {"activation": activation})[0]
 
 
 def adam_step(w: Tensor, g: TensorLike, m: Tensor, v: Tensor, lr: float, step: int, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0) -> None:
     """One step of Adam with decoupled weight decay, for step = 1, 2, ..."""
-    apply("adam_step", (w, g, m, v), {"lr": lr, "step": step, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay})
+    run("adam_step", (w, g, m, v), {"lr": lr, "step": step, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay})
 
 
 def attention(q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None = None, *, scale: float) -> Tensor:
     """softmax(scale q k^T + mask) v for q, k, v [B,H,N,d]; the mask is added."""
-    return apply("attention", (q, k, v, mask), {"scale": scale})[0]
+    return run("attention", (q, k, v, mask), {"scale": scale})[0]
 
 
 def avg_pool2d(x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> Tensor:
     """Average pooling of maps [B,C,H,W]."""
-    return apply("avg_pool2d", (x,), {"kernel": kernel, "stride": stride})[0]
+    return run("avg_pool2d", (x,), {"kernel": kernel, "stride": stride})[0]
 
 
 def batch_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = 1e-5) -> Tensor:
     """Normalise channels (NCHW), or features of rows, with running statistics."""
-    return apply("batch_norm", (x, gamma, beta, mean, variance), {"eps": eps})[0]
+    return run("batch_norm", (x, gamma, beta, mean, variance), {"eps": eps})[0]
 
 
 def col2im(cols: TensorLike, channels: int, height: int, width: int, kernel: int | Sequence[int], stride: int = 1, padding: int = 0) -> Tensor:
     """Add columns back into maps: the gradient of im2col."""
-    return apply("col2im", (cols,), {"channels": channels, "height": height, "width": width, "kernel": kernel, "stride": stride, "padding": padding})[0]
+    return run("col2im", (cols,), {"channels": channels, "height": height, "width": width, "kernel": kernel, "stride": stride, "padding": padding})[0]
 
 
 def conv2d(x: TensorLike, w: TensorLike, b: TensorLike | None = None, *, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, activation: str = "none") -> Tensor:
     """Convolution of maps [B,C,H,W] with w [O,C/groups,kh,kw]."""
-    return apply("conv2d", (x, w, b), {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "activation": activation})[0]
+    return run("conv2d", (x, w, b), {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "activation": activation})[0]
 
 
 def conv2d_backward(gy: TensorLike, x: TensorLike, w: TensorLike, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of conv2d: input, weight, bias (a sum, not a mean)."""
-    gx, gw, gb = apply("conv2d_backward", (gy, x, w), {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups})
+    gx, gw, gb = run("conv2d_backward", (gy, x, w), {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups})
     return gx, gw, gb
 
 
 def dropout(x: TensorLike, p: float, seed: int) -> tuple[Tensor, Tensor]:
     """Zero elements with probability p, scale the rest by 1/(1-p); also the mask."""
-    y, mask = apply("dropout", (x,), {"p": p, "seed": seed})
+    y, mask = run("dropout", (x,), {"p": p, "seed": seed})
     return y, mask
 
 
@@ -96,28 +96,28 @@ def einsum(spec: str, *x: TensorLike) -> Tensor:
 
 def im2col(x: TensorLike, kernel: int | Sequence[int], stride: int = 1, padding: int = 0) -> Tensor:
     """Patches of maps [B,C,H,W] as columns [B,C*kh*kw,positions]."""
-    return apply("im2col", (x,), {"kernel": kernel, "stride": stride, "padding": padding})[0]
+    return run("im2col", (x,), {"kernel": kernel, "stride": stride, "padding": padding})[0]
 
 
 def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, eps: float = 1e-5) -> Tensor:
     """Normalise the last dimension."""
-    return apply("layer_norm", (x, gamma, beta), {"eps": eps})[0]
+    return run("layer_norm", (x, gamma, beta), {"eps": eps})[0]
 
 
 def layer_norm_backward(gy: TensorLike, x: TensorLike, gamma: TensorLike, eps: float = 1e-5) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of layer_norm: input, gamma, beta."""
-    gx, ggamma, gbeta = apply("layer_norm_backward", (gy, x, gamma), {"eps": eps})
+    gx, ggamma, gbeta = run("layer_norm_backward", (gy, x, gamma), {"eps": eps})
     return gx, ggamma, gbeta
 
 
 def linear(x: TensorLike, w: TensorLike, b: TensorLike | None = None, *, activation: str = "none") -> Tensor:
     """activation(x w^T + b), w [out,in]."""
-    return apply("linear", (x, w, b), {"activation": activation})[0]
+    return run("linear", (x, w, b), {"activation": activation})[0]
 
 
 def linear_backward(gy: TensorLike, y: TensorLike, x: TensorLike, w: TensorLike, gw: Tensor, gb: Tensor, activation: str = "none") -> Tensor:
     """Add the gradients of linear to gw and gb; return the input's. y is the output."""
-    return apply("linear_backward", (gy, y, x, w, gw, gb), {"activation": activation})[0]
+    return run("linear_backward", (gy, y, x, w, gw, gb), {"activation": activation})[0]
 
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
@@ -132,35 +132,35 @@ def matmul_transposed(a: TensorLike, b: TensorLike) -> Tensor:
 
 def max_pool2d(x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> tuple[Tensor, Tensor]:
     """Max pooling of maps [B,C,H,W]; also the positions of the maxima."""
-    y, argmax = apply("max_pool2d", (x,), {"kernel": kernel, "stride": stride})
+    y, argmax = run("max_pool2d", (x,), {"kernel": kernel, "stride": stride})
     return y, argmax
 
 
 def max_pool2d_backward(gy: TensorLike, x: TensorLike, kernel: int | Sequence[int], stride: int | Sequence[int]) -> Tensor:
     """Gradient of max_pool2d; overlapping windows add up."""
-    return apply("max_pool2d_backward", (gy, x), {"kernel": kernel, "stride": stride})[0]
+    return run("max_pool2d_backward", (gy, x), {"kernel": kernel, "stride": stride})[0]
 
 
 def mse_grad(p: TensorLike, t: TensorLike, scale: float) -> Tensor:
     """scale (p - t)."""
-    return apply("mse_grad", (p, t), {"scale": scale})[0]
+    return run("mse_grad", (p, t), {"scale": scale})[0]
 
 
 def rms_norm(x: TensorLike, gamma: TensorLike, eps: float = 1e-5) -> Tensor:
     """x / sqrt(mean(x^2) + eps) gamma over the last dimension."""
-    return apply("rms_norm", (x, gamma), {"eps": eps})[0]
+    return run("rms_norm", (x, gamma), {"eps": eps})[0]
 
 
 def rope(x: TensorLike, heads: int, rows: int, cols: int, base: float = 100) -> Tensor:
     """Rotary position embedding of x [B,rows*cols,heads*d] on a grid."""
-    return apply("rope", (x,), {"heads": heads, "rows": rows, "cols": cols, "base": base})[0]
+    return run("rope", (x,), {"heads": heads, "rows": rows, "cols": cols, "base": base})[0]
 
 
 def softmax(x: TensorLike, axis: int = -1) -> Tensor:
     """exp(x - max) / sum along an axis."""
-    return apply("softmax", (x,), {"axis": axis})[0]
+    return run("softmax", (x,), {"axis": axis})[0]
 
 
 def softmax_backward(gy: TensorLike, x: TensorLike, axis: int = -1) -> Tensor:
     """Gradient of softmax at its input x."""
-    return apply("softmax_backward", (gy, x), {"axis": axis})[0]
+    return run("softmax_backward", (gy, x), {"axis": axis})[0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .context import Tensor, TensorLike, apply, one
+from .context import Tensor, TensorLike, apply, one, run
 
 __all__ = [
     "argmax",
@@ -49,7 +49,7 @@ __all__ = [
 
 def argmax(x: TensorLike, axis: int) -> Tensor:
     """Positions of the largest elements along an axis, the lowest on ties."""
-    return apply("argmax", (x,), {"axis": axis})[0]
+    return run("argmax", (x,), {"axis": axis})[0]
 
 
 def argmax_all(x: TensorLike) -> Tensor:
@@ -59,7 +59,7 @@ def argmax_all(x: TensorLike) -> Tensor:
 
 def argmin(x: TensorLike, axis: int) -> Tensor:
     """Positions of the smallest elements along an axis, the lowest on ties."""
-    return apply("argmin", (x,), {"axis": axis})[0]
+    return run("argmin", (x,), {"axis": axis})[0]
 
 
 def argmin_all(x: TensorLike) -> Tensor:
@@ -69,17 +69,17 @@ def argmin_all(x: TensorLike) -> Tensor:
 
 def broadcast(x: TensorLike, shape: Sequence[int]) -> Tensor:
     """Repeat dimensions of size 1, and missing leading ones."""
-    return apply("broadcast", (x,), {"shape": shape})[0]
+    return run("broadcast", (x,), {"shape": shape})[0]
 
 
 def cast(x: TensorLike, to: str) -> Tensor:
     """Convert to f32, f16 or i32."""
-    return apply("cast", (x,), {"to": to})[0]
+    return run("cast", (x,), {"to": to})[0]
 
 
 def chunk(x: TensorLike, axis: int, n: int) -> list[Tensor]:
     """Cut into n equal parts."""
-    return apply("chunk", (x,), {"axis": axis, "n": n})
+    return run("chunk", (x,), {"axis": axis, "n": n})
 
 
 def concat(x: Sequence[TensorLike], axis: int) -> Tensor:
@@ -94,12 +94,12 @@ def copy(x: TensorLike) -> Tensor:
 
 def cumsum(x: TensorLike, axis: int) -> Tensor:
     """Sums along an axis up to and with each element."""
-    return apply("cumsum", (x,), {"axis": axis})[0]
+    return run("cumsum", (x,), {"axis": axis})[0]
 
 
 def cumsum_backward(gy: TensorLike, axis: int) -> Tensor:
     """Gradient of cumsum: sums along an axis from each element on."""
-    return apply("cumsum_backward", (gy,), {"axis": axis})[0]
+    return run("cumsum_backward", (gy,), {"axis": axis})[0]
 
 
 def embedding(table: TensorLike, index: TensorLike) -> Tensor:
@@ -109,22 +109,22 @@ def embedding(table: TensorLike, index: TensorLike) -> Tensor:
 
 def gather(x: TensorLike, index: TensorLike, axis: int) -> Tensor:
     """Entries along an axis by index."""
-    return apply("gather", (x, index), {"axis": axis})[0]
+    return run("gather", (x, index), {"axis": axis})[0]
 
 
 def max(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
     """Maxima over the given axes, or all."""
-    return apply("max", (x,), {"axes": axes})[0]
+    return run("max", (x,), {"axes": axes})[0]
 
 
 def mean(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
     """Means over the given axes, or all."""
-    return apply("mean", (x,), {"axes": axes})[0]
+    return run("mean", (x,), {"axes": axes})[0]
 
 
 def min(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
     """Minima over the given axes, or all."""
-    return apply("min", (x,), {"axes": axes})[0]
+    return run("min", (x,), {"axes": axes})[0]
 
 
 def nchw_to_nhwc(x: TensorLike) -> Tensor:
@@ -139,17 +139,17 @@ def nhwc_to_nchw(x: TensorLike) -> Tensor:
 
 def pad(x: TensorLike, before: Sequence[int], after: Sequence[int], value: float = 0) -> Tensor:
     """Surround with a value."""
-    return apply("pad", (x,), {"before": before, "after": after, "value": value})[0]
+    return run("pad", (x,), {"before": before, "after": after, "value": value})[0]
 
 
 def permute(x: TensorLike, perm: Sequence[int]) -> Tensor:
     """Reorder the dimensions."""
-    return apply("permute", (x,), {"perm": perm})[0]
+    return run("permute", (x,), {"perm": perm})[0]
 
 
 def reshape(x: TensorLike, shape: Sequence[int]) -> Tensor:
     """Other dimensions, the same order of elements; one may be -1."""
-    return apply("reshape", (x,), {"shape": shape})[0]
+    return run("reshape", (x,), {"shape": shape})[0]
 
 
 def scatter(x: TensorLike, index: TensorLike, src: TensorLike) -> Tensor:
@@ -159,27 +159,27 @@ def scatter(x: TensorLike, index: TensorLike, src: TensorLike) -> Tensor:
 
 def scatter_add(x: TensorLike, index: TensorLike, rows: int) -> Tensor:
     """Add rows at their indices to zeros: the gradient of embedding."""
-    return apply("scatter_add", (x, index), {"rows": rows})[0]
+    return run("scatter_add", (x, index), {"rows": rows})[0]
 
 
 def slice(x: TensorLike, begin: Sequence[int], end: Sequence[int], step: Sequence[int]) -> Tensor:
     """begin, begin+step, ... up to end, on every axis; steps may be negative."""
-    return apply("slice", (x,), {"begin": begin, "end": end, "step": step})[0]
+    return run("slice", (x,), {"begin": begin, "end": end, "step": step})[0]
 
 
 def split(x: TensorLike, axis: int, sizes: Sequence[int]) -> list[Tensor]:
     """Cut into parts of the given sizes."""
-    return apply("split", (x,), {"axis": axis, "sizes": sizes})
+    return run("split", (x,), {"axis": axis, "sizes": sizes})
 
 
 def sum(x: TensorLike, axes: Sequence[int] = ()) -> Tensor:
     """Sums over the given axes, or all."""
-    return apply("sum", (x,), {"axes": axes})[0]
+    return run("sum", (x,), {"axes": axes})[0]
 
 
 def topk(x: TensorLike, k: int) -> tuple[Tensor, Tensor]:
     """The k largest of the last dimension, descending, equal ones in any order; also their positions."""
-    values, index = apply("topk", (x,), {"k": k})
+    values, index = run("topk", (x,), {"k": k})
     return values, index
 
 
@@ -190,4 +190,4 @@ def transpose(x: TensorLike) -> Tensor:
 
 def update_confusion_matrix(preds: TensorLike, targets: TensorLike, cm: Tensor) -> None:
     """Count (target, argmax of preds) into cm [K,K]."""
-    apply("update_confusion_matrix", (preds, targets, cm), {})
+    run("update_confusion_matrix", (preds, targets, cm), {})

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 Handle = C.c_uint64
 Int32 = C.c_int32
 Int64 = C.c_int64
+Double = C.c_double
 UInt64 = C.c_uint64
 Size = C.c_size_t
 Pointer = C.c_void_p
@@ -518,6 +519,7 @@ class TensorCall(_Sized):
         ("operation", C.c_char_p),
         ("attributes", C.c_char_p),
         ("operands", C.c_void_p),
+        ("numbers", C.c_void_p),
         ("count", C.c_size_t),
         ("results", C.c_void_p),
         ("capacity", C.c_size_t),

@@ -94,6 +94,28 @@ func BenchmarkMatMul(b *testing.B) {
 	})
 }
 
+// Products of two values, as eager tensors make them, by one thread, without what a call from Python costs.
+func BenchmarkFresh(b *testing.B) {
+	pool := par.New(1)
+	defer pool.Close()
+	r := rng(1)
+	for _, s := range [][3]int{{64, 64, 64}, {96, 96, 96}, {256, 256, 256}, {1, 256, 256}, {1, 1024, 1024}, {4, 1024, 1024}} {
+		m, n, k := s[0], s[1], s[2]
+		b.Run(fmt.Sprintf("%dx%dx%d", m, k, n), func(b *testing.B) {
+			w, err := Layout(tensor.F32, n, k, 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			src := Columns(Bytes(normal(r, n*k)), tensor.F32, n)
+			mm := MatMul{M: m, A: normal(r, m*k), LDA: k, W: w, Fresh: &src, C: make([]float32, m*n), LDC: n}
+			mm.Scratch = Alloc(mm.ScratchBytes(1))
+			for b.Loop() {
+				mm.Run(pool)
+			}
+		})
+	}
+}
+
 // The cost of the fused epilogue: compare with the plain product of the same size.
 func BenchmarkEpilogue(b *testing.B) {
 	eachBench(b, func(b *testing.B, pool *par.Pool, d tensor.DType) {

@@ -120,15 +120,19 @@ func (b *block) run() {
 	if b.kc > 0 {
 		kc = min(kc, b.kc)
 	}
-	for k0 := 0; k0 < b.steps; k0 += kc {
+	from := b.p0
+	if b.thin && b.plain() {
+		from = b.addRows(0, b.steps)
+	}
+	for k0 := 0; k0 < b.steps && from < b.p1; k0 += kc {
 		k.steps = min(kc, b.steps-k0)
-		from := b.p0
-		if b.thin && k0+k.steps < b.steps {
-			from = b.addRows(k0, k.steps)
+		p0 := from
+		if b.thin && !b.plain() && k0+k.steps < b.steps {
+			p0 = b.addRows(k0, k.steps)
 		}
-		x := b.piece(from, k0, k.steps)
+		x := b.piece(p0, k0, k.steps)
 		k.lda = uintptr(x.lda)
-		for p := from; p < b.p1; p++ {
+		for p := p0; p < b.p1; p++ {
 			b.panel(&ts, k, &x, p)
 		}
 	}
@@ -188,7 +192,7 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 	// Without an epilogue the kernels store to C, where their 32 (or 16) columns all
 	// exist. Otherwise they store to a tile, one more pass through the first-level
 	// cache: about 2 instructions per vector, against K multiplications.
-	direct := e.act == None && e.gamma == nil && b.res == nil && b.scale == nil && cols%im.nr == 0
+	direct := b.plain() && cols%im.nr == 0
 	for l := range b.lines {
 		for i := 0; i < b.rows; {
 			ki, m := im.rows.take(b.rows - i)
@@ -223,6 +227,11 @@ func (b *block) panel(ts *tiles, k kargs, x *piece, p int) {
 			i += m
 		}
 	}
+}
+
+// plain says that the sums are the result: nothing follows but a bias, with which they begin.
+func (b *block) plain() bool {
+	return b.ep.Act == None && b.ep.Gamma == nil && b.res == nil && b.scale == nil
 }
 
 // partial returns the waiting sums of panel p from row i on.

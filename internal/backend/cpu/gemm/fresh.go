@@ -53,35 +53,45 @@ func (f *freshPanels) piece(im *impl, w *Packed, p0, p1, k0, n int) unsafe.Point
 
 // A product of so few rows with an operand in columns is over before a panel is
 // packed: it multiplies the operand where it lies, thinSteps of its rows at a time,
-// each of which the processor reads ahead as far as the task's columns go.
+// each of which the processor reads ahead as far as the task's columns go. Rows of 4 KiB, and
+// the sums, are all in one set of the first-level cache, which has 8 places or more.
 const (
 	thinRows  = 4
-	thinSteps = 8
+	thinSteps = 6
 )
 
-// addRows adds n steps from k0 on to the waiting sums of the whole panels, and
-// returns the first panel that is not whole. The last piece of K goes the usual
-// way, to the epilogue.
+// addRows adds n steps from k0 on to the sums of the whole panels, and returns the first
+// panel that is not whole. The sums are C itself if no epilogue follows, and those that wait
+// otherwise; then the last piece of K goes the usual way, to the epilogue.
 func (b *block) addRows(k0, n int) int {
 	end := min(b.p1, b.w.N/panelN)
 	if end <= b.p0 {
 		return b.p0
 	}
-	s := b.fresh.src
-	src := s.Data[(b.fresh.b*s.StrideB+b.p0*panelN+k0*s.StrideC)*4:]
-	w := wargs{ldy: uintptr(b.rows * panelN * 4), b: unsafe.Pointer(&src[0]), ldb: uintptr(s.StrideC * 4), n: end - b.p0, steps: n}
-	for i := range b.rows {
-		if k0 == 0 {
+	sums, ldr, ldp := unsafe.Add(b.c, b.p0*panelN*4), b.ldc, panelN*4
+	if !b.plain() {
+		sums, ldr, ldp = b.partial(b.p0, 0), panelN*4, b.rows*panelN*4
+	}
+	if k0 == 0 {
+		for i := range b.rows {
 			for p := b.p0; p < end; p++ {
-				sums := (*[panelN]float32)(b.partial(p, i))
-				*sums = zeroRow
+				row := (*[panelN]float32)(unsafe.Add(sums, i*ldr+(p-b.p0)*ldp))
+				*row = zeroRow
 				if b.ep.Bias != nil {
-					copy(sums[:], b.ep.Bias[p*panelN:])
+					copy(row[:], b.ep.Bias[p*panelN:])
 				}
 			}
 		}
-		w.y, w.x = b.partial(b.p0, i), unsafe.Add(b.a, i*b.lda+k0*4)
-		addRows(b.im, &w)
+	}
+	s := b.fresh.src
+	src := s.Data[(b.fresh.b*s.StrideB+b.p0*panelN)*4:]
+	w := wargs{ldy: uintptr(ldp), ldb: uintptr(s.StrideC * 4), n: end - b.p0}
+	for k := k0; k < k0+n; k += thinSteps {
+		w.b, w.steps = unsafe.Pointer(&src[k*s.StrideC*4]), min(thinSteps, k0+n-k)
+		for i := range b.rows {
+			w.y, w.x = unsafe.Add(sums, i*ldr), unsafe.Add(b.a, i*b.lda+k*4)
+			addRows(b.im, &w)
+		}
 	}
 	return end
 }

@@ -51,6 +51,34 @@ func TestFreshSameBits(t *testing.T) {
 	})
 }
 
+// TestFewRowsSameBits: few rows are multiplied where the operand lies, straight into C if
+// nothing follows but a bias, whatever K and the last columns are.
+func TestFewRowsSameBits(t *testing.T) {
+	ps := pools(t)
+	eachISA(t, func(t *testing.T) {
+		r := rng(23)
+		for m := 1; m <= thinRows+1; m++ {
+			for _, k := range []int{1, thinSteps - 1, thinSteps, thinSteps + 1, 3 * thinSteps, 50} {
+				for _, n := range []int{7, panelN, panelN + 5, 3 * panelN, 5*panelN - 1} {
+					w, a := normal(r, n*k), normal(r, m*k)
+					s := Columns(Bytes(w), tensor.F32, n)
+					some, _ := randomEpilogue(r, m, n)
+					for _, ep := range []Epilogue{{}, {Bias: normal(r, n)}, {Act: ReLU}, some} {
+						base := MatMul{M: m, A: a, LDA: k, LDC: n + 3, Epilogue: ep}
+						packed := base
+						packed.W, packed.C = mustPack(t, tensor.F32, n, k, 1, s), make([]float32, m*(n+3))
+						packed.Scratch = Alloc(packed.ScratchBytes(ps[0].Threads()))
+						packed.Run(ps[0])
+						for _, pool := range ps {
+							runFresh(t, pool, base, n, k, 1, s, packed.C)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // runFresh runs the product with what is around its memory guarded.
 func runFresh(t *testing.T, pool *par.Pool, m MatMul, n, k, batch int, s Source, want []float32) {
 	t.Helper()

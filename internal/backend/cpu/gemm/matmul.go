@@ -117,7 +117,7 @@ func (m *MatMul) split(im *impl, threads int) partition {
 	}
 	tasks := threadTasks * threads
 	if p.thin {
-		tasks = 2 * threads // long rows matter more
+		tasks = threads // long rows matter more
 	}
 	work := float64(panels) * float64(steps) * float64(batch) * float64(2*max(rows, 4)+8)
 	for {

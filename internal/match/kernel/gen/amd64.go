@@ -54,8 +54,10 @@ func amd64File() string {
 	avx512.packInt8(a)
 	avx512.within(a)
 	avx512.among(a)
+	avx512.askCells(a)
 	avx512.stripTiles(a, true)
 	avx512.stripTiles(a, false)
+	avx512.cells(a)
 	return a.String()
 }
 

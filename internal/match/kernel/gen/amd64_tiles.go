@@ -54,11 +54,11 @@ func (x x86) stripTiles(a *asm, both bool) {
 	a.label("panel")
 	for v := range 2 {
 		op(encode.TILEZERO(v), fmt.Sprintf("TILEZERO T%d", v))
-		op(encode.TILELOADD(6+v, "BX", "DX", int8(64*v)), fmt.Sprintf("TILELOADD %d(BX)(DX*1), T%d", 64*v, 6+v))
+		op(encode.TILELOADD(6+v, "BX", "DX", 64*v), fmt.Sprintf("TILELOADD %d(BX)(DX*1), T%d", 64*v, 6+v))
 		op(encode.TDPBSSD(v, 4, 6+v), fmt.Sprintf("TDPBSSD T%d, T4, T%d", 6+v, v))
 	}
 	for v := range 2 {
-		op(encode.TILESTORED(v, "R11", "DX", int8(64*v)), fmt.Sprintf("TILESTORED T%d, %d(R11)(DX*1)", v, 64*v))
+		op(encode.TILESTORED(v, "R11", "DX", 64*v), fmt.Sprintf("TILESTORED T%d, %d(R11)(DX*1)", v, 64*v))
 	}
 	if both {
 		a.p("VMOVDQU32 (R9), Z0")

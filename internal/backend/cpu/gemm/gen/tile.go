@@ -105,11 +105,11 @@ type tileAsm struct {
 	two, packed bool // two tiles of rows
 }
 
-func (k tileAsm) load(t int, base, index string, disp int8) {
+func (k tileAsm) load(t int, base, index string, disp int) {
 	k.p("%s // TILELOADD %d(%s)(%s*1), T%d", encode.TILELOADD(t, base, index, disp), disp, base, index, t)
 }
 
-func (k tileAsm) store(t int, base, index string, disp int8) {
+func (k tileAsm) store(t int, base, index string, disp int) {
 	k.p("%s // TILESTORED T%d, %d(%s)(%s*1)", encode.TILESTORED(t, base, index, disp), t, disp, base, index)
 }
 
@@ -127,7 +127,7 @@ func (k tileAsm) below(base, ld, to string) {
 }
 
 // sums moves the accumulators from or to base, rows R9 bytes apart.
-func (k tileAsm) sums(move func(t int, base, index string, disp int8), base string) {
+func (k tileAsm) sums(move func(t int, base, index string, disp int), base string) {
 	move(0, base, "R9", 0)
 	move(1, base, "R9", 64)
 	if k.two {

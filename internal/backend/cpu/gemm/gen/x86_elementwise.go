@@ -295,39 +295,47 @@ func (x x86) convert(name string, body func(off int), srcStep, dstStep int) {
 	x.p("RET")
 }
 
-// addRows writes a function of wargs: 32 columns at a time stay in registers while
-// the rows pass, each row a stream of its own for the prefetchers.
+// addRows writes a function of wargs: the columns of two panels, at last of one, stay in
+// registers while the rows pass, each row a stream of its own for the prefetchers. The wider
+// the piece of a row, the sooner they follow it.
 func (x x86) addRows() {
 	x.text("vecAddRows", "wargs")
 	x.p("MOVQ p+0(FP), R8")
 	for i, r := range []string{"DI", "AX", "SI", "BX", "R9", "CX", "R10"} { // y, ldy, x, b, ldb, n, steps
 		x.p("MOVQ %d(R8), %s", i*8, r)
 	}
-	x.label("loop")
-	for i := range 4 {
-		x.p("VMOVUPS %d(DI), Y%d", i*32, i)
+	for _, panels := range []int{2, 1} {
+		loop, row, next := fmt.Sprintf("loop%d", panels), fmt.Sprintf("row%d", panels), fmt.Sprintf("next%d", panels)
+		sums := func(f func(at string, i int)) {
+			for i := range 4 * panels {
+				f(fmt.Sprintf("%d(DI)%s", i%4*32, []string{"", "(AX*1)"}[i/4]), i)
+			}
+		}
+		x.label(loop)
+		x.p("CMPQ CX, $%d", panels)
+		x.p("JLT %s", next)
+		sums(func(at string, i int) { x.p("VMOVUPS %s, Y%d", at, i) })
+		x.p("MOVQ BX, R11")
+		x.p("MOVQ SI, R12")
+		x.p("MOVQ R10, R13")
+		x.label(row)
+		x.p("VBROADCASTSS (R12), Y8")
+		for i := range 4 * panels {
+			x.p("VFMADD231PS %d(R11), Y8, Y%d", i*32, i)
+		}
+		x.p("ADDQ R9, R11")
+		x.p("ADDQ $4, R12")
+		x.p("DECQ R13")
+		x.p("JNZ %s", row)
+		sums(func(at string, i int) { x.p("VMOVUPS Y%d, %s", i, at) })
+		for range panels {
+			x.p("ADDQ AX, DI")
+		}
+		x.p("ADDQ $%d, BX", panels*128)
+		x.p("SUBQ $%d, CX", panels)
+		x.p("JMP %s", loop)
+		x.label(next)
 	}
-	x.p("MOVQ BX, R11")
-	x.p("MOVQ SI, R12")
-	x.p("MOVQ R10, R13")
-	x.label("row")
-	x.p("VBROADCASTSS (R12), Y4")
-	x.p("PREFETCHT0 512(R11)")
-	x.p("PREFETCHT0 576(R11)")
-	for i := range 4 {
-		x.p("VFMADD231PS %d(R11), Y4, Y%d", i*32, i)
-	}
-	x.p("ADDQ R9, R11")
-	x.p("ADDQ $4, R12")
-	x.p("DECQ R13")
-	x.p("JNZ row")
-	for i := range 4 {
-		x.p("VMOVUPS Y%d, %d(DI)", i, i*32)
-	}
-	x.p("ADDQ AX, DI")
-	x.p("ADDQ $128, BX")
-	x.p("DECQ CX")
-	x.p("JNZ loop")
 	x.p("VZEROUPPER")
 	x.p("RET")
 }
