@@ -278,16 +278,15 @@ def found_costs(desc: Tensor, other: Tensor, truth: Tensor, there: Tensor, unmat
     """What the match that is really found is worth [B,F]: `unmatched` where it is wrong, else 0.4 and a
     little more a pixel of error. `desc` [B,F,D], `other` raw [B,C,H,W], `truth` [B,F,2].
 
-    It is looked for among every second pixel of every second row.
+    It is looked for among all pixels, as the runtime does. Among some of them only, as every second of every
+    second row, partners of the others would be missing, and `desc_conf` would say which rows are odd.
     """
-    thin = other[:, :-1, ::2, ::2]
-    width = thin.shape[-1]
-    thin = F.normalize(thin.flatten(2), dim=1)
+    width = other.shape[-1]
+    flat = F.normalize(other[:, :-1].flatten(2), dim=1)
     if desc.is_cuda:
-        desc, thin = desc.bfloat16(), thin.bfloat16()
-    best = torch.bmm(desc, thin).argmax(-1)
-    found = torch.stack([best % width, best // width], -1) * 2
-    off = (found - truth).norm(dim=-1)
+        desc, flat = desc.bfloat16(), flat.bfloat16()
+    best = torch.bmm(desc, flat).argmax(-1)
+    off = (torch.stack([best % width, best // width], -1) - truth).norm(dim=-1)
     return torch.where(there & (off < 3.5), 0.4 + 0.15 * off, unmatched)
 
 

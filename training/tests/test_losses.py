@@ -221,6 +221,16 @@ def test_cost_of_what_is_found():
     assert (far == 20).all()
 
 
+def test_what_is_found_costs_the_same_in_each_row_and_column():
+    """A rectified pair: partners lie on whole pixels, and odd rows are as good as even ones."""
+    other = Random(9).normal(1, 9, 16, 24)
+    y, x = torch.meshgrid(torch.arange(16.0), torch.arange(24.0), indexing="ij")
+    truth = torch.stack([x, y], -1).flatten(0, 1)[None]
+    desc = F.normalize(other[:, :-1].flatten(2), dim=1).mT
+    cost = found_costs(desc, other, truth, torch.ones(1, 384, dtype=torch.bool), 20.0)
+    assert torch.allclose(cost, torch.full((1, 384), 0.4))
+
+
 def test_samples_seek_partners():
     """Where a tenth of a picture is seen in the other, a fifth of the scattered samples are matches."""
     match = torch.full((4, 2, 40, 40, 2), -1.0)

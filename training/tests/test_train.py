@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 import evaluate
+import mean
 import train
 from mast3r_torch import evaluation, weights
 
@@ -82,6 +83,19 @@ def test_training_starts_from_a_model(trained, tmp_path):
     assert meta["training_init"] == "smoke, 6 steps" and meta["training_steps"] == "1"
     old, new = (weights.read(path)[0] for path in (parent, tmp_path / "child.safetensors"))
     assert all(torch.equal(old[name], new[name]) for name in old)
+
+
+def test_mean_of_models(trained, tmp_path):
+    one, two, out = trained / "one.safetensors", tmp_path / "two.safetensors", tmp_path / "mean.safetensors"
+    meta = weights.merge_parts(trained / "out", one)
+    tensors = weights.read(one)[0]
+    weights.save({k: t.float() + 1 for k, t in tensors.items()}, two, {**meta, "training_run": "other"})
+    assert mean.mean([one, two], out)["training_run"] == "mean of smoke and other"
+    for name, t in weights.read(out)[0].items():
+        torch.testing.assert_close(t, (tensors[name].float() + 0.5).half(), atol=2e-3, rtol=2e-3)
+    weights.save(tensors, two, {**meta, "enc_depth": "3"})
+    with pytest.raises(ValueError, match="want those of"):
+        mean.mean([one, two], out)
 
 
 def test_low_precision_weights_follow_the_masters(tmp_path):
