@@ -555,7 +555,8 @@ def test_dask_of_a_queue(room: Path) -> None:
     pytest.importorskip("dask_jobqueue", reason="no dask-jobqueue here")
     (jobs,) = blocks("dask.md", "yaml")
     (room / "jobs.yaml").write_text(jobs.replace("jobs: 8", "jobs: 1").replace("cores: 4", "cores: 1"))
-    sbatch = '#!/bin/sh\nsh "$1" >job.log 2>&1 &\necho "Submitted batch job $!"\n'
+    # As sbatch does, it keeps the script: dask-jobqueue deletes its own when sbatch is back.
+    sbatch = '#!/bin/sh\ncp "$1" job.sh\nsh job.sh >job.log 2>&1 &\necho "Submitted batch job $!"\n'
     for name, script in (("sbatch", sbatch), ("scancel", "#!/bin/sh\nkill $1\n")):
         (room / "bin" / name).write_text(script)
         (room / "bin" / name).chmod(0o755)
