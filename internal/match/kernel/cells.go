@@ -77,23 +77,7 @@ func (k *Int8) Cells(p *CellArgs) {
 func (k *Int8) HasCells() bool { return k.cells != nil }
 
 // cellConfigs are tiles for Cells: sums in 0 to 2, rows in 3, columns in 4 to 7.
-var cellConfigs = func() (c [17][64]byte) {
-	for quads := 1; quads < len(c); quads++ {
-		x := &c[quads]
-		x[0] = 1
-		for t := range 8 {
-			width, rows := byte(64), byte(16)
-			switch {
-			case t >= 4:
-				rows = byte(quads)
-			case t == 3:
-				width = byte(4 * quads)
-			}
-			x[16+2*t], x[48+t] = width, rows
-		}
-	}
-	return c
-}()
+var cellConfigs = tileShapes(3, 4)
 
 // cellsGo is Cells in Go, for tests where there are no tiles.
 func cellsGo(p *CellArgs) {
@@ -109,9 +93,7 @@ func cellsGo(p *CellArgs) {
 				for j := c * CellCols; j < (c+1)*CellCols; j++ {
 					var sum int32
 					for q := range p.Quads {
-						a, b := rows[i*p.Stride/4+q], cols[(j/32*p.Quads+q)*32+j%32]
-						sum += int32(int8(a))*int32(int8(b)) + int32(int8(a>>8))*int32(int8(b>>8)) +
-							int32(int8(a>>16))*int32(int8(b>>16)) + int32(int8(a>>24))*int32(int8(b>>24))
+						sum += dotBytes(rows[i*p.Stride/4+q], cols[(j/32*p.Quads+q)*32+j%32])
 					}
 					most = max(most, sum)
 					colMax[j] = max(colMax[j], sum)
