@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from common import table
+
 Run = Callable[[], object]
 
 
@@ -100,15 +102,15 @@ def main() -> None:
     with mt.Context("cpu", threads=1) as context:
         cost = crossings(context)
         print(f"a call through ctypes {cost['ctypes']:.2f} us, one that enters Go {cost['go']:.2f} us\n")
-        for title, table in (
+        for title, calls in (
             ("eight numbers", operations(context)),
             ("product", products(context, [*square, *vectors, (8, 1024, 1024)])),
         ):
-            print(f"| {title} | ours, us | NumPy, us | NumPy's time / ours |\n|---|---|---|---|")
-            for name, (ours, theirs) in in_turns(table, options.turns).items():
-                beside = f"{theirs:.1f} | {theirs / ours:.2f}" if theirs < float("inf") else " | "
-                print(f"| {name} | {ours:.1f} | {beside} |")
-            print()
+            rows = []
+            for name, (ours, theirs) in in_turns(calls, options.turns).items():
+                beside = (f"{theirs:.1f}", f"{theirs / ours:.2f}") if theirs < float("inf") else ("", "")
+                rows.append((name, f"{ours:.1f}", *beside))
+            print("\n".join(table((title, "ours, us", "NumPy, us", "NumPy's time / ours"), rows)), "\n")
 
 
 if __name__ == "__main__":
