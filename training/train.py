@@ -63,6 +63,7 @@ def compile_parts() -> None:
 @dataclass(frozen=True)
 class Config:
     name: str = "run"
+    variant: str = "mast3r_tiny"  # of the file: the name under which it is loaded
     seconds: float = 60.0  # of training, over all parts; preparations included
     max_steps: int = 1 << 30
     seed: int = 1
@@ -427,7 +428,7 @@ def quick_figures(
 def write_result(trainer: Trainer, out: Path, figures: dict[str, float]) -> None:
     config = trainer.config
     meta = weights.dims_metadata(trainer.net.dims) | {
-        "variant": "mast3r_tiny",
+        "variant": config.variant,
         "weights": "trained",
         "license": "Apache-2.0",
         "training_run": config.name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A deeper network that starts as the same function as a shallower one."""
+"""A deeper network, with a wider descriptor layer, that starts as the same function as a smaller one."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ def spread(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[int, bool]]
 def grow(tensors: dict[str, Tensor], old: Dims, new: Dims) -> dict[str, Tensor]:
     """Weights of the network `new` that computes what `tensors` compute in `old`.
 
-    Only the depths may differ. A block more is a copy of the one before it
-    whose branches end in zeros: it changes nothing yet, and learns from the
-    first step.
+    Only the depths and `local_hidden` may differ. A block more is a copy of
+    the one before it whose branches end in zeros: it changes nothing yet, and
+    learns from the first step. So does a hidden unit more: it reads the
+    tokens at random, and nothing is read from it.
     """
-    if replace(old, enc_depth=new.enc_depth, dec_depth=new.dec_depth) != new:
-        raise ValueError(f"growth: {old}, want {new} but for the depths")
+    if replace(old, enc_depth=new.enc_depth, dec_depth=new.dec_depth, local_hidden=new.local_hidden) != new:
+        raise ValueError(f"growth: {old}, want {new} but for the depths and local_hidden")
+    if new.local_hidden < old.local_hidden:
+        raise ValueError(f"growth: local_hidden {new.local_hidden}, want at least {old.local_hidden}")
     encoder = spread((0, old.enc_depth), (0, new.enc_depth))
     decoder = spread(old.hooks, new.hooks)
     out = {name: t for name, t in tensors.items() if not _BLOCK.fullmatch(name)}
@@ -53,4 +56,17 @@ def grow(tensors: dict[str, Tensor], old: Dims, new: Dims) -> dict[str, Tensor]:
             if source == at:
                 zero = not itself and _LAST.fullmatch(rest)
                 out[f"{stack}.{k}.{rest}"] = torch.zeros_like(t) if zero else t.clone()
+    for head in ("downstream_head1", "downstream_head2"):
+        out |= _widen(out, f"{head}.head_local_features", new.local_hidden - old.local_hidden)
     return out
+
+
+def _widen(tensors: dict[str, Tensor], layer: str, more: int) -> dict[str, Tensor]:
+    """The two matrices of an MLP with `more` hidden units."""
+    first, bias, second = (tensors[f"{layer}.{name}"] for name in ("fc1.weight", "fc1.bias", "fc2.weight"))
+    fresh = torch.randn(more, first.shape[1]) * first.std()
+    return {
+        f"{layer}.fc1.weight": torch.cat([first, fresh]),
+        f"{layer}.fc1.bias": torch.cat([bias, torch.zeros(more)]),
+        f"{layer}.fc2.weight": torch.cat([second, torch.zeros(len(second), more)], 1),
+    }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network grown in depth computes the same, and what is new in it learns."""
+"""A grown network computes the same, and what is new in it learns."""
 
 from dataclasses import replace
 
@@ -22,9 +22,11 @@ def network(dims: Dims) -> Mast3r:
     return net.eval()
 
 
-@pytest.mark.parametrize(("encoder", "decoder"), [(2, 6), (5, 6), (2, 8), (4, 12), (3, 11)])
-def test_a_grown_network_computes_the_same(encoder, decoder):
-    dims = replace(SMALL, enc_depth=encoder, dec_depth=decoder)
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "hidden"), [(2, 6, 32), (5, 6, 32), (2, 8, 33), (4, 12, 64), (3, 11, 32)]
+)
+def test_a_grown_network_computes_the_same(encoder, decoder, hidden):
+    dims = replace(SMALL, enc_depth=encoder, dec_depth=decoder, local_hidden=hidden)
     small, large = network(SMALL), Mast3r(dims).eval()
     large.load_state_dict(grow(small.state_dict(), SMALL, dims), strict=True)
     images = torch.rand(2, 1, 3, 48, 64) * 2 - 1
@@ -34,6 +36,8 @@ def test_a_grown_network_computes_the_same(encoder, decoder):
     sum(v.square().sum() for raw in large.raw(*images) for v in raw).backward()
     still = [n for n, p in large.named_parameters() if "mlp.fc2.weight" in n and p.grad.abs().max() == 0]
     assert not still
+    for head in (large.downstream_head1, large.downstream_head2):
+        assert (head.head_local_features.fc2.weight.grad[:, SMALL.local_hidden :] != 0).all()
 
 
 def test_blocks_keep_their_order_between_the_levels_that_are_read():
