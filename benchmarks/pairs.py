@@ -303,7 +303,7 @@ def plot(rows: list[Row], path: Path) -> None:
                 np.mean([r["methods"][method][key] for r in rows if r["set"] == n and method in r["methods"]])
                 for n in names
             ]
-            label = "mast3r_tiny, refined" if method == "refined" else "SIFT + MAGSAC"
+            label = "mast3r_small, refined" if method == "refined" else "SIFT + MAGSAC"
             axis.barh(at + shift, values, 0.38, label=label, color=colour)
         axis.set_yticks(at, names)
         axis.set_xlim(0, 1)

@@ -93,7 +93,7 @@ const (
 
 // Variants are the names that Config.Variant may have. Files of other models are
 // opened with "auto".
-var Variants = []string{"auto", "mast3r_tiny", "mast3r_vit_large", "dune_vit_small_14", "dune_vit_small_336", "dune_vit_small_448",
+var Variants = []string{"auto", "mast3r_small", "mast3r_tiny", "mast3r_vit_large", "dune_vit_small_14", "dune_vit_small_336", "dune_vit_small_448",
 	"dune_vit_base_14", "dune_vit_base_336", "dune_vit_base_448",
 	"da3_small", "da3_base", "da3_large", "da3_giant", "da3_mono_large", metricVariant}
 

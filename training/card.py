@@ -4,8 +4,9 @@
     python card.py FIGURES.json HALF.json
 
 FIGURES.json and HALF.json are what `evaluate.py --backend runtime --sift --json` wrote in fp32 and in
-fp16. They are kept together in card.json, and the tables between the marks in docs/model-card.md are
-made of them. A test compares both, and the figures in the model file, with each other.
+fp16. They are kept in card.json beside those of the other model in the wheel, and the tables between
+the marks in docs/model-card.md are made of them. A test compares both, and the figures in the model
+files, with each other.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ PHOTOGRAPHS = {
     "box": "box",
 }
 WANTED = {(section, figure): value for section, figure, _, value in THRESHOLDS}
+MOTORCYCLE = ("motorcycle 256x176", "motorcycle 512x352")
 GOALS = (  # what is asked for, of which sections, by which figures
+    ("synthetic near, mutual 3 px, of the pixels", ("synthetic near 256x192",), ("mutual", "mutual_share")),
+    ("motorcycle at 256 and 512, mutual 3 px", MOTORCYCLE, ("mutual",)),
+    ("motorcycle at 256 and 512, correlation of inverse depth", MOTORCYCLE, ("inverse_depth",)),
     ("raw 3 px at 512, enlarged x2, x3, x4", ("512: zoom x2", "512: zoom x3", "512: zoom x4"), ("raw_p3",)),
     ("raw 3 px at 512, turned by 90, 180 degrees", ("512: rotation 90", "512: rotation 180"), ("raw_p3",)),
     ("box, right matches", ("512: box",), ("raw_right",)),
     ("focal length off: median, nine of ten", ("512: focal",), ("median", "p90")),
     ("stereo at 512: median depth error", ("512: stereo",), ("depth_error",)),
-    ("motorcycle at 512, correlation of inverse depth", ("motorcycle 512x352",), ("inverse_depth",)),
     ("synthetic near, median point error of both views", ("synthetic near 256x192",), ("points1", "points2")),
 )
 
@@ -69,9 +73,9 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
-def truth(full: Figures, half: Figures) -> str:
-    rows = []
-    for name, row in full.items():
+def truth(kept: dict[str, Figures]) -> str:
+    half, rows = kept["small fp16"], []
+    for name, row in kept["small"].items():
         if "strict" in row and "all" in row and "turned" not in name and "identity" not in name:
             other = "; ".join(v for v in (f"{half[name]['mutual']:.3f}", shape(half[name])) if v)
             rows.append((
@@ -90,7 +94,7 @@ def truth(full: Figures, half: Figures) -> str:
     return table(head, rows)
 
 
-def without_truth(full: Figures, _: Figures) -> str:
+def without_truth(kept: dict[str, Figures]) -> str:
     head = (
         "pair",
         "strict matches, share of the grid",
@@ -99,14 +103,15 @@ def without_truth(full: Figures, _: Figures) -> str:
     )
     rows = []
     for name in ("identity 256x176", "box 256", "box 512", "no overlap 256x176"):
-        row = full[name]
+        row = kept["small"][name]
         rows.append(
             (name, *(f"{row[k]:.3f}" for k in ("strict_share", "sure_share")), f"{row['desc_conf']:.1f}")
         )
     return table(head, rows)
 
 
-def turned(full: Figures, _: Figures) -> str:
+def turned(kept: dict[str, Figures]) -> str:
+    full = kept["small"]
     rows = [
         (to, share(full[f"coffee {t}"], "mutual"), share(full[f"chelsea {t}"], "mutual"))
         for t, to in TURNS.items()
@@ -114,10 +119,10 @@ def turned(full: Figures, _: Figures) -> str:
     return table(("second view", "coffee", "cat"), rows)
 
 
-def photographs(full: Figures, _: Figures) -> str:
+def photographs(kept: dict[str, Figures]) -> str:
     rows = []
     for name, to in PHOTOGRAPHS.items():
-        row = full[f"512: {name}"]
+        row = kept["small"][f"512: {name}"]
         cells = [
             f"{row[f'{m}_p3']:.3f} ({row[f'{m}_cover']:.2f})" if row.get(f"{m}_n") else "none"
             for m in ("raw", "sift", "magsac", "sift_magsac")
@@ -126,15 +131,16 @@ def photographs(full: Figures, _: Figures) -> str:
     return table(("set", "pairs", "raw", "SIFT", "raw + MAGSAC", "SIFT + MAGSAC"), rows)
 
 
-def goals(full: Figures, _: Figures) -> str:
+def goals(kept: dict[str, Figures]) -> str:
     def written(values: list[float]) -> str:
         return ", ".join(f"{v:.3f}" if v < 1 and v else f"{v:.0f}" for v in values)
 
     rows = []
     for what, sections, figures in GOALS:
         asked = [(section, figure) for section in sections for figure in figures]
-        rows.append((what, written([WANTED[a] for a in asked]), written([full[s][f] for s, f in asked])))
-    return table(("", "wanted", "measured"), rows)
+        measured = (written([model[s][f] for s, f in asked]) for model in (kept["small"], kept["tiny"]))
+        rows.append((what, written([WANTED[a] for a in asked]), *measured))
+    return table(("", "wanted", "`mast3r_small`", "`mast3r_tiny`"), rows)
 
 
 TABLES = {
@@ -152,7 +158,7 @@ def fill(document: str, kept: dict[str, Figures]) -> str:
         begin = f"<!-- card.py: {name} -->\n"
         if document.count(begin) != 1:
             raise ValueError(f"card: {document.count(begin)} marks {begin.strip()!r}, want 1")
-        body = make(kept["fp32"], kept["fp16"])
+        body = make(kept)
         pattern = re.escape(begin) + r".*?<!-- end -->"
         document = re.sub(
             pattern, lambda _, b=begin, t=body: f"{b}\n{t}\n\n<!-- end -->", document, flags=re.S
@@ -162,7 +168,7 @@ def fill(document: str, kept: dict[str, Figures]) -> str:
 
 def main() -> None:
     full, half = (json.loads(Path(path).read_text()) for path in sys.argv[1:])
-    kept = {"fp32": full, "fp16": half}
+    kept = json.loads(KEPT.read_text()) | {"small": full, "small fp16": half}
     KEPT.write_text(json.dumps(kept, indent=1) + "\n")
     DOCUMENT.write_text(fill(DOCUMENT.read_text(), kept))
 

@@ -55,7 +55,7 @@ type Overlap struct {
 const (
 	overlapMatched    = 0.03
 	overlapConsistent = 0.40
-	overlapCertainty  = 2.5
+	overlapCertainty  = 2.0
 	unsureBelow       = 0.7
 	unsureAbove       = 1.2
 )

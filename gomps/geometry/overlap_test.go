@@ -22,10 +22,10 @@ func TestJudgeOverlap(t *testing.T) {
 		certain float64 // 0: not given
 	}{
 		"right":         {v.a, v.noisy(0.3, 0, 1), 3000, OverlapYes, 0},
-		"certain":       {v.a, v.noisy(0.3, 0, 1), 3000, OverlapYes, 3.1},
-		"half certain":  {v.a, v.noisy(0.3, 0, 1), 3000, OverlapUnsure, 2.9},
-		"hardly":        {v.a, v.noisy(0.3, 0, 1), 3000, OverlapUnsure, 1.8},
-		"not certain":   {v.a, v.noisy(0.3, 0, 1), 3000, OverlapNo, 1.7},
+		"certain":       {v.a, v.noisy(0.3, 0, 1), 3000, OverlapYes, 2.5},
+		"half certain":  {v.a, v.noisy(0.3, 0, 1), 3000, OverlapUnsure, 2.3},
+		"hardly":        {v.a, v.noisy(0.3, 0, 1), 3000, OverlapUnsure, 1.5},
+		"not certain":   {v.a, v.noisy(0.3, 0, 1), 3000, OverlapNo, 1.3},
 		"no number":     {v.a, v.noisy(0.3, 0, 1), 3000, OverlapNo, math.NaN()},
 		"wild, certain": {v.a, wild, 3000, OverlapNo, 9},
 		"every third":   {v.a, v.noisy(0.3, 3, 1), 3000, OverlapYes, 0},

@@ -62,6 +62,7 @@ def check(wheel: Path, inspected: Path | None) -> list[str]:
                 problems.append(f"{library} holds the path of the folder that it was built in")
         for need in (
             "py.typed",
+            "models/mast3r_small/unified.safetensors",
             "models/mast3r_tiny/unified.safetensors",
             "pictures/room_1.png",
             "selfcheck/landscape.npz",

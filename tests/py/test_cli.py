@@ -117,10 +117,10 @@ def test_pose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info"]) == 0
-    assert "mast3r_tiny" in capsys.readouterr().out
+    assert "mast3r_small" in capsys.readouterr().out
     assert cli.main(["info", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert values["variant"] == "mast3r_tiny" and values["metadata"]["license"] == "Apache-2.0"
+    assert values["variant"] == "mast3r_small" and values["metadata"]["license"] == "Apache-2.0"
 
 
 def test_benchmark(micro: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +163,7 @@ def test_selfcheck_notices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_selfcheck_reports_errors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(places, "bundled_model", lambda: tmp_path / "gone.safetensors")
+    monkeypatch.setattr(places, "bundled_model", lambda *_: tmp_path / "gone.safetensors")
     assert cli.main(["selfcheck"]) == 1
     assert "FAIL  ModelNotFoundError" in capsys.readouterr().out
 

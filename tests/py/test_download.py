@@ -122,9 +122,11 @@ def test_unknown_variant(cache: Path) -> None:
             call("mast3r_huge")
     with pytest.raises(ValueError, match="source 'ftp', want one of auto, naver, hf"):
         m3r.download(LARGE, source="ftp")
-    assert m3r.download("mast3r_tiny") == places.bundled_model()
-    with pytest.raises(ValueError, match="in the wheel"):
-        m3r.get_checkpoint_urls("mast3r_tiny")
+    for variant in ("mast3r_small", "mast3r_tiny"):
+        assert m3r.download(variant) == places.bundled_model(variant) == places.find(variant)
+        with pytest.raises(ValueError, match=f"{variant} is in the wheel"):
+            m3r.get_checkpoint_urls(variant)
+    assert places.find("auto") == places.bundled_model("mast3r_small")
 
 
 def test_download_load_run(served: Server, cache: Path, rng: np.random.Generator) -> None:
@@ -145,16 +147,17 @@ def test_download_load_run(served: Server, cache: Path, rng: np.random.Generator
 
 
 def test_status(served: Server, cache: Path) -> None:
-    tiny, large, *others = m3r.status()
-    assert tiny.variant == "mast3r_tiny" and tiny.ready and not large.ready and not others[0].ready
+    small, tiny, large, *others = m3r.status()
+    assert (small.variant, tiny.variant) == places.BUNDLED and small.ready and tiny.ready
+    assert not large.ready and not others[0].ready
     m3r.download(LARGE, retrieval=False, progress=False)
-    unified, retrieval, codebook = m3r.status()[1].files
+    unified, retrieval, codebook = m3r.status()[2].files
     assert unified.present and unified.bytes == unified.path.stat().st_size and len(unified.sha256) == 64
     assert not retrieval.present and retrieval.bytes == 0 and retrieval.sha256 == ""
     codebook.path.with_name(codebook.path.name + ".part").write_bytes(b"12345")
-    assert m3r.status(cache)[1].files[2].bytes == 5 and not m3r.status(cache)[1].files[2].present
+    assert m3r.status(cache)[2].files[2].bytes == 5 and not m3r.status(cache)[2].files[2].present
     m3r.download(LARGE, progress=False)  # what was left out is still missing
-    assert all(file.present for file in m3r.status()[1].files)
+    assert all(file.present for file in m3r.status()[2].files)
 
 
 def test_offline(served: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +180,7 @@ def test_a_wrong_file_is_not_taken(served: Server, cache: Path, monkeypatch: pyt
         served_file.data = b"<html>please log in</html>"
     with pytest.raises(errors.DownloadError, match="26 bytes, want 6291456"):
         m3r.download(LARGE, source="naver", progress=False)
-    assert not any(m3r.status()[1].files[0].path.parent.glob("MASt3R*"))
+    assert not any(m3r.status()[2].files[0].path.parent.glob("MASt3R*"))
 
 
 class FakeHub(types.ModuleType):
@@ -313,8 +316,8 @@ def test_command_line(
     assert str(paths["unified"]) in text
     assert cli.main(["status", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert [v["ready"] for v in values] == [True] + 7 * [False]
-    assert values[1]["files"][0]["role"] == "unified"
+    assert [v["ready"] for v in values] == [True, True] + 7 * [False]
+    assert values[2]["files"][0]["role"] == "unified"
     assert cli.main(["download", "mast3r_huge"]) == 1
     assert "want one of" in capsys.readouterr().err
     assert cli.main(["download"]) == 1
@@ -381,8 +384,9 @@ def test_scripts_exist() -> None:
 
 
 def test_variant_option(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["info", "--variant", "mast3r_tiny", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["variant"] == "mast3r_tiny"
+    for bundled in places.BUNDLED:
+        assert cli.main(["info", "--variant", bundled, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["variant"] == bundled
     for variant, words in (("mast3r_huge", "want one of"), ("dune_vit_small_14", "dune_vit_small_448")):
         assert cli.main(["info", "--variant", variant]) == 1
         assert words in capsys.readouterr().err
@@ -392,7 +396,7 @@ def test_older_names(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["mast3r-info", "--json"])
-    assert cli.info_main() == 0 and "mast3r_tiny" in capsys.readouterr().out
+    assert cli.info_main() == 0 and "mast3r_small" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["mast3r-download", "--list"])
     assert cli.download_main() == 0 and LARGE in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["mast3r-benchmark", "--iterations", "0"])

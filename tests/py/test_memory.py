@@ -25,7 +25,10 @@ def test_parts_add_up() -> None:
     parts = ("weights", "activations", "buffers", "results", "runtime")
     assert pair["total"] == sum(pair[part] for part in parts)
     assert all(pair[part] > 0 for part in parts)
-    assert pair["variant"] == "mast3r_tiny"
+    assert pair["variant"] == "mast3r_small"
+    for variant in ("mast3r_small", "mast3r_tiny"):
+        named = m3r.estimate_memory(variant=variant, size=(48, 64))
+        assert named["variant"] == variant and named["weights"] <= pair["weights"]
     more = m3r.estimate_memory(size=(48, 64), pictures=101)
     assert more["results"] == 100 * pair["results"]
     both = m3r.estimate_memory(size=(48, 64), symmetric=True)

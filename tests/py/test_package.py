@@ -58,6 +58,7 @@ def test_wheel_holds_what_it_needs(wheel: Path) -> None:
     inside = {name.removeprefix("mast3r_runtime/") for name in names if name.startswith("mast3r_runtime/")}
     want = {
         "py.typed",
+        "models/mast3r_small/unified.safetensors",
         "models/mast3r_tiny/unified.safetensors",
         "pictures/coffee.png",
         "pictures/scene/truth.npz",

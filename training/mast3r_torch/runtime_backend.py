@@ -21,7 +21,7 @@ def to_bytes(image: Tensor) -> np.ndarray:
 def runtime_backend(model: Path, precision: str, threads: int) -> Backend:
     from mast3r_runtime.backends._cpu import CPUEngine
 
-    engine = CPUEngine("mast3r_tiny", precision=precision, num_threads=threads or 2)
+    engine = CPUEngine("auto", precision=precision, num_threads=threads or 2)
     engine.load(model)
 
     def run(img1: Tensor, img2: Tensor) -> tuple[View, View]:

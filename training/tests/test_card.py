@@ -9,7 +9,7 @@ import pytest
 import card
 from mast3r_torch import weights
 
-MODEL = Path(card.__file__).parents[1] / "python/mast3r_runtime/models/mast3r_tiny/unified.safetensors"
+MODELS = Path(card.__file__).parents[1] / "python/mast3r_runtime/models"
 
 
 @pytest.fixture
@@ -22,14 +22,16 @@ def test_the_tables_are_those_of_the_measurement(kept):
     assert card.fill(document, kept) == document, "python card.py FIGURES.json HALF.json makes them anew"
 
 
-def test_the_measurement_is_of_the_model_in_the_wheel(kept):
+@pytest.mark.parametrize("name", ["small", "tiny"])
+def test_the_measurement_is_of_the_model_in_the_wheel(kept, name):
     """Its file has the main figures; another machine may round the last digit otherwise."""
-    _, meta = weights.read(MODEL)
+    _, meta = weights.read(MODELS / f"mast3r_{name}/unified.safetensors")
+    assert meta["variant"] == f"mast3r_{name}"
     figures = json.loads(meta["figures"])
     assert len(figures) > 10
-    for name, row in figures.items():
+    for section, row in figures.items():
         for figure, value in row.items():
-            assert kept["fp32"][name][figure] == pytest.approx(value, abs=2e-3), f"{name}: {figure}"
+            assert kept[name][section][figure] == pytest.approx(value, abs=2e-3), f"{section}: {figure}"
 
 
 def test_a_mark_that_is_not_there_is_an_error(kept):

@@ -76,7 +76,7 @@ def status(cache_dir: str | os.PathLike[str] | None = None) -> list[ModelStatus]
     Returns
     -------
     list of ModelStatus
-        One for each variant, the model in the wheel first.
+        One for each variant, the models in the wheel first.
     """
     cache = _cache(cache_dir)
     return [_status_of(variant, cache) for variant in places.VARIANTS]
@@ -127,7 +127,7 @@ def download(
     Parameters
     ----------
     variant : str or ModelVariant
-        Which model; ``mast3r_tiny`` is in the wheel and needs no download.
+        Which model; ``mast3r_small`` and ``mast3r_tiny`` are in the wheel and need no download.
     source : {"auto", "naver", "hf"}
         The official server (and MAST3R_MIRROR, addresses separated by commas, before it);
         converted files on the Hugging Face hub, for which ``huggingface_hub`` must be
@@ -158,8 +158,8 @@ def download(
     name = places.resolve(variant)
     if source not in SOURCES:
         raise ArgumentError(f"source {source!r}, want one of {', '.join(SOURCES)}")
-    if name == places.BUNDLED:
-        return places.bundled_model()
+    if name in places.BUNDLED:
+        return places.bundled_model(name)
     cache = _cache(cache_dir)
     if not force and _complete(name, cache, source, retrieval):
         return places.find(name, cache)

@@ -30,15 +30,15 @@ __all__ = [
     "resolve",
 ]
 
-BUNDLED = "mast3r_tiny"
-VARIANTS = (BUNDLED, *MODEL_SPECS)
+BUNDLED = ("mast3r_small", "mast3r_tiny")  # in the wheel; "auto" is the first
+VARIANTS = (*BUNDLED, *MODEL_SPECS)
 ALIASES = {"dune_vit_small_14": "dune_vit_small_448", "dune_vit_base_14": "dune_vit_base_448"}
 LAYOUTS = (("unified.safetensors",), ("model.safetensors",), ("encoder.safetensors", "decoder.safetensors"))
 
 
-def bundled_model() -> Path:
-    """The small demonstration model that ships in the wheel."""
-    return Path(__file__).parents[1] / "models" / BUNDLED / "unified.safetensors"
+def bundled_model(variant: str = BUNDLED[0]) -> Path:
+    """The file of a model that ships in the wheel."""
+    return Path(__file__).parents[1] / "models" / variant / "unified.safetensors"
 
 
 def cache_dir() -> Path:
@@ -77,8 +77,8 @@ def resolve(variant: object) -> str:
 def spec_of(variant: object) -> ModelSpec:
     """Return the spec of a published variant."""
     name = resolve(variant)
-    if name == BUNDLED:
-        raise ArgumentError(f"{BUNDLED} is in the wheel, want one of {', '.join(MODEL_SPECS)}")
+    if name in BUNDLED:
+        raise ArgumentError(f"{name} is in the wheel, want one of {', '.join(MODEL_SPECS)}")
     return MODEL_SPECS[name]
 
 
@@ -119,9 +119,9 @@ def find(variant: object, directory: Path | None = None, checkpoints: Path | Non
 
     Converted files come first, for they are smaller and their tensors lie on pages.
     """
-    if str(variant) in ("auto", BUNDLED):
-        return bundled_model()
-    name = resolve(variant)
+    name = BUNDLED[0] if str(variant) == "auto" else resolve(variant)
+    if name in BUNDLED:
+        return bundled_model(name)
     cache = directory or cache_dir()
     folders = [cache / "safetensors" / name, cache / name]
     for folder in folders:
@@ -138,8 +138,8 @@ def find(variant: object, directory: Path | None = None, checkpoints: Path | Non
                 return hub
     raise ModelNotFoundError(
         f"no files of {name} in {folders[0]} or {folders[1]}, nor {' and '.join(needed)} in {originals}; "
-        f"fetch them with `mast3r download {name}`, give load() a path, or use variant={BUNDLED!r}, "
-        "the small demonstration model in the wheel"
+        f"fetch them with `mast3r download {name}`, give load() a path, or use variant={BUNDLED[0]!r}, "
+        "the small model in the wheel"
     )
 
 

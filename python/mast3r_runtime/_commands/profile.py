@@ -47,15 +47,11 @@ def _profile(arguments: argparse.Namespace) -> int:
 
 
 def _static(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    from .._checkpoints.places import bundled_model
     from .._engine.reports import estimate_cost
 
-    model, variant = arguments.model, arguments.variant
-    if variant == "auto":
-        variant, model = None, model or bundled_model()
     values = estimate_cost(
-        model,
-        variant,
+        arguments.model,
+        arguments.variant,
         arguments.size,
         precision="fp32" if arguments.precision == "fp32" else "fp16",
         tflops=arguments.tflops,

@@ -184,7 +184,7 @@ def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) ->
     wanted = Path(arguments.matcher)
     if arguments.matcher == "auto":
         ready = {model.variant for model in status() if model.ready}
-        wanted = Path("mast3r_vit_large" if "mast3r_vit_large" in ready else "mast3r_tiny")
+        wanted = Path("mast3r_vit_large" if "mast3r_vit_large" in ready else "mast3r_small")
     own = {**vars(arguments), "variant": "auto", "model": wanted}
     return stack.enter_context(open_engine(argparse.Namespace(**own)))
 

@@ -48,6 +48,7 @@ class _Text(str, Enum):
 class ModelVariant(_Text):
     """Names of the known models. Any other model loads by the path of its file."""
 
+    MAST3R_SMALL = "mast3r_small"
     MAST3R_TINY = "mast3r_tiny"
     MAST3R_VIT_LARGE = "mast3r_vit_large"
     DUNE_VIT_SMALL_336 = "dune_vit_small_336"

@@ -92,8 +92,8 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     def load(self, path: str | os.PathLike[str] | None = None) -> None:
         """Load a model: a safetensors or ``.pth`` file, or a directory that contains one.
 
-        Without a path, ``auto`` and ``mast3r_tiny`` load the model in the wheel; other variants
-        load their files from the cache. A second call replaces the model.
+        Without a path, ``mast3r_small``, which ``auto`` means, and ``mast3r_tiny`` are loaded from the
+        wheel, other variants from the cache. A second call replaces the model.
         """
         where = places.find(self._config[0]) if path is None else Path(path)
         with calls.Job("mast3r_submit_load", self._live(), calls.text("path", where)) as job:
@@ -111,7 +111,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
         return not self._closed and bool(info_of(self._live())["ready"])
 
     def name(self) -> str:
-        """Model and backend, as in ``mast3r_tiny on cpu (avx512)``."""
+        """Model and backend, as in ``mast3r_small on cpu (avx512)``."""
         return str(info_of(self._live())["name"])
 
     def info(self) -> dict[str, Any]:

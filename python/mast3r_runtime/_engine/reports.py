@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-from .._checkpoints.places import bundled_model
+from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S
 from .._library.options import Only, image_array, infer_options, outputs
@@ -40,6 +40,16 @@ def check_metal() -> dict[str, Any]:
         return _report(job)
 
 
+def _in_the_wheel(
+    model: str | os.PathLike[str] | None, variant: str | None
+) -> tuple[str | os.PathLike[str] | None, str | None]:
+    """A model in the wheel by its file; what else is asked for as it is."""
+    name = "auto" if variant is None else str(variant)
+    if model is None and name in ("auto", *places.BUNDLED):
+        return places.find(name), None
+    return model, None if name == "auto" else name
+
+
 @checked
 def estimate_cost(
     model: str | os.PathLike[str] | None = None,
@@ -56,7 +66,7 @@ def estimate_cost(
     ----------
     model, variant
         A model file or folder, or the name of a published model, whose weights need not be
-        there.
+        there. Neither: the model in the wheel.
     size, size_2
         Height and width at network size. None: the model's own at 4:3; the first's.
     precision : {"fp16", "fp32"}
@@ -71,6 +81,7 @@ def estimate_cost(
         predicted milliseconds.
     """
     (height1, width1), (height2, width2) = size or (0, 0), size_2 or (0, 0)
+    model, variant = _in_the_wheel(model, variant)
     options = S.struct(
         S.CostOptions,
         height1=calls.int32("height", height1),
@@ -142,8 +153,7 @@ def estimate_memory(
     ArgumentError, ShapeError, ModelNotFoundError, WeightsError
     """
     (height1, width1), (height2, width2) = size or (0, 0), size_2 or (0, 0)
-    if model is None and variant is None:
-        model = bundled_model()
+    model, variant = _in_the_wheel(model, variant)
     options = S.struct(
         S.MemoryOptions,
         height1=calls.int32("height", height1),

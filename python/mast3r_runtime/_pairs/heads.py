@@ -23,7 +23,7 @@ def find_beside(model: str | os.PathLike[str] | None, role: str) -> Path | None:
         folders.append(Path(model) if Path(model).is_dir() else Path(model).parent)
     names = [f"{role}.safetensors", *(Path(name).name for name in official)]
     candidates = [folder / name for folder in folders for name in names]
-    if model is None or Path(model) != places.bundled_model():
+    if model is None or Path(model) not in map(places.bundled_model, places.BUNDLED):
         candidates += [places.checkpoint_dir() / name for name in official]
     return next((place for place in candidates if place.is_file()), None)
 
