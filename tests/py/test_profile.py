@@ -38,7 +38,9 @@ def test_cost(micro: Path) -> None:
     assert abs(large["total"]["flops"] / 1e9 - 2037) < 20  # the published count
     slow = m3r.estimate_cost(variant="mast3r_vit_large", size=(384, 512), tflops=2.6, gb_per_s=68)
     assert slow["total"]["predicted_ms"] > 2 * large["total"]["predicted_ms"]
-    for bad in ({"variant": "nothing"}, {}, {"variant": "mast3r_vit_large", "precision": "int8"}):
+    for variant, given in (("mast3r_small", {}), ("mast3r_tiny", {"variant": "mast3r_tiny"})):  # the wheel's
+        assert m3r.estimate_cost(**given)["variant"] == variant
+    for bad in ({"variant": "nothing"}, {"variant": "mast3r_vit_large", "precision": "int8"}):
         with pytest.raises(errors.ArgumentError):
             m3r.estimate_cost(**bad)
     with pytest.raises(errors.ShapeError):
