@@ -28,6 +28,7 @@ import pairs_intervals
 from pairs_sets import SETS, A, Pair, Sources, through
 
 from mast3r_runtime import geometry
+from mast3r_runtime._checkpoints.places import BUNDLED
 from mast3r_runtime.backends._cpu import CPUEngine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -303,7 +304,7 @@ def plot(rows: list[Row], path: Path) -> None:
                 np.mean([r["methods"][method][key] for r in rows if r["set"] == n and method in r["methods"]])
                 for n in names
             ]
-            label = "mast3r_small, refined" if method == "refined" else "SIFT + MAGSAC"
+            label = f"{BUNDLED[0]}, refined" if method == "refined" else "SIFT + MAGSAC"
             axis.barh(at + shift, values, 0.38, label=label, color=colour)
         axis.set_yticks(at, names)
         axis.set_xlim(0, 1)

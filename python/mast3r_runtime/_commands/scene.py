@@ -181,10 +181,10 @@ def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) ->
         return None
     if arguments.matcher == "sift":
         return "sift"
-    wanted = Path(arguments.matcher)
+    wanted: Path | None = Path(arguments.matcher)
     if arguments.matcher == "auto":
         ready = {model.variant for model in status() if model.ready}
-        wanted = Path("mast3r_vit_large" if "mast3r_vit_large" in ready else "mast3r_small")
+        wanted = Path("mast3r_vit_large") if "mast3r_vit_large" in ready else None  # the wheel's
     own = {**vars(arguments), "variant": "auto", "model": wanted}
     return stack.enter_context(open_engine(argparse.Namespace(**own)))
 
