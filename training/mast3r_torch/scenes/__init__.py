@@ -6,6 +6,8 @@ what they are covered with; `native` casts the rays (`render.cu`, on CUDA or
 on the CPU).
 """
 
+from .furniture import MeshMix
+from .meshes import Meshes, load_meshes
 from .native import Rendered, render
 from .rng import Random, constant
 from .sampler import CameraMix, SceneMix, Scenes, relative_pose, sample
@@ -13,12 +15,15 @@ from .textures import Textures, load_photos
 
 __all__ = [
     "CameraMix",
+    "MeshMix",
+    "Meshes",
     "Random",
     "Rendered",
     "SceneMix",
     "Scenes",
     "Textures",
     "constant",
+    "load_meshes",
     "load_photos",
     "relative_pose",
     "render",

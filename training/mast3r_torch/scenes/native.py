@@ -39,6 +39,7 @@ class _Job(ctypes.Structure):
         [(name, ctypes.c_void_p) for name in ("prims", "cams", "lights", "image", "points", "match")]
         + [("tex", _Textures)]
         + [(name, ctypes.c_int) for name in ("batch", "prim_count", "height", "width", "spp")]
+        + [(name, ctypes.c_void_p) for name in ("nodes", "corners", "looks", "materials", "roots")]
     )
 
 
@@ -52,7 +53,8 @@ def library(cuda: bool) -> ctypes.CDLL:
     else:
         compiler = os.environ.get("CXX", "g++")
         flags = ["-x", "c++", "-std=c++17", "-O3", "-ffp-contract=off", "-fPIC", "-shared"]
-    text = source.read_bytes() + (_HERE / "layout.h").read_bytes() + " ".join([compiler, *flags]).encode()
+    headers = b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.h")))
+    text = source.read_bytes() + headers + " ".join([compiler, *flags]).encode()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mast3r-training"
     cache.mkdir(parents=True, exist_ok=True)
     path = cache / f"render-{'cuda' if cuda else 'cpu'}-{hashlib.sha256(text).hexdigest()[:16]}.so"
@@ -66,6 +68,7 @@ def library(cuda: bool) -> ctypes.CDLL:
     pointer, integer = ctypes.c_void_p, ctypes.c_int
     lib.dead_leaves.argtypes = [pointer, integer, integer, integer, pointer, pointer]
     lib.cells.argtypes = [pointer, integer, integer, integer, pointer, pointer, pointer]
+    lib.build_mesh.argtypes = [pointer, integer, pointer, pointer, pointer]
     return lib
 
 
@@ -91,9 +94,9 @@ class Rendered(NamedTuple):
 
 
 def render(
-    prims: Tensor, cams: Tensor, lights: Tensor, textures, height: int, width: int, spp: int
+    prims: Tensor, cams: Tensor, lights: Tensor, textures, height: int, width: int, spp: int, meshes=None
 ) -> Rendered:
-    """Draws both views of each scene. `textures` is a `Textures`."""
+    """Draws both views of each scene. `textures` is a `Textures`, `meshes` the `Meshes` that prims name."""
     b, count = prims.shape[:2]
     empty = functools.partial(torch.empty, device=prims.device, dtype=torch.float32)
     out = Rendered(
@@ -109,10 +112,26 @@ def render(
             textures.levels, textures.texels.shape[1], textures.heights.shape[0], textures.heights.shape[-1],
         ),
         b, count, height, width, spp,
+        *((None,) * 5 if meshes is None else (t.data_ptr() for t in meshes.arrays)),
     )  # fmt: skip
     lib = library(prims.device.type == "cuda")
     _check(lib.render(ctypes.byref(job), _stream(prims.device)), "render")
     return out
+
+
+def build_mesh(corners: Tensor, half: Tensor) -> tuple[Tensor, Tensor]:
+    """The tree of a mesh, on the CPU: nodes [n,NODE_FLOATS] and the order [T] of the triangles in its leaves.
+
+    `corners` [T,3,3] in units of the half box, `half` [3] in metres.
+    """
+    count = len(corners)
+    nodes = torch.empty(2 * count, LAYOUT["NODE_FLOATS"])
+    order = torch.empty(count, dtype=torch.int32)
+    pointers = _pointer(corners, count, 3, 3), _pointer(half, 3)
+    used = library(False).build_mesh(pointers[0], count, pointers[1], nodes.data_ptr(), order.data_ptr())
+    if used < 0:
+        raise ValueError(f"scenes: the tree of a mesh of {count} triangles is too deep")
+    return nodes[:used].clone(), order.long()
 
 
 def dead_leaves(leaves: Tensor, size: int) -> Tensor:

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "layout.h"
+#include "tree.h"
 
 #ifdef __CUDACC__
 #define FN __device__ __forceinline__
@@ -25,11 +26,20 @@ struct Textures {
   int count, size, levels, stride, heightCount, heightSize;
 };
 
+struct Meshes {  // all null where no primitive is a mesh
+  const float* nodes;      // [NODE_FLOATS], the trees one after the other
+  const float* corners;    // [9] of each triangle, in the order of the leaves, in half boxes
+  const float* looks;      // [LOOK_FLOATS] of each triangle
+  const float* materials;  // [MATERIAL_FLOATS]
+  const int* roots;        // [2] of each mesh: first node, first triangle
+};
+
 struct Job {
   const float *prims, *cams, *lights;
   float *image, *points, *match;
   Textures tex;
   int batch, primCount, height, width, spp;
+  Meshes meshes;
 };
 
 namespace {
@@ -40,6 +50,8 @@ constexpr int kMarchSteps = 48;      // sphere tracing of the curved shapes
 constexpr int kReliefSteps = 40;     // linear search in a height field
 constexpr int kReliefRefine = 7;     // and bisection after it
 constexpr float kSeen = 0.01f;       // relative depth slack of the visibility test
+constexpr float kSeenMesh = 1e-4f;   // the same where a mesh is in the way: its sheets are thin, its hits exact
+constexpr int kMeshDepth = 32;       // of a mesh's tree; the builder refuses more than 30
 constexpr float kSky = -2.0f;        // stands for the match of a pixel that shows the sky
 
 struct V3 {
@@ -70,11 +82,14 @@ FN V3 rotateBack(const float* m, V3 a) {
           m[2] * a.x + m[5] * a.y + m[8] * a.z};
 }
 
+#include "mesh.h"
+
 struct Scene {
   const float* prims;  // [primCount, PRIM_FLOATS], the room last
   int primCount;
   const float* light;
   Textures tex;
+  Meshes meshes;
 };
 
 FN int wrap(int i, int n) {  // n is a power of two
@@ -240,23 +255,32 @@ FN float intersect(const Scene& s, const float* prim, V3 eye, V3 dir, float limi
   return march(kind, o, d, h, prim[PRIM_SHAPE], tn, tf);
 }
 
-FN float trace(const Scene& s, V3 eye, V3 dir, int* which) {
-  float best = kFar;
-  *which = s.primCount - 1;
+FN Hit trace(const Scene& s, V3 eye, V3 dir) {
+  Hit best = {kFar, s.primCount - 1, -1, 0, 0};
   for (int i = s.primCount - 1; i >= 0; i--) {
-    float t = intersect(s, s.prims + (int64_t)i * PRIM_FLOATS, eye, dir, best);
-    if (t < best) {
-      best = t;
-      *which = i;
+    const float* prim = s.prims + (int64_t)i * PRIM_FLOATS;
+    if (isMesh(prim)) {
+      Hit hit = {kFar, i, -1, 0, 0};
+      hit.t = meshPrimitive<false>(s.meshes, prim, eye, dir, kNear, best.t, &hit);
+      if (hit.t < best.t) best = hit;
+      continue;
     }
+    float t = intersect(s, prim, eye, dir, best.t);
+    if (t < best.t) best = {t, i, -1, 0, 0};
   }
   return best;
 }
 
-// Whether an object (not the room) stands between eye and eye + dir * end.
-FN bool blocked(const Scene& s, V3 eye, V3 dir, float end) {
-  for (int i = 0; i < s.primCount - 1; i++)
-    if (intersect(s, s.prims + (int64_t)i * PRIM_FLOATS, eye, dir, end) < end) return true;
+// Whether an object (not the room) stands between eye and eye + dir * end; a mesh up to endMesh.
+FN bool blocked(const Scene& s, V3 eye, V3 dir, float end, float endMesh) {
+  for (int i = 0; i < s.primCount - 1; i++) {
+    const float* prim = s.prims + (int64_t)i * PRIM_FLOATS;
+    if (isMesh(prim)) {
+      if (meshPrimitive<true>(s.meshes, prim, eye, dir, 0.0f, endMesh, nullptr) < endMesh) return true;
+      continue;
+    }
+    if (intersect(s, prim, eye, dir, end) < end) return true;
+  }
   return false;
 }
 
@@ -306,26 +330,105 @@ FN V3 albedo(const Scene& s, const float* prim, V3 p, V3 n, float footprint) {
   return mixed * v3(prim + PRIM_TINT);
 }
 
-FN V3 shade(const Scene& s, const float* prim, V3 point, V3 dir, float pixel) {
+// What light falls on.
+struct Surface {
+  V3 colour, normal, flat;  // normals to shade by, and of the surface itself, from which shadow rays start
+  float lift;               // metres from the surface at which they start
+  float specular, gloss;
+};
+
+FN Surface primitiveSurface(const Scene& s, const float* prim, V3 point, V3 view, float pixel) {
   V3 p = rotateBack(prim + PRIM_ROT, point - v3(prim + PRIM_CENTRE));
   V3 nl = localNormal(s, prim, p, v3(prim + PRIM_HALF));
-  V3 n = rotate(prim + PRIM_ROT, nl), view = unit(dir) * -1.0f;
+  V3 n = rotate(prim + PRIM_ROT, nl);
   float facing = fmaxf(fabsf(dot(n, view)), 0.1f);
   V3 colour = albedo(s, prim, p, nl, pixel / sqrtf(facing));
-  V3 to = v3(s.light + LIGHT_POS) - point;
+  return {colour, n, n, 4e-3f, prim[PRIM_SPECULAR], prim[PRIM_GLOSS]};
+}
+
+// Normals of a mesh are turned to the viewer: what is thin has two sides, and files do not say which is which.
+FN Surface meshSurface(const Scene& s, const float* prim, const Hit& hit, V3 point, V3 view, float pixel) {
+  Triangle t = triangleOf(s.meshes, prim, hit);
+  V3 area = cross3(t.b - t.a, t.c - t.a), h = v3(prim + PRIM_HALF), flat = unit(area);
+  V3 from = rotateBack(prim + PRIM_ROT, view);
+  if (dot(flat, from) < 0) flat = flat * -1.0f;
+  const float* look = s.meshes.looks +
+                      LOOK_FLOATS * ((int64_t)s.meshes.roots[2 * (int)prim[PRIM_SHAPE] + 1] + hit.tri);
+  float u = hit.u, v = hit.v, w = 1 - u - v;
+  V3 n = flat;
+  int flags = (int)prim[PRIM_HEIGHT];
+  if (!(flags & MESH_FLAT)) {
+    n = unit(v3(look) * w + v3(look + 3) * u + v3(look + 6) * v);
+    if (dot(n, flat) < 0) n = n * -1.0f;
+  }
+  float footprint = pixel / sqrtf(fmaxf(fabsf(dot(flat, from)), 0.1f)), lift = max3(h) < 0.15f ? 1e-3f : 4e-3f;
+  Surface out = {v3(0, 0, 0), rotate(prim + PRIM_ROT, n), rotate(prim + PRIM_ROT, flat), lift,
+                 prim[PRIM_SPECULAR], prim[PRIM_GLOSS]};
+  if (flags & MESH_PAINT) {
+    V3 p = rotateBack(prim + PRIM_ROT, point - v3(prim + PRIM_CENTRE));
+    out.colour = albedo(s, prim, p, flat, footprint);
+    return out;
+  }
+  const float* material = s.meshes.materials + MATERIAL_FLOATS * (int64_t)look[LOOK_MATERIAL];
+  out.specular = material[MATERIAL_SPECULAR];
+  out.gloss = material[MATERIAL_GLOSS];
+  out.colour = v3(material) * v3(prim + PRIM_TINT);
+  int id = (int)material[MATERIAL_TEXTURE];
+  if (id < 0) return out;
+  const float* q = look + LOOK_UV;
+  float tiles = fabsf((q[2] - q[0]) * (q[5] - q[1]) - (q[4] - q[0]) * (q[3] - q[1]));
+  footprint *= sqrtf(tiles / fmaxf(length(area), 1e-12f));
+  V3 texture = sample(s.tex, s.tex.count + id, q[0] * w + q[2] * u + q[4] * v, q[1] * w + q[3] * u + q[5] * v,
+                      footprint);
+  out.colour = out.colour * texture;
+  return out;
+}
+
+FN Surface surfaceOf(const Scene& s, const Hit& hit, V3 point, V3 view, float pixel) {
+  const float* prim = s.prims + (int64_t)hit.which * PRIM_FLOATS;
+  if (hit.tri < 0) return primitiveSurface(s, prim, point, view, pixel);
+  return meshSurface(s, prim, hit, point, view, pixel);
+}
+
+// How much of the light from all round comes to a point, from 0.3 to 1, by four rays over the half space within
+// the light's reach. Their turn is a hash of the pixel.
+FN float openness(const Scene& s, const Hit& hit, V3 point, V3 dir, uint32_t seed) {
+  float reach = s.light[LIGHT_REACH];
+  if (!(reach > 0)) return 1;
+  Surface on = surfaceOf(s, hit, point, unit(dir) * -1.0f, 1e-3f);
+  V3 n = on.normal, side = unit(fabsf(n.x) > 0.7f ? v3(-n.z, 0, n.x) : v3(0, n.z, -n.y)), other = cross3(n, side);
+  seed = (seed ^ 61u ^ (seed >> 16)) * 9u;
+  seed = (seed ^ (seed >> 4)) * 0x27d4eb2du;
+  float turn = 6.2831853f * (float)((seed ^ (seed >> 15)) & 0xffffu) / 65536.0f;
+  const float* room = s.prims + (int64_t)(s.primCount - 1) * PRIM_FLOATS;
+  int open = 0;
+  for (int i = 0; i < 4; i++) {
+    float high = sqrtf((i + 0.5f) / 4), wide = sqrtf(1 - high * high), angle = turn + 2.3999632f * i;
+    V3 to = (side * (wide * cosf(angle)) + other * (wide * sinf(angle)) + n * high) * reach;
+    V3 start = point + on.flat * on.lift;
+    bool walled = room[PRIM_SHAPE] < 0.5f && intersect(s, room, start, to, kFar) < 1;
+    open += !walled && !blocked(s, start, to, 1.0f, 1.0f);
+  }
+  return 0.3f + 0.7f * open / 4;
+}
+
+// `open` is the openness of the place.
+FN V3 shade(const Scene& s, const Hit& hit, V3 point, V3 dir, float pixel, float open) {
+  V3 view = unit(dir) * -1.0f;
+  Surface on = surfaceOf(s, hit, point, view, pixel);
+  V3 n = on.normal, to = v3(s.light + LIGHT_POS) - point;
   V3 l = unit(to);
   float diffuse = fmaxf(dot(n, l), 0.0f), gloss = 0;
-  if (diffuse > 0 && blocked(s, point + n * 4e-3f, to, 1.0f)) diffuse = 0;
-  if (diffuse > 0 && prim[PRIM_SPECULAR] > 0) {
+  if (diffuse > 0 && blocked(s, point + on.flat * on.lift, to, 1.0f, 1.0f)) diffuse = 0;
+  if (diffuse > 0 && on.specular > 0) {
     float half = fmaxf(dot(n, unit(l + view)), 0.0f);
-    gloss = prim[PRIM_SPECULAR] * powf(half, prim[PRIM_GLOSS]);
+    gloss = on.specular * powf(half, on.gloss);
   }
   float fill = s.light[LIGHT_FILL_AMOUNT] * (0.5f + 0.5f * dot(n, v3(s.light + LIGHT_FILL)));
   V3 lit = v3(s.light + LIGHT_COLOUR) * diffuse;
-  float flat = s.light[LIGHT_AMBIENT] + fill;
-  return colour * (lit + v3(flat, flat, flat)) + v3(s.light + LIGHT_COLOUR) * gloss;
+  float flat = (s.light[LIGHT_AMBIENT] + fill) * open;
+  return on.colour * (lit + v3(flat, flat, flat)) + v3(s.light + LIGHT_COLOUR) * gloss;
 }
-
 
 // Whether the ray left through the open sides of a room without walls: all but the floor.
 FN bool isSky(const float* prim, V3 world) {
@@ -348,51 +451,58 @@ FN V3 pixelRay(const float* cam, float x, float y) {
   return rotate(cam + CAM_ROT, v3((x - cam[CAM_CENTRE]) / f, (y - cam[CAM_CENTRE + 1]) / f, 1));
 }
 
-FN V3 colourOf(const Scene& s, int which, V3 eye, V3 dir, float t, float focal) {
-  const float* prim = s.prims + (int64_t)which * PRIM_FLOATS;
-  V3 world = eye + dir * t;
-  return isSky(prim, world) ? sky(s, prim, dir, 1 / focal) : shade(s, prim, world, dir, t / focal);
+FN V3 colourOf(const Scene& s, const Hit& hit, V3 eye, V3 dir, float focal, float open) {
+  const float* prim = s.prims + (int64_t)hit.which * PRIM_FLOATS;
+  V3 world = eye + dir * hit.t;
+  return isSky(prim, world) ? sky(s, prim, dir, 1 / focal) : shade(s, hit, world, dir, hit.t / focal, open);
 }
 
-// Where the world point is seen in another camera; x = -1 when it is not.
-FN void findMatch(const Scene& s, const Job& job, const float* cam, V3 world, float* out) {
+// Where the world point that was hit from `from` is seen in another camera; x = -1 when it is not.
+FN void findMatch(const Scene& s, const Job& job, const float* cam, V3 from, V3 world, const Hit& hit, float* out) {
   V3 eye = v3(cam + CAM_POS), to = world - eye, local = rotateBack(cam + CAM_ROT, to);
   out[0] = out[1] = -1;
   if (local.z < kNear) return;
   float x = local.x / local.z * cam[CAM_FOCAL] + cam[CAM_CENTRE];
   float y = local.y / local.z * cam[CAM_FOCAL] + cam[CAM_CENTRE + 1];
   if (x < 0 || y < 0 || x > job.width - 1 || y > job.height - 1) return;
-  if (blocked(s, eye, to, 1 - kSeen)) return;
+  if (hit.tri >= 0) {  // the far side of a sheet is not the same surface
+    V3 n = flatNormal(s.meshes, s.prims + (int64_t)hit.which * PRIM_FLOATS, hit);
+    if (dot(n, from - world) * dot(n, eye - world) <= 0) return;
+  }
+  if (blocked(s, eye, to, 1 - kSeen, 1 - kSeenMesh)) return;
   out[0] = x;
   out[1] = y;
 }
 
 FN void renderPixel(const Job& job, int b, int view, int pixel) {
   Scene s = {job.prims + (int64_t)b * job.primCount * PRIM_FLOATS, job.primCount,
-             job.lights + (int64_t)b * LIGHT_FLOATS, job.tex};
+             job.lights + (int64_t)b * LIGHT_FLOATS, job.tex, job.meshes};
   const float *cam1 = job.cams + (int64_t)b * 2 * CAM_FLOATS, *cam = cam1 + view * CAM_FLOATS;
   const float* other = cam1 + (1 - view) * CAM_FLOATS;
-  int x = pixel % job.width, y = pixel / job.width, area = job.width * job.height, which;
+  int x = pixel % job.width, y = pixel / job.width, area = job.width * job.height;
   V3 eye = v3(cam + CAM_POS), dir = pixelRay(cam, x, y);
-  float t = trace(s, eye, dir, &which);
-  V3 world = eye + dir * t;
+  Hit hit = trace(s, eye, dir);
+  V3 world = eye + dir * hit.t;
   int64_t at = ((int64_t)b * 2 + view) * area + pixel;
   V3 point = rotateBack(cam1 + CAM_ROT, world - v3(cam1 + CAM_POS));
   job.points[3 * at] = point.x;
   job.points[3 * at + 1] = point.y;
   job.points[3 * at + 2] = point.z;
-  if (isSky(s.prims + (int64_t)which * PRIM_FLOATS, world))
+  float open = 1;
+  if (isSky(s.prims + (int64_t)hit.which * PRIM_FLOATS, world)) {
     job.match[2 * at] = job.match[2 * at + 1] = kSky;
-  else
-    findMatch(s, job, other, world, job.match + 2 * at);
+  } else {
+    open = openness(s, hit, world, dir, (uint32_t)at);
+    findMatch(s, job, other, eye, world, hit, job.match + 2 * at);
+  }
 
-  V3 sum = colourOf(s, which, eye, dir, t, cam[CAM_FOCAL]);
+  V3 sum = colourOf(s, hit, eye, dir, cam[CAM_FOCAL], open);
   // A rotated grid around the centre smooths edges as a sensor does.
   const float grid[4][2] = {{0.13f, 0.37f}, {-0.37f, 0.13f}, {0.37f, -0.13f}, {-0.13f, -0.37f}};
   for (int i = 1; i < job.spp; i++) {
     V3 d = pixelRay(cam, x + grid[(i - 1) & 3][0], y + grid[(i - 1) & 3][1]);
-    float ti = trace(s, eye, d, &which);
-    sum = sum + colourOf(s, which, eye, d, ti, cam[CAM_FOCAL]);
+    Hit near = trace(s, eye, d);
+    sum = sum + colourOf(s, near, eye, d, cam[CAM_FOCAL], near.which == hit.which ? open : 1.0f);
   }
   sum = sum * (1.0f / job.spp);
   float* image = job.image + ((int64_t)b * 2 + view) * 3 * area + pixel;
@@ -401,50 +511,7 @@ FN void renderPixel(const Job& job, int b, int view, int pixel) {
   image[2 * (int64_t)area] = sum.z;
 }
 
-// Dead leaves: opaque shapes, the first in the list lies on top. Tiles periodically.
-FN void leafPixel(const float* leaves, int count, int size, float* out, int pixel) {
-  float px = (pixel % size + 0.5f) / size, py = (pixel / size + 0.5f) / size;
-  V3 colour = v3(leaves + (int64_t)(count - 1) * LEAF_FLOATS + LEAF_COLOUR);
-  for (int i = 0; i < count - 1; i++) {
-    const float* leaf = leaves + (int64_t)i * LEAF_FLOATS;
-    float dx = px - leaf[LEAF_CENTRE], dy = py - leaf[LEAF_CENTRE + 1];
-    dx -= floorf(dx + 0.5f);
-    dy -= floorf(dy + 0.5f);
-    float u = (dx * leaf[LEAF_AXIS] + dy * leaf[LEAF_AXIS + 1]) / leaf[LEAF_SIZE];
-    float v = (dy * leaf[LEAF_AXIS] - dx * leaf[LEAF_AXIS + 1]) / leaf[LEAF_SIZE + 1];
-    int kind = (int)leaf[LEAF_KIND];
-    bool in = kind == 0 ? u * u + v * v < 1
-                        : (kind == 1 ? fmaxf(fabsf(u), fabsf(v)) < 1 : fabsf(u) < 1 && fabsf(v) < 0.5f * (1 - u));
-    if (!in) continue;
-    colour = v3(leaf + LEAF_COLOUR) * (1 + leaf[LEAF_SLOPE] * u);
-    break;
-  }
-  int area = size * size;
-  out[pixel] = colour.x;
-  out[area + pixel] = colour.y;
-  out[2 * area + pixel] = colour.z;
-}
-
-// Voronoi cells with grout: colour of the nearest site, darkened where two are equally near.
-FN void cellPixel(const float* sites, int count, int size, float grout, float* out, int pixel) {
-  float px = (pixel % size + 0.5f) / size, py = (pixel / size + 0.5f) / size, d1 = kFar, d2 = kFar;
-  int best = 0;
-  for (int i = 0; i < count; i++) {
-    float dx = px - sites[5 * i], dy = py - sites[5 * i + 1];
-    dx -= floorf(dx + 0.5f);
-    dy -= floorf(dy + 0.5f);
-    float d = sqrtf(dx * dx + dy * dy);
-    if (d < d1) {
-      d2 = d1;
-      d1 = d;
-      best = i;
-    } else if (d < d2) {
-      d2 = d;
-    }
-  }
-  float dark = d2 - d1 < grout ? 0.25f : 1.0f;
-  for (int c = 0; c < 3; c++) out[c * size * size + pixel] = dark * sites[5 * best + 2 + c];
-}
+#include "paint.h"
 
 }  // namespace
 

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .furniture import MeshMix, add_meshes
+from .meshes import Meshes
 from .native import LAYOUT
 from .rng import Random, constant
 
@@ -60,6 +62,8 @@ class SceneMix:
     prints: float = (
         0.0  # of the things: one texture shows about once on each side, as on a parcel or a poster
     )
+    furniture: MeshMix = MeshMix()  # what of it are meshes
+    corners: float = 0.0  # things darken each other's corners, within 0.15 to 0.6 m times the place's size
 
 
 class Place(NamedTuple):
@@ -541,8 +545,11 @@ def sample(
     mix: CameraMix,
     scenes: SceneMix = SceneMix(),  # noqa: B008 - immutable
     objects: int = 22,
+    meshes: Meshes | None = None,
 ) -> Scenes:
     """Scenes with a camera pair each, ready for `native.render`."""
+    if scenes.furniture.any and meshes is None:
+        raise ValueError("scenes: a share of meshes, but no meshes")
     place = _place(rng, batch, mix, scenes)
     prims = _objects(rng, place, objects, tex_count, heights)
     if scenes.prints:
@@ -551,6 +558,8 @@ def sample(
         _add_table(rng, prims, place)
     if scenes.outdoor:
         _add_facades(rng, prims, place, scenes, tex_count, _SUBJECT)
+    if scenes.furniture.any:
+        add_meshes(rng, scenes.furniture, meshes, prims, place)
     cams, _ = _cameras(rng, mix, scenes, place, height, width)
     margin = 0.2 * place.size.clamp_max(2.5)
     if mix.close:
@@ -562,4 +571,8 @@ def sample(
         _open_air(rng, prims, place)
     if mix.away:
         _one_material(rng, prims, place, tex_count)
-    return Scenes(prims.contiguous(), cams.contiguous(), _lights(rng, place).contiguous())
+    lights = _lights(rng, place)
+    if scenes.corners:
+        reach = rng.log_uniform(batch, lo=0.15, hi=0.6) * place.size.clamp_max(2)
+        lights[:, LAYOUT["LIGHT_REACH"]] = torch.where(rng.chance(scenes.corners, batch), reach, 0.0)
+    return Scenes(prims.contiguous(), cams.contiguous(), lights.contiguous())

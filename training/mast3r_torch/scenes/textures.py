@@ -155,19 +155,29 @@ def photo_crops(rng: Random, n: int, size: int, photos: list[Tensor]) -> Tensor:
 
 
 class Textures:
-    """An atlas of tiling textures with mip levels, and height maps for reliefs."""
+    """An atlas of tiling textures with mip levels, and height maps for reliefs.
+
+    `fixed` [K,3,size,size] lie after the `count` that are drawn anew: the textures of meshes.
+    """
 
     def __init__(
-        self, rng: Random, count: int, size: int, photos: list[Tensor] | None = None, facades: int = 0
+        self,
+        rng: Random,
+        count: int,
+        size: int,
+        photos: list[Tensor] | None = None,
+        facades: int = 0,
+        fixed: Tensor | None = None,
     ):
         if size & (size - 1) or size < 16:
             raise ValueError(f"scenes: texture size {size}, want a power of two from 16")
         self.count, self.size, self.photos = count, size, photos or []
         self.facades = facades  # the last of the atlas
         self.levels = size.bit_length() - 2  # down to 4x4
-        self.texels = torch.empty(
-            count, sum((size >> i) ** 2 for i in range(self.levels)), 4, dtype=torch.uint8, device=rng.device
-        )
+        more, stride = 0 if fixed is None else len(fixed), sum((size >> i) ** 2 for i in range(self.levels))
+        self.texels = torch.empty(count + more, stride, 4, dtype=torch.uint8, device=rng.device)
+        if fixed is not None:
+            self.texels[count:] = self._levels(fixed)
         self.heights = torch.empty(32, HEIGHT_SIZE, HEIGHT_SIZE, device=rng.device)
         self.refresh(rng)
 
@@ -193,18 +203,22 @@ class Textures:
         grain = rng.uniform(count, 1, 1, 1, hi=0.14) * (rng.uniform(count, 1, 1, 1) < 0.7)
         return tex + grain * spectral(rng, count, size)
 
-    def refresh(self, rng: Random) -> None:
-        """Draws the whole atlas anew, in place: CUDA graphs hold its address."""
-        level = self._make(rng)[rng.permutation(self.count - self.facades)]
-        if self.facades:
-            level = torch.cat([level, facades(rng, self.facades, self.size)])
+    def _levels(self, level: Tensor) -> Tensor:
+        """All mip levels of textures [N,3,size,size], as bytes."""
         level = level.clamp(0, 1)
         mips = []
         for _ in range(self.levels):
             texels = (level * 255).round().to(torch.uint8).flatten(2).transpose(1, 2)
             mips.append(F.pad(texels, (0, 1)))  # four bytes a texel
             level = F.avg_pool2d(level, 2)
-        self.texels.copy_(torch.cat(mips, 1))
+        return torch.cat(mips, 1)
+
+    def refresh(self, rng: Random) -> None:
+        """Draws the whole atlas anew, in place: CUDA graphs hold its address."""
+        level = self._make(rng)[rng.permutation(self.count - self.facades)]
+        if self.facades:
+            level = torch.cat([level, facades(rng, self.facades, self.size)])
+        self.texels[: self.count].copy_(self._levels(level))
         smooth = spectral(rng, 24, HEIGHT_SIZE, 1)[:, 0]
         steps = leaves(rng, 8, HEIGHT_SIZE, 40)[:, 0]
         self.heights.copy_(torch.cat([torch.sigmoid(1.5 * smooth), steps.clamp(0, 1)]))
