@@ -21,7 +21,6 @@ import subprocess
 import time
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import tomllib
 import torch
@@ -33,17 +32,8 @@ from mast3r_torch.growth import grow
 from mast3r_torch.losses import LossWeights, objective
 from mast3r_torch.model import DecoderBlock, Dims, EncoderBlock, Mast3r, init_weights
 from mast3r_torch.optim import Optimiser
-from mast3r_torch.photometry import develop
-from mast3r_torch.scenes import (
-    CameraMix,
-    Random,
-    SceneMix,
-    Textures,
-    load_photos,
-    relative_pose,
-    render,
-    sample,
-)
+from mast3r_torch.scenes import Meshes, load_meshes, load_photos
+from mast3r_torch.source import Batch, Source, flat_pairs
 
 SYNC_EVERY = 20  # steps between agreements on the clock
 
@@ -71,6 +61,7 @@ class Config:
     kind: str = "adamw"
     lr: float = 1e-3
     lr_end: float = 0.01  # of lr
+    flat: float = 0.0  # share of the run with the full learning rate, before it falls
     warmup: int = 600  # steps
     weight_decay: float = 0.05
     clip: float = 1.0
@@ -88,6 +79,9 @@ class Config:
     cameras: dict = field(default_factory=dict)  # of CameraMix, beside `reach`
     scenes: dict = field(default_factory=dict)  # of SceneMix
     hard: float = 0.0  # share of views with each bad fault, see photometry
+    vignette: float = 0.0  # share of views that are darker towards their corners
+    photographs: float = 0.0  # share of the pairs that are one photograph, see pictures
+    picture_size: int = 1024  # of these photographs, pixels a side
     overlap: float = 0.0  # pairs of which both views share less than this are taken as of different things
     temperature: tuple[float, float] = (0.1, 0.07)
     compile: bool = False  # on a GPU; pays from some minutes on
@@ -152,44 +146,10 @@ class StopSignal:
         self.came = True
 
 
-class Batch(NamedTuple):
-    images: Tensor  # [B,2,3,H,W] in -1..1
-    points: Tensor  # [B,2,H,W,3], see scenes.Rendered
-    match: Tensor  # [B,2,H,W,2]
-    both: Tensor  # [B] the views overlap
-    pose: Tensor  # [B,12] rotation and place of camera 2 in camera 1's frame
-
-
-class Source:
-    """Batches of rendered pairs of one process."""
-
-    def __init__(self, config: Config, world: World, photos: list[Tensor], skip: int):
-        self.config, self.rng = config, Random(config.seed * 1000 + world.rank + 7919 * skip, world.device)
-        self.scenes = SceneMix(**config.scenes)
-        self.textures = Textures(self.rng, config.textures, config.texture_size, photos, self.scenes.facades)
-
-    def next(self, shape: tuple[int, int, int], reach: Tensor) -> Batch:
-        width, height, batch = shape
-        config, rng = self.config, self.rng
-        mix = CameraMix(reach=reach, **config.cameras)
-        tex_count, heights = self.textures.count, len(self.textures.heights)
-        scenes = sample(rng, batch, height, width, tex_count, heights, mix, self.scenes)
-        drawn = render(*scenes, self.textures, height, width, config.spp)
-        images, points, match = develop(rng, drawn.image, config.hard), drawn.points, drawn.match
-        seen = (match[..., 0] >= 0).float().mean((2, 3)).amax(1)
-        both = seen >= config.overlap
-        strangers = min(math.ceil(config.no_overlap * batch), batch // 2)
-        if strangers:
-            # The last few get the second view of the first few.
-            both[-strangers:] = False
-            images[-strangers:, 1] = images[:strangers, 1].clone()
-            match[-strangers:] = match[-strangers:].clamp_max(-1)
-        return Batch(images, points, match, both, relative_pose(scenes.cams))
-
-
 def schedule(config: Config, step: int, progress: float) -> float:
     ramp = min(1.0, (step + 1) / config.warmup)
-    cosine = 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+    falling = max(0.0, min(progress, 1.0) - config.flat) / (1 - config.flat)
+    cosine = 0.5 * (1 + math.cos(math.pi * falling))
     return config.lr * ramp * (config.lr_end + (1 - config.lr_end) * cosine)
 
 
@@ -199,8 +159,9 @@ class Trainer:
     running them."""
 
     def __init__(
-        self, config: Config, world: World, work: Path, photos: list[Tensor], init: Path | None = None
-    ):
+        self, config: Config, world: World, work: Path, photos: list[Tensor], init: Path | None = None,
+        meshes: Meshes | None = None, whole: list[Tensor] | None = None,
+    ):  # fmt: skip
         self.config, self.world, self.work = config, world, work
         self.graphed = world.device.type == "cuda"
         torch.manual_seed(config.seed)  # the same weights everywhere
@@ -227,7 +188,7 @@ class Trainer:
         self.loss_weights = LossWeights(**config.loss)
         self.step, self.elapsed = 0, 0.0
         self._resume()
-        self.source = Source(config, world, photos, self.step)
+        self.source = Source(config, world.rank, world.device, photos, self.step, meshes, whole)
         self.graphs: dict = {}
         self.batches: dict = {}
         if self.graphed:
@@ -315,7 +276,10 @@ class Trainer:
         images = batch.images
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.graphed):
             raw1, raw2 = self.net.raw(images[:, 0], images[:, 1])
-        loss, parts = objective(self.loss_weights, raw1, raw2, *batch[1:], self.source.rng, self.temperature)
+        flat = flat_pairs(self.config.photographs, len(images))
+        loss, parts = objective(
+            self.loss_weights, raw1, raw2, *batch[1:], self.source.rng, self.temperature, flat
+        )
         self.grads.zero_()
         self.grads_low.zero_()
         loss.backward()
@@ -441,15 +405,20 @@ def write_result(trainer: Trainer, out: Path, figures: dict[str, float]) -> None
         run, steps = (trainer.ancestor.get(f"training_{k}", "unknown") for k in ("run", "steps"))
         meta["training_init"] = f"{run}, {steps} steps"
     weights.save_parts(trainer.averaged(), out, meta)
+    # A later run continues from these: the average lags behind while the learning rate is high.
+    masters = {name: p.detach() for name, p in trainer.masters.items()}
+    weights.save_parts(masters, out / "raw", meta | {"weights": "trained, not averaged"})
 
 
 def run(config: Config, args: argparse.Namespace) -> dict[str, float]:
     world = World(args.device)
     begin = time.monotonic()
-    for folder in (args.work, args.out):
+    for folder in (args.work, args.out, args.out / "raw"):
         folder.mkdir(parents=True, exist_ok=True)
     photos = load_photos(args.photos, world.device) if args.photos else []
-    trainer = Trainer(config, world, args.work, photos, args.init)
+    meshes = load_meshes(args.meshes, config.texture_size, world.device) if args.meshes else None
+    whole = load_photos(args.photographs, world.device) if args.photographs else []
+    trainer = Trainer(config, world, args.work, photos, args.init, meshes, whole)
     before, first = trainer.elapsed, trainer.step
     log = (args.out / "log.jsonl").open("a") if world.rank == 0 else None
     chooser = torch.Generator().manual_seed(config.seed + trainer.step)
@@ -522,6 +491,8 @@ def main() -> None:
         help="model file to start from, as deep as the run's network or less, when there is no checkpoint",
     )
     parser.add_argument("--photos", type=Path, help="folder of pictures for textures")
+    parser.add_argument("--photographs", type=Path, help="folder of whole pictures for pairs of one photograph")
+    parser.add_argument("--meshes", type=Path, help="pack of meshes, see collect_meshes.py")
     parser.add_argument("--held-out", type=Path, help="folder of pictures for the evaluation's textures")
     parser.add_argument("--pictures", type=Path, help="folder with the motorcycle pair")
     parser.add_argument("--part", type=float, default=math.inf, help="seconds after which this part stops")

@@ -322,14 +322,15 @@ def matching_loss(
 
 def objective(
     weights: LossWeights, raw1: Raw, raw2: Raw, points: Tensor, match: Tensor, both: Tensor, pose: Tensor,
-    rng: Random, temperature: Tensor,
+    rng: Random, temperature: Tensor, flat: int = 0,
 ) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
-    """All terms together, and each on its own."""
-    known = match[..., 0] > -1.5  # not the sky
+    """All terms together, and each on its own. The last `flat` pairs are photographs, which have no points."""
+    solid = slice(len(match) - flat)
+    known = match[solid, ..., 0] > -1.5  # not the sky
     # One shape for pictures on end and across: the loss is compiled for each.
     geometry = points_loss(
-        raw1.dpt.flatten(2), raw2.dpt.flatten(2), points.flatten(2, 3), known.flatten(2), both, pose,
-        weights.conf_alpha, weights.unknown,
+        raw1.dpt[solid].flatten(2), raw2.dpt[solid].flatten(2), points[solid].flatten(2, 3), known.flatten(2),
+        both[solid], pose[solid], weights.conf_alpha, weights.unknown,
     )  # fmt: skip
     s = sample_matches(rng, match, weights.samples, weights.seek)
     desc1, conf1, desc2, conf2 = sampled_local(raw1.local, raw2.local, s, weights.fraction)

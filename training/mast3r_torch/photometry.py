@@ -59,17 +59,28 @@ def _strong_blur(x: Tensor, amount: Tensor) -> Tensor:
     return torch.lerp(x, F.interpolate(small, (h, w), mode="bilinear", align_corners=False), amount)
 
 
-def develop(rng: Random, linear: Tensor, hard: float = 0.0) -> Tensor:
+def _falloff(rng: Random, share: float, n: int, h: int, w: int) -> Tensor:
+    """Factors [N,1,H,W] by which lenses darken corners, to a half; 1 for most."""
+    y, x = (torch.linspace(-1, 1, k, device=rng.device) * k for k in (h, w))
+    square = (x.square()[None] + y.square()[:, None]) / (w * w + h * h)  # 1 in the corners
+    strength = rng.uniform(n, 1, 1, 1, hi=0.5) * rng.chance(share, n, 1, 1, 1)
+    return 1 - strength * square
+
+
+def develop(rng: Random, linear: Tensor, hard: float = 0.0, vignette: float = 0.0) -> Tensor:
     """Linear renderings [B,2,3,H,W] to network inputs [B,2,3,H,W] in -1..1.
 
     Every view is exposed on its own; black-and-white and a share of the
     colour cast are common to a pair, as they are with one camera. `hard` is
     the share of views with each of the worse faults: exposure wrong by up to
-    two stops, strong blur, noise of 50 of 255, JPEG of quality 4.
+    two stops, strong blur, noise of 50 of 255, JPEG of quality 4. `vignette`
+    is the share of views that are darker towards their corners.
     """
     b, _, _, h, w = linear.shape
     x = linear.flatten(0, 1)
     n = 2 * b
+    if vignette:
+        x = x * _falloff(rng, vignette, n, h, w)
     # Auto-exposure to a mid grey, missed by about a third of a stop.
     level = x.mean((1, 2, 3), keepdim=True).clamp_min(0.02)
     exposure = 0.35 * rng.normal(n, 1, 1, 1)

@@ -17,14 +17,15 @@ from PIL import Image
 import evaluate
 import mean
 import train
-from mast3r_torch import evaluation, weights
+from mast3r_torch import evaluation, scenes, weights
+from mast3r_torch.source import scene_mix
 
 CONFIG = str(Path(train.__file__).parent / "configs/smoke.toml")
 
 
 def arguments(tmp_path: Path, **more) -> argparse.Namespace:
     values = dict(work=tmp_path / "work", out=tmp_path / "out", photos=None, held_out=None, pictures=None,
-                  init=None, part=math.inf, every=1, save_every=2, eval_pairs=0, device="cpu")  # fmt: skip
+                  meshes=None, photographs=None, init=None, part=math.inf, every=1, save_every=2, eval_pairs=0, device="cpu")  # fmt: skip
     return argparse.Namespace(**{**values, **more})
 
 
@@ -136,7 +137,7 @@ def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):
     monkeypatch.setattr(evaluate.photographs, "pairs_module", lambda: None)
     monkeypatch.setattr(evaluate.photographs, "measure", lambda run, *_: {"zoom x3": {"raw_p3": 0.5}})
     monkeypatch.setattr(
-        evaluation, "Textures", lambda rng, count, size, photos: train.Textures(rng, 16, 32, photos)
+        evaluation, "Textures", lambda rng, count, size, photos: scenes.Textures(rng, 16, 32, photos)
     )
     command = ["evaluate.py", str(trained / "model.safetensors"), "--pictures", str(pictures), "--pairs", "1"]
     monkeypatch.setattr("sys.argv", [*command, "--json", str(trained / "figures.json")])
@@ -154,7 +155,7 @@ def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):
 
 def test_no_overlap_pairs_have_no_matches():
     config = train.load_config(CONFIG, ["no_overlap=0.5"])
-    source = train.Source(config, train.World("cpu"), [], 0)
+    source = train.Source(config, 0, torch.device("cpu"), [], 0)
     images, points, match, both, pose = source.next((64, 48, 4), torch.tensor(1.0))
     assert pose.shape == (4, 12)
     assert both.tolist() == [True, True, False, False]
@@ -166,8 +167,8 @@ def test_all_kinds_of_scenes_train(tmp_path):
     """Every share and every term of the third run at once."""
     third = train.load_config(str(Path(CONFIG).parent / "third.toml"), [])
     config = train.load_config(CONFIG, ["max_steps=2", "overlap=0.003", "hard=0.1"])
-    scenes, loss = third.scenes | {"facades": 3}, third.loss | {"samples": 64, "found": 16}
-    config = replace(config, cameras=third.cameras, scenes=scenes, loss=loss)
+    shown, loss = third.scenes | {"facades": 3}, third.loss | {"samples": 64, "found": 16}
+    config = replace(config, cameras=third.cameras, scenes=shown, loss=loss)
     train.run(config, arguments(tmp_path))
     rows = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
     assert len(rows) == 2 and all(math.isfinite(v) for r in rows for v in r.values())
@@ -194,10 +195,10 @@ def test_every_configuration_means_something(path):
     """A misspelt setting would be found only on the machine with the GPUs."""
     config = train.load_config(str(path), [])
     assert config.name == path.stem
-    mix = train.CameraMix(reach=1.0, **config.cameras)
+    mix = scenes.CameraMix(reach=1.0, **config.cameras)
     assert mix.stereo + mix.orbit + mix.forward + mix.turn < 1
-    scenes = train.SceneMix(**config.scenes)
-    assert scenes.outdoor + scenes.table < 1 and scenes.facades < config.textures
+    shown = scene_mix(config.scenes)
+    assert shown.outdoor + shown.table < 1 and shown.facades < config.textures
     assert all(w % 16 == 0 and h % 16 == 0 and b > 0 for w, h, b in config.shapes)
     train.LossWeights(**config.loss)
     train.Dims.from_dict(config.model)
