@@ -24,6 +24,7 @@ class LossWeights:
     conf_alpha: float = 0.2  # reward of pointmap confidence, as in MASt3R
     points: float = 1.0  # pointmaps, weighted by their confidence
     plain: float = 0.0  # the error of the points without confidence: hard pairs count as much as easy ones
+    edges: float = 0.0  # pixels beside a jump in depth count so much more in `plain`
     desc_conf_alpha: float = 10.0  # desc_conf tends to this over the expected InfoNCE
     unmatched: float = 20.0  # stands in for the InfoNCE of a pixel without a partner
     samples: int = 384  # scattered samples a view; as many again in small windows
@@ -96,11 +97,30 @@ def ray_errors(pred: Tensor, true: Tensor, count: Tensor, least: float) -> Tenso
     return ((got - want).norm(dim=-1) * count).sum(1) / total / spread.clamp_min(least)
 
 
+@torch.no_grad()
+def edge_weights(points: Tensor, pose: Tensor, more: float) -> Tensor:
+    """Weights [B,2,H,W] of pixels, mean 1: `1 + more` beside a jump in depth, within two pixels of it.
+
+    `points` [B,2,H,W,3] in camera 1's frame. A jump is a pixel that is 4 % further from its own camera than the
+    next: an edge is a hundredth of a picture, and a cloud is judged by it.
+    """
+    first = points[:, 0].norm(dim=-1)
+    second = (points[:, 1] - pose[:, None, None, 9:]).norm(dim=-1)
+    depth = torch.stack([first, second], 1).clamp_min(1e-4).log()
+    high = F.max_pool2d(depth, 3, stride=1, padding=1)
+    low = -F.max_pool2d(-depth, 3, stride=1, padding=1)
+    # Slopes that go on are no jumps: twice the middle, less both sides.
+    bent = (high + low - 2 * depth).abs() > 0.04
+    near = F.max_pool2d(bent.float(), 3, stride=1, padding=1)
+    weight = 1 + more * near
+    return weight / weight.mean((2, 3), keepdim=True)
+
+
 def points_loss(
     dpt1: Tensor, dpt2: Tensor, true: Tensor, known: Tensor, both: Tensor, pose: Tensor, alpha: float,
-    unknown: float,
+    unknown: float, weight: Tensor | None = None,
 ) -> Geometry:  # fmt: skip
-    """Of raw outputs [B,4,N] and true points [B,2,N,3] where `known` [B,2,N].
+    """Of raw outputs [B,4,N] and true points [B,2,N,3] where `known` [B,2,N]; `weight` [B,2,N] is of `plain`.
 
     Confidence-weighted regression, the error alone, the log error of the
     metric scale, rays of both cameras. The weighted loss alone tends to alpha
@@ -124,7 +144,8 @@ def points_loss(
 
     there2 = known[:, 1] & both[:, None]
     loss = (weighted(e1, raw1, known[:, 0]) + weighted(e2, raw2, there2)).mean()
-    plain = ((e1 * count[:, 0]).mean(1) + share * (e2 * count[:, 1]).mean(1)).sum() / (1 + share).sum()
+    of = count if weight is None else count * weight
+    plain = ((e1 * of[:, 0]).mean(1) + share * (e2 * of[:, 1]).mean(1)).sum() / (1 + share).sum()
     scale = (n / m).log().abs().mean()
     rays = ray_errors(pred1, true[:, 0], torch.ones_like(count[:, 0]), 0.03).mean()  # the sky has rays, too
     rot, place = pose[:, :9].unflatten(1, (3, 3)), pose[:, None, 9:]
@@ -328,9 +349,12 @@ def objective(
     solid = slice(len(match) - flat)
     known = match[solid, ..., 0] > -1.5  # not the sky
     # One shape for pictures on end and across: the loss is compiled for each.
+    weight = None
+    if weights.edges:
+        weight = edge_weights(points[solid], pose[solid], weights.edges).flatten(2)
     geometry = points_loss(
         raw1.dpt[solid].flatten(2), raw2.dpt[solid].flatten(2), points[solid].flatten(2, 3), known.flatten(2),
-        both[solid], pose[solid], weights.conf_alpha, weights.unknown,
+        both[solid], pose[solid], weights.conf_alpha, weights.unknown, weight,
     )  # fmt: skip
     s = sample_matches(rng, match, weights.samples, weights.seek)
     desc1, conf1, desc2, conf2 = sampled_local(raw1.local, raw2.local, s, weights.fraction)

@@ -84,12 +84,29 @@ def see(cams: Cameras, height: int, width: int) -> tuple[Tensor, Tensor]:
     return torch.where(ahead[..., None], place, 2.0), torch.where((inside & within)[..., None], there, -1.0)
 
 
+def boards(count: int, device: torch.device) -> list[Tensor]:
+    """Chessboards [3,H,W] with a margin, of 5 to 9 squares a side.
+
+    All their squares look alike, and only the board's ends tell which is which.
+    """
+    rng, out = Random(1, "cpu"), []
+    for k in range(count):
+        across, down, cell = 5 + k % 5, 5 + (k * 3) % 4, 48
+        y, x = torch.meshgrid(torch.arange(down * cell), torch.arange(across * cell), indexing="ij")
+        dark = ((x // cell + y // cell) % 2 == 0)[None]
+        paint, paper = rng.uniform(3, 1, 1, hi=0.35), rng.uniform(3, 1, 1, lo=0.7)
+        board = torch.where(dark, paint, paper)
+        out.append(F.pad(board, (cell,) * 4, value=float(paper.mean())).to(device))
+    return out
+
+
 class Pictures:
-    """Photographs on a device, as squares of `size` pixels with all smaller levels."""
+    """Photographs on a device, as squares of `size` pixels with all smaller levels, and some chessboards."""
 
     def __init__(self, photos: list[Tensor], size: int):
         if not photos:
             raise ValueError("pictures: no photographs")
+        photos = photos + boards(math.ceil(len(photos) / 8), photos[0].device)
         self.size, device = size, photos[0].device
         squares = [
             F.interpolate(p[None], (size, size), mode="bilinear", antialias=True, align_corners=False)
@@ -125,7 +142,7 @@ class Pictures:
         place, match = see(cams, height, width)
         outside = (place.abs() >= 1).any(-1).flatten(0, 1)[:, None]
         flat = place.flatten(0, 1).clamp(-1, 1)
-        image = self._look(index.repeat_interleave(2), flat)
+        image = self._look(index[:, None].expand(-1, 2).flatten(), flat)
         # Round the poster lies something else in each view, as far away as it is.
         around = rng.integers(len(self.aspect), 2 * count)
         grid = torch.stack(torch.meshgrid(torch.linspace(-1, 1, width, device=rng.device),

@@ -228,7 +228,7 @@ def test_shadows_of_meshes(textures):
     assert floor.sum() > 20
     assert (with_it.image[0, 0].sum(0)[floor] < 0.9 * without.image[0, 0].sum(0)[floor]).all()
     # On top of the plate, all is lit alike: no acne.
-    top = (((points[..., 1] - 0.48).abs() < 1e-3) & (points[..., 2] > 2.25)).nonzero()
+    top = (((points[..., 1] - 0.48).abs() < 1e-3) & (points[..., 2] > 2.25) & (points[..., 0].abs() < 0.79)).nonzero()
     values = with_it.image[0, 0].sum(0)[top[:, 0], top[:, 1]]
     assert len(values) > 20 and values.min() > 0.8 * values.max()
 
@@ -274,7 +274,7 @@ def test_corners_darken(textures):
     foot = (points[..., 2] - 2.5).abs().lt(0.1) & (points[..., 1] > 0.6)
     far = (points[..., 1] - 0.8).abs().lt(1e-3) & (points[..., 0].abs() > 1.2) & (points[..., 2] < 5)
     assert foot.sum() > 10 and far.sum() > 10
-    assert ratio[foot].mean() < 0.8 and ratio[far].mean() > 0.98 and ratio.max() <= 1 + 1e-5
+    assert ratio[foot].mean() < 0.9 and ratio[far].mean() > 0.98 and ratio.max() <= 1 + 1e-5
 
 
 @pytest.fixture(scope="module")
