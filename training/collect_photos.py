@@ -2,12 +2,15 @@
 """Gathers the pictures that textures are cut from, all CC0 or in the public domain.
 
     npm pack @pmndrs/assets && tar xzf pmndrs-assets-*.tgz
-    python collect_photos.py OUT --assets package [--held-out FOLDER]
+    python collect_photos.py OUT --assets package [--held-out FOLDER] [--furniture LIBRARY --whole FOLDER]
 
 From the npm package (CC0): tone-mapped panoramas, half of the relief maps,
 clouds. From the installed scikit-image: pictures that are CC0 or NASA's.
 From matplotlib: a portrait by the US Navy. No picture of the evaluation is
 among them; --held-out gets the two that only the evaluation's textures use.
+--furniture adds the textures of Debian's sweethome3d-furniture (CC0, see
+collect_meshes.py), which the seventh and later runs have. --whole gets those
+that are pictures of something, for train.py --photographs.
 Needs OpenEXR, scikit-image and matplotlib.
 """
 
@@ -15,10 +18,12 @@ from __future__ import annotations
 
 import argparse
 import base64
+import hashlib
 import io
 import re
 import shutil
 import tempfile
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,6 +42,15 @@ SKIMAGE = (
     "rocket.jpg",
 )
 HELD_OUT = ("chelsea.png", "coffee.png")
+MARKS = ("basketball_basketball-colormap", "iphone_iphone")  # textures that show somebody's mark
+LEAST_SIDE = 200
+# Textures of furniture that are pictures of something; of the others all but relief maps and clouds are.
+WHOLE = (
+    "ammobox_box", "bread_breadd", "chairwithcushion_wood_013_color", "chicken_chicken",
+    "couch2_fabric_011_color", "couch_plain001", "drawerscabinet_american_oak", "drawerscabinet_marble_14",
+    "japaneselantern_japaneselantern", "lantern_lantern_1024_c", "rock1_rock01", "rock2_rock02",
+    "rock3_rock03",
+)  # fmt: skip
 
 
 def package_folder(name: str) -> Path:
@@ -77,6 +91,34 @@ def tone_mapped(exr: bytes) -> Image.Image:
     return Image.fromarray((255 * linear ** (1 / 2.2)).astype(np.uint8))
 
 
+def furniture(library: Path, out: Path) -> None:
+    """The textures of a library of models, but for icons, doubles, small ones and marks."""
+    seen = set()
+    with zipfile.ZipFile(library) as archive:
+        for name in sorted(archive.namelist()):
+            parts = name.split("/")
+            if not name.lower().endswith((".png", ".jpg", ".jpeg")) or len(parts) < 2:
+                continue
+            data = archive.read(name)
+            digest = hashlib.sha256(data).digest()
+            try:
+                image = Image.open(io.BytesIO(data)).convert("RGB")
+            except OSError:
+                continue
+            stem = f"{parts[-2]}_{Path(name).stem}".lower().replace(" ", "_")
+            if digest not in seen and min(image.size) >= LEAST_SIDE and stem not in MARKS:
+                image.save(out / f"bswap_{stem}.jpg", quality=90)
+            seen.add(digest)
+
+
+def whole_pictures(photos: Path, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for path in sorted(photos.glob("*.jpg")):
+        kind, _, stem = path.stem.partition("_")
+        if stem in WHOLE if kind == "bswap" else not stem.startswith(("normals_", "textures_")):
+            shutil.copy(path, out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -84,6 +126,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--assets", type=Path, required=True, help="the unpacked npm package")
     parser.add_argument("--held-out", type=Path)
+    parser.add_argument("--furniture", type=Path, help="BlendSwap-CC-0.sh3f")
+    parser.add_argument("--whole", type=Path, help="folder of the pictures that are used whole")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for module in sorted(args.assets.glob("hdri/*.exr.js")):
@@ -103,6 +147,10 @@ def main() -> None:
         args.out,
         "matplotlib_grace_hopper",
     )
+    if args.furniture:
+        furniture(args.furniture, args.out)
+    if args.whole:
+        whole_pictures(args.out, args.whole)
     if args.held_out:
         args.held_out.mkdir(parents=True, exist_ok=True)
         for name in HELD_OUT:

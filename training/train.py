@@ -491,7 +491,9 @@ def main() -> None:
         help="model file to start from, as deep as the run's network or less, when there is no checkpoint",
     )
     parser.add_argument("--photos", type=Path, help="folder of pictures for textures")
-    parser.add_argument("--photographs", type=Path, help="folder of whole pictures for pairs of one photograph")
+    parser.add_argument(
+        "--photographs", type=Path, help="folder of whole pictures for pairs of one photograph"
+    )
     parser.add_argument("--meshes", type=Path, help="pack of meshes, see collect_meshes.py")
     parser.add_argument("--held-out", type=Path, help="folder of pictures for the evaluation's textures")
     parser.add_argument("--pictures", type=Path, help="folder with the motorcycle pair")

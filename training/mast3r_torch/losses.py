@@ -101,8 +101,8 @@ def ray_errors(pred: Tensor, true: Tensor, count: Tensor, least: float) -> Tenso
 def edge_weights(points: Tensor, pose: Tensor, more: float) -> Tensor:
     """Weights [B,2,H,W] of pixels, mean 1: `1 + more` beside a jump in depth, within two pixels of it.
 
-    `points` [B,2,H,W,3] in camera 1's frame. A jump is a pixel that is 4 % further from its own camera than the
-    next: an edge is a hundredth of a picture, and a cloud is judged by it.
+    `points` [B,2,H,W,3] in camera 1's frame. A jump is a pixel that is 4 % further from its own camera than
+    the next: an edge is a hundredth of a picture, and a cloud is judged by it.
     """
     first = points[:, 0].norm(dim=-1)
     second = (points[:, 1] - pose[:, None, None, 9:]).norm(dim=-1)
@@ -345,7 +345,7 @@ def objective(
     weights: LossWeights, raw1: Raw, raw2: Raw, points: Tensor, match: Tensor, both: Tensor, pose: Tensor,
     rng: Random, temperature: Tensor, flat: int = 0,
 ) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
-    """All terms together, and each on its own. The last `flat` pairs are photographs, which have no points."""
+    """All terms together, and each on its own. The last `flat` pairs are photographs, without points."""
     solid = slice(len(match) - flat)
     known = match[solid, ..., 0] > -1.5  # not the sky
     # One shape for pictures on end and across: the loss is compiled for each.

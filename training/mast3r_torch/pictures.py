@@ -62,7 +62,7 @@ def draw_cameras(rng: Random, aspect: Tensor, height: int, width: int) -> Camera
 
 
 def see(cams: Cameras, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Where each pixel looks on the plane [B,2,H,W,2], and its pixel in the other view, -1 where it has none."""
+    """Where each pixel looks on the plane [B,2,H,W,2], and its pixel in the other view, -1: none."""
     device = cams.eye.device
     y, x = torch.meshgrid(
         torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .photometry import develop
 from .pictures import Pictures
-from .scenes import CameraMix, MeshMix, Meshes, Random, SceneMix, Textures, relative_pose, render, sample
+from .scenes import CameraMix, Meshes, MeshMix, Random, SceneMix, Textures, relative_pose, render, sample
 
 
 class Batch(NamedTuple):

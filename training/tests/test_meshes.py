@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from mast3r_torch.scenes import CameraMix, MeshMix, Meshes, Random, SceneMix, Textures, render, sample
+from mast3r_torch.scenes import CameraMix, Meshes, MeshMix, Random, SceneMix, Textures, render, sample
 from mast3r_torch.scenes import furniture as furnish
-from mast3r_torch.scenes.meshes import BACK, FLOOR, OUTDOOR, TABLE, WALL, CEILING, Mesh, crease_normals
+from mast3r_torch.scenes.meshes import BACK, CEILING, FLOOR, OUTDOOR, TABLE, WALL, Mesh, crease_normals
 from mast3r_torch.scenes.native import LAYOUT, build_mesh
 
 HEIGHT, WIDTH, FOCAL = 48, 64, 60.0
@@ -176,8 +176,8 @@ def test_nothing_is_seen_through_the_edges_of_a_closed_mesh(textures):
     assert n > 1000
     cams = cams.expand(n, 2, -1).clone()
     cams[:, 0, 13:15] = -aims[:, :2] / aims[:, 2:] * FOCAL
-    out = render(table.expand(n, -1, -1).contiguous(), cams, lights.expand(n, -1).contiguous(), textures, 1, 1, 1,
-                 pack(ball))  # fmt: skip
+    table, lights = (t.expand(n, *t.shape[1:]).contiguous() for t in (table, lights))
+    out = render(table, cams, lights, textures, 1, 1, 1, pack(ball))
     assert (out.points[:, 0, 0, 0, 2] > 3.5).sum() == 0
 
 
@@ -194,7 +194,7 @@ def test_the_far_side_of_a_thin_plate_has_no_match(textures):
 
 
 def test_a_sheet_has_two_sides_and_one_of_them_is_seen(textures):
-    """A single square, wound either way: both are hit, lit by the side of the viewer, and matched from there."""
+    """A single square, wound either way: both are hit, lit by the viewer's side, and matched from there."""
     square = [(-1, -1, 0), (1, -1, 0), (1, 1, 0), (-1, 1, 0)]
     images = []
     for faces in ([(0, 1, 2), (0, 2, 3)], [(2, 1, 0), (3, 2, 0)]):
@@ -224,11 +224,17 @@ def test_shadows_of_meshes(textures):
     table[0, 0, 0] = 0
     without = render(table, cams, lights, textures, HEIGHT, WIDTH, 1, one)
     points = with_it.points[0, 0]
-    floor = ((points[..., 1] - 1.5).abs() < 1e-3) & ((points[..., 2] - 3).abs() < 1.0) & (points[..., 0].abs() < 1)
+    floor = (
+        ((points[..., 1] - 1.5).abs() < 1e-3)
+        & ((points[..., 2] - 3).abs() < 1.0)
+        & (points[..., 0].abs() < 1)
+    )
     assert floor.sum() > 20
     assert (with_it.image[0, 0].sum(0)[floor] < 0.9 * without.image[0, 0].sum(0)[floor]).all()
     # On top of the plate, all is lit alike: no acne.
-    top = (((points[..., 1] - 0.48).abs() < 1e-3) & (points[..., 2] > 2.25) & (points[..., 0].abs() < 0.79)).nonzero()
+    top = (
+        ((points[..., 1] - 0.48).abs() < 1e-3) & (points[..., 2] > 2.25) & (points[..., 0].abs() < 0.79)
+    ).nonzero()
     values = with_it.image[0, 0].sum(0)[top[:, 0], top[:, 1]]
     assert len(values) > 20 and values.min() > 0.8 * values.max()
 
@@ -238,8 +244,9 @@ def test_own_textures_by_corner(textures):
     picture = torch.zeros(1, 3, 32, 32)
     picture[0, 0, :16, 16:], picture[0, 1, 16:, :16], picture[0, 2, 16:, 16:] = 1, 1, 1
     atlas = Textures(Random(5), 16, 32, fixed=picture)
-    sheet = mesh([(-1, -1, 0), (1, -1, 0), (1, 1, 0), (-1, 1, 0)], [(0, 1, 2), (0, 2, 3)], half=(0.9, 0.6, 5e-4),
-                 uv=[(0, 0), (1, 0), (1, 1), (0, 1)])  # fmt: skip
+    square = [(-1, -1, 0), (1, -1, 0), (1, 1, 0), (-1, 1, 0)]
+    shown = [(0, 0), (1, 0), (1, 1), (0, 1)]
+    sheet = mesh(square, [(0, 1, 2), (0, 2, 3)], half=(0.9, 0.6, 5e-4), uv=shown)
     prim = {"kind": "MESH", "centre": (0.0, 0.0, 2.0), "half": (0.9, 0.6, 5e-4)}
     image = draw(atlas, pack(sheet, colour=(1, 1, 1), texture=0.0, picture=picture), prim).image[0, 0]
     colours = [image[:, 24 + dy, 32 + dx] for dy in (-8, 8) for dx in (-12, 12)]
@@ -257,7 +264,9 @@ def test_normals_stop_at_creases():
     mixed = ball.corners.copy()
     mixed[::2] = mixed[::2, ::-1]
     places = np.round(mixed.reshape(-1, 3) * 1e5).astype(int)
-    normals = crease_normals(places, np.arange(len(places)).reshape(-1, 3), mixed.reshape(-1, 3).astype(float))
+    normals = crease_normals(
+        places, np.arange(len(places)).reshape(-1, 3), mixed.reshape(-1, 3).astype(float)
+    )
     out = mixed / np.linalg.norm(mixed, axis=-1, keepdims=True)
     assert np.abs((normals * out).sum(-1)).min() > 0.98
 
@@ -335,7 +344,9 @@ def test_meshes_are_inside_and_backs_are_at_walls(things):
 
 def test_crowds_and_clutter(things):
     _, prims, done = furnished(things, crowd=1.0, clutter=0.0)
-    index, placed = (torch.stack([v[:, 0] for v in column], 1) for column in zip(*[(d.index, d.fits) for d in done]))
+    index, placed = (
+        torch.stack([v[:, 0] for v in column], 1) for column in zip(*[(d.index, d.fits) for d in done])
+    )
     assert all(len(set(i[p].tolist())) == 1 for i, p in zip(index, placed, strict=True) if p.any())
     place, prims, done = furnished(things, crowd=0.0, clutter=1.0)
     indoor = ~place.outdoor
@@ -353,7 +364,9 @@ def digest(*tensors: torch.Tensor) -> str:
 
 def test_scenes_without_meshes_stay_what_they_were(textures, things):
     """The evaluation's sets are of such scenes: the same bytes as before there were meshes."""
-    all_on = CameraMix(rolled=0.2, zoomed=0.3, tele=5.0, lenses=0.05, cropped=0.04, near=0.12, close=0.06, away=0.02)
+    all_on = CameraMix(
+        rolled=0.2, zoomed=0.3, tele=5.0, lenses=0.05, cropped=0.04, near=0.12, close=0.06, away=0.02
+    )
     shown = SceneMix(outdoor=0.3, table=0.3, prints=0.3)
     for mix, scenes in ((CameraMix(), SceneMix()), (all_on, shown)):
         plain = sample(Random(11), 4, HEIGHT, WIDTH, 16, 32, mix, scenes)
@@ -364,8 +377,12 @@ def test_scenes_without_meshes_stay_what_they_were(textures, things):
 
 
 def test_same_seed_same_furniture(things):
-    shown = SceneMix(outdoor=0.2, table=0.2, corners=0.5, furniture=MeshMix(meshes=0.5, table=0.5, street=0.5))
-    one, two = (sample(Random(9), 16, HEIGHT, WIDTH, 16, 32, CameraMix(), shown, meshes=things) for _ in range(2))
+    shown = SceneMix(
+        outdoor=0.2, table=0.2, corners=0.5, furniture=MeshMix(meshes=0.5, table=0.5, street=0.5)
+    )
+    one, two = (
+        sample(Random(9), 16, HEIGHT, WIDTH, 16, 32, CameraMix(), shown, meshes=things) for _ in range(2)
+    )
     assert digest(*one) == digest(*two)
     other = replace(shown, furniture=MeshMix())
     three = sample(Random(9), 16, HEIGHT, WIDTH, 16, 32, CameraMix(), other)

@@ -25,7 +25,8 @@ CONFIG = str(Path(train.__file__).parent / "configs/smoke.toml")
 
 def arguments(tmp_path: Path, **more) -> argparse.Namespace:
     values = dict(work=tmp_path / "work", out=tmp_path / "out", photos=None, held_out=None, pictures=None,
-                  meshes=None, photographs=None, init=None, part=math.inf, every=1, save_every=2, eval_pairs=0, device="cpu")  # fmt: skip
+                  meshes=None, photographs=None, init=None, part=math.inf, every=1, save_every=2,
+                  eval_pairs=0, device="cpu")  # fmt: skip
     return argparse.Namespace(**{**values, **more})
 
 

@@ -210,7 +210,11 @@ def _dress(rng: Random, mix: MeshMix, meshes: Meshes, row: Tensor, chosen: Candi
     index = chosen.index[:, 0]
     out = row.clone()
     out[:, lay["PRIM_KIND"]] = lay["KIND_MESH"]
-    out[:, 1:4], out[:, 4:13], out[:, 13:16] = chosen.centre[:, 0], chosen.rot[:, 0].flatten(1), chosen.half[:, 0]
+    out[:, 1:4], out[:, 4:13], out[:, 13:16] = (
+        chosen.centre[:, 0],
+        chosen.rot[:, 0].flatten(1),
+        chosen.half[:, 0],
+    )
     out[:, lay["PRIM_SHAPE"]] = index.float()
     paint = rng.uniform(b) < torch.where(meshes.textured[index], mix.paint, 0.5)
     flat = rng.chance(mix.flat, b)

@@ -23,7 +23,7 @@ from .native import LAYOUT, build_mesh
 FLOOR, TABLE, WALL, CEILING, OUTDOOR, BACK = 1, 2, 4, 8, 16, 32
 PLACES = (FLOOR, TABLE, WALL, CEILING, OUTDOOR)
 
-# Catalogue numbers of meshes that are kept for evaluation, some of each class. One that is not there is no matter.
+# Catalogue numbers of meshes that are kept for evaluation, some of each class.
 HELD_OUT = (1, 13, 29, 34, 53, 68, 92, 109, 135, 151)
 
 THINNEST = 5e-4  # metres, of half a box: flat things have a box, too
@@ -78,7 +78,9 @@ def _read_mesh(pack: dict[str, np.ndarray], row: int) -> Mesh:
     half = np.maximum(size / 2, THINNEST).astype(np.float32)
     normals = crease_normals(places, triangles, unit.astype(np.float64) * half)
     materials = pack["material"][first : first + count].astype(np.int64) + material
-    return Mesh(unit[triangles], normals, uv[triangles], materials, half, float(pack["top"][row]), classes, catalogue)
+    return Mesh(
+        unit[triangles], normals, uv[triangles], materials, half, float(pack["top"][row]), classes, catalogue
+    )
 
 
 def _pictures(pack: dict[str, np.ndarray], size: int) -> Tensor:
@@ -142,7 +144,7 @@ class Meshes:
         self.edges = share.cumsum(1).to(device)  # [places,N] to draw one of a class by
 
     def draw(self, place: Tensor, uniform: Tensor) -> Tensor:
-        """Indices, shaped as `uniform`, of meshes of the class PLACES[place]; `place` [B], `uniform` [B,...]."""
+        """Indices, shaped as `uniform` [B,...], of meshes of the class PLACES[place]; `place` [B]."""
         edges = self.edges[place]
         found = torch.searchsorted(edges, uniform.flatten(1).contiguous() * edges[:, -1:], right=True)
         return found.clamp_max(self.count - 1).view_as(uniform)
