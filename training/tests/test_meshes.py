@@ -181,16 +181,43 @@ def test_nothing_is_seen_through_the_edges_of_a_closed_mesh(textures):
     assert (out.points[:, 0, 0, 0, 2] > 3.5).sum() == 0
 
 
+def from_both_sides(textures, thing, half):
+    """A mesh a metre before camera 1, and camera 2 behind it, which looks back; the matches of its pixels."""
+    table, cams, lights = scene({"kind": "MESH", "centre": (0.0, 0.0, 1.0), "half": half})
+    cams[0, 1, 2] = 2.0
+    cams[0, 1, 3:12] = torch.tensor([-1.0, 0, 0, 0, 1, 0, 0, 0, -1])
+    out = render(table, cams, lights, textures, HEIGHT, WIDTH, 1, pack(thing))
+    shown = [(out.points[0, view, ..., 2] - 1).abs() < 0.01 for view in (0, 1)]
+    assert min(s.sum() for s in shown) > 500
+    return torch.cat([out.match[0, view][s] for view, s in enumerate(shown)])
+
+
 def test_the_far_side_of_a_thin_plate_has_no_match(textures):
     """Five millimetres: within a hundredth of the distance, which is the slack of other shapes."""
-    prim = {"kind": "MESH", "centre": (0.0, 0.0, 1.0), "half": (0.4, 0.3, 0.0025)}
-    table, cams, lights = scene(prim)
-    cams[0, 1, 2] = 2.0  # behind the plate, and looking back at it
-    cams[0, 1, 3:12] = torch.tensor([-1.0, 0, 0, 0, 1, 0, 0, 0, -1])
-    out = render(table, cams, lights, textures, HEIGHT, WIDTH, 1, pack(cube(half=(0.4, 0.3, 0.0025))))
-    for view in (0, 1):
-        plate = (out.points[0, view, ..., 2] - 1).abs() < 0.01
-        assert plate.sum() > 500 and (out.match[0, view][plate] == -1).all()
+    half = (0.4, 0.3, 0.0025)
+    assert (from_both_sides(textures, cube(half=half), half) == -1).all()
+
+
+def test_the_other_side_of_a_sheet_is_another_surface(textures):
+    """Without thickness, nothing stands between the two sides."""
+    half = (0.4, 0.3, 5e-4)
+    sheet = mesh([(-1, -1, 0), (1, -1, 0), (1, 1, 0), (-1, 1, 0)], [(0, 1, 2), (0, 2, 3)], half=half)
+    assert (from_both_sides(textures, sheet, half) == -1).all()
+
+
+def test_what_is_close_behind_a_mesh_is_hidden(textures):
+    """A box whose front is 4 mm behind a sheet. Camera 1 sees it to the left of the sheet; camera 2, which
+    stands to the right, does not see the column of pixels nearest to the sheet's edge."""
+    half = (0.2, 0.6, 5e-4)
+    sheet = mesh([(-1, -1, 0), (1, -1, 0), (1, 1, 0), (-1, 1, 0)], [(0, 1, 2), (0, 2, 3)], half=half)
+    front = {"kind": "MESH", "centre": (0.1922, 0.0, 1.0), "half": half}
+    behind = {"kind": "BOX", "centre": (0.0, 0.0, 1.054), "half": (0.4, 0.3, 0.05)}
+    out = draw(textures, pack(sheet), front, behind, move=0.5)
+    rows = slice(12, 36)
+    left = out.points[0, 0, rows, 30:32]
+    assert ((left[..., 2] - 1.004).abs() < 1e-3).all()  # the box
+    match = out.match[0, 0, rows, 30:32, 0]
+    assert (match[:, 0] >= 0).all() and (match[:, 1] == -1).all()
 
 
 def test_a_sheet_has_two_sides_and_one_of_them_is_seen(textures):
