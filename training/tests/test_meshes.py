@@ -281,12 +281,17 @@ def test_own_textures_by_corner(textures):
     assert [c.argmax().item() for c in colours[1:]] == [0, 1, 2]
 
 
+def flat_normals(corners: np.ndarray) -> np.ndarray:
+    out = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    return out / np.linalg.norm(out, axis=1, keepdims=True)
+
+
 def test_normals_stop_at_creases():
-    """A cube keeps flat faces; a ball of small triangles is smooth. Windings do not matter."""
-    box = cube()
-    flat = np.cross(box.corners[:, 1] - box.corners[:, 0], box.corners[:, 2] - box.corners[:, 0])
-    flat /= np.linalg.norm(flat, axis=1, keepdims=True)
-    assert np.abs(np.einsum("tki,ti->tk", box.normals, flat)).min() > 0.9999
+    """A cube and a tetrahedron keep flat faces; a ball of small triangles is smooth. Windings do not matter."""
+    tetrahedron = mesh(CUBE[[0, 3, 5, 6]], [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)])
+    for sharp in (cube(), tetrahedron):
+        flat = flat_normals(sharp.corners)
+        assert np.abs(np.einsum("tki,ti->tk", sharp.normals, flat)).min() > 0.9999
     ball = sphere()
     mixed = ball.corners.copy()
     mixed[::2] = mixed[::2, ::-1]
