@@ -287,7 +287,7 @@ def flat_normals(corners: np.ndarray) -> np.ndarray:
 
 
 def test_normals_stop_at_creases():
-    """A cube and a tetrahedron keep flat faces; a ball of small triangles is smooth. Windings do not matter."""
+    """A cube and a tetrahedron keep flat faces; a ball of small triangles is smooth, however wound."""
     tetrahedron = mesh(CUBE[[0, 3, 5, 6]], [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)])
     for sharp in (cube(), tetrahedron):
         flat = flat_normals(sharp.corners)
