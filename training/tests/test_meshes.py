@@ -263,7 +263,8 @@ def test_shadows_of_meshes(textures):
         ((points[..., 1] - 0.48).abs() < 1e-3) & (points[..., 2] > 2.25) & (points[..., 0].abs() < 0.79)
     ).nonzero()
     values = with_it.image[0, 0].sum(0)[top[:, 0], top[:, 1]]
-    assert len(values) > 20 and values.min() > 0.8 * values.max()
+    ambient = 3 * 0.8 * 0.4
+    assert len(values) > 20 and values.min() > 0.8 * values.max() and values.min() > 1.5 * ambient
 
 
 def test_own_textures_by_corner(textures):
