@@ -178,7 +178,8 @@ def test_nothing_is_seen_through_the_edges_of_a_closed_mesh(textures):
     cams[:, 0, 13:15] = -aims[:, :2] / aims[:, 2:] * FOCAL
     table, lights = (t.expand(n, *t.shape[1:]).contiguous() for t in (table, lights))
     out = render(table, cams, lights, textures, 1, 1, 1, pack(ball))
-    assert (out.points[:, 0, 0, 0, 2] > 3.5).sum() == 0
+    # What went through the front would meet the back.
+    assert (out.points[:, 0, 0, 0, 2] - aims[:, 2]).abs().max() < 0.01
 
 
 def from_both_sides(textures, thing, half):
