@@ -389,6 +389,16 @@ def quick_figures(
     return {k: round(v, 4) for k, v in out.items() if v == v}  # JSON has no NaN
 
 
+def data_used(source: Source) -> str:
+    """What the pairs were made of, for the file: a configuration's name does not tell."""
+    said = ["procedural scenes", "textures partly from CC0 and public-domain pictures"]
+    if source.scenes.furniture.any:
+        said.append(f"{source.meshes.count} CC0 meshes")
+    if source.pictures:
+        said.append("pairs of whole pictures of these kinds")
+    return "; ".join(said)
+
+
 def write_result(trainer: Trainer, out: Path, figures: dict[str, float]) -> None:
     config = trainer.config
     meta = weights.dims_metadata(trainer.net.dims) | {
@@ -398,7 +408,7 @@ def write_result(trainer: Trainer, out: Path, figures: dict[str, float]) -> None
         "training_run": config.name,
         "training_commit": commit_id(),
         "training_steps": str(trainer.step),
-        "training_data": "procedural scenes; textures partly from CC0 and public-domain pictures",
+        "training_data": data_used(trainer.source),
         "figures": json.dumps(figures),
     }
     if trainer.ancestor:

@@ -16,6 +16,7 @@ from PIL import Image
 
 import evaluate
 import mean
+import test_meshes
 import train
 from mast3r_torch import evaluation, scenes, weights
 from mast3r_torch.source import scene_mix
@@ -152,6 +153,19 @@ def test_evaluation_runs_on_the_result(trained, capsys, monkeypatch):
     }  # fmt: skip
     assert "512: zoom x3             raw_p3         0.500 >= 0.90  MISSED" in out.out
     assert 0 <= figures["synthetic near 256x192"]["same_pixel"] <= 1
+
+
+def test_the_file_says_what_the_pairs_were_made_of():
+    """With and without meshes and photographs, whatever the configuration is called."""
+    config = train.load_config(CONFIG, ["photographs=0.3", "picture_size=64"])
+    config = replace(config, scenes={"furniture": {"meshes": 0.5}})
+    box = test_meshes.pack(test_meshes.cube(), test_meshes.cube())
+    device, photo = torch.device("cpu"), torch.rand(3, 40, 60)
+    with_all = train.Source(config, 0, device, [], 0, box, [photo])
+    assert "2 CC0 meshes" in train.data_used(with_all) and "whole pictures" in train.data_used(with_all)
+    plain = replace(config, scenes={}, photographs=0.0)
+    said = train.data_used(train.Source(plain, 0, device, [], 0, box))
+    assert "meshes" not in said and "whole" not in said and "procedural" in said
 
 
 def test_no_overlap_pairs_have_no_matches():
