@@ -23,8 +23,8 @@ from conftest import child_environment, noise, unix_only
 from PIL import Image
 
 from mast3r_runtime import cli, collection, errors, export
+from mast3r_runtime._files.whole import check_target, replacing, short_name
 from mast3r_runtime._pairs.folder import natural
-from mast3r_runtime._store.files import check_target, replacing, short_name
 from mast3r_runtime.images import formats, read_image
 
 QUIET = ["--resolution", "64", "--precision", "fp32", "--threads", "2"]

@@ -208,7 +208,7 @@ class _Manifest:
 
     def write(self, pairs: list[dict[str, Any]], done: bool) -> None:
         """Write the list."""
-        from .._store.files import replacing
+        from .._files.whole import replacing
 
         content = {
             "settings": self.settings, "complete": done, "images": self.names,
@@ -220,7 +220,7 @@ class _Manifest:
 
 def _file_names(names: list[str], pairs: list[tuple[int, int]]) -> list[str]:
     """A name for each pair that does not depend on the others: FIRST__SECOND.npz."""
-    from .._store.files import short_name
+    from .._files.whole import short_name
 
     files: list[str] = []
     taken: set[str] = set()

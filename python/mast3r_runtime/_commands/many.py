@@ -212,9 +212,9 @@ def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> No
 
 def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | None) -> None:
     """``pairs.txt`` of the pairs that are not dropped, with their number of matches."""
+    from .._files.whole import replacing
     from .._pairs.verdicts import drops
     from .._pairs.worker import VERDICTS
-    from .._store.files import replacing
 
     folder.mkdir(parents=True, exist_ok=True)
     gap = "\t" if any(" " in name for name in names) else " "

@@ -135,8 +135,8 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 
 def _match(arguments: argparse.Namespace) -> int:
+    from .._files.whole import check_target
     from .._output import export
-    from .._store.files import check_target
     from . import explain
 
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -151,8 +151,8 @@ def _match(arguments: argparse.Namespace) -> int:
 
 
 def _pose(arguments: argparse.Namespace) -> int:
+    from .._files.whole import check_target
     from .._output import export
-    from .._store.files import check_target
     from . import explain
 
     given = [_matrix(text) for text in (arguments.intrinsics, arguments.intrinsics_2)]

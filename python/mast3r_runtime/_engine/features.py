@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files.whole import replacing
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
 from .._results.results import GPUInferenceResult, Transform
 from .._store import safetensors
-from .._store.files import replacing
 from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked, quoted
 from ..images import ImageLike, read_image
 

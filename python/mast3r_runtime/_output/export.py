@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from .._files.whole import check_target, replacing
 from .._results.results import InferenceResult, MatchResult
-from .._store.files import check_target, replacing
 from ..errors import ArgumentError, ShapeError, checked, quoted
 from . import drawing
 

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from .._files.whole import replacing
 from .._library.version import __version__
-from .._store.files import replacing
 from ..errors import ArgumentError, ShapeError, checked, quoted
 from ..images import U8
 from . import drawing

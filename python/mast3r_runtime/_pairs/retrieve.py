@@ -17,8 +17,8 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from .._engine.index import Index, Pair, RetrievalResult, scene_pairs
+from .._files.whole import replacing
 from .._output import drawing, export
-from .._store.files import replacing
 from .._store.store import Store
 from ..errors import ArgumentError, ImageError, checked
 from ..images import ImageLike, read_image

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .._store.files import replacing
+from .._files.whole import replacing
 from ..errors import FileError, quoted, reason
 from .model import CAMERA_MODELS, F64, Lens, Model
 

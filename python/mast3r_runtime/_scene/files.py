@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files.whole import replacing, short_name
 from .._output.export import write_points
 from .._output.page import write as write_page
 from .._results.results import Transform
-from .._store.files import replacing, short_name
 from ..errors import ArgumentError, FileError, quoted
 from . import colmap_files, glb
 from .dense import DepthMap, RayMap

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .._store.files import replacing
+from .._files.whole import replacing
 from ..images import U8
 from .dense import F32
 from .parts import Picture

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .._store.files import replacing
+from .._files.whole import replacing
 from ..errors import DependencyError
 from . import check
 from .loops import contradictions
