@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from .._library.version import __version__
-from ..errors import DependencyError, Mast3rError
+from ..errors import DependencyError, Mast3rError, StoreError
 from . import collection, files, machine, many, pair, profile, scene, views
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
@@ -46,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _unread()
     except DependencyError as error:
         return _failed(str(error), 2)
+    except StoreError as error:
+        return _failed(str(error), many.FULL)
     except OSError as error:
         if isinstance(error, Mast3rError) or not error.strerror:
             return _failed(str(error))

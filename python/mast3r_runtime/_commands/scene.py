@@ -55,7 +55,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("--max-dense", type=float, default=5e6, help="points of dense.ply (default: 5e6)")
     make.add_argument("--covariance", action="store_true", help="how exactly the cameras are known")
     make.add_argument("--seed", type=int, default=0)
-    make.add_argument("--store", type=Path, help="what was computed (default: .cache in the scene)")
+    make.add_argument("--store", help="what was computed: folder or URL (default: .cache in the scene)")
     make.add_argument(
         "--features", choices=("auto", "float16", "float32"), default="auto",
         help="how the store keeps features (default: float16 where a batch left such, else float32)",

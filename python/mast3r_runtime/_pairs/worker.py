@@ -93,11 +93,8 @@ class PairWorker:
         return features
 
     def _stored(self, sha: str) -> Features | None:
-        data = self.store.read("features", self.rule.feature_key(sha), ".safetensors")
-        try:
-            return None if data is None else Features._of(safetensors.unpack(data))
-        except Exception:  # damaged: computed again
-            return None
+        arrays = self.store.read_arrays("features", self.rule.feature_key(sha))
+        return None if arrays is None else Features._of(arrays)
 
     def _encode(self, picture: PictureLike) -> Features:
         arrays = self.engine.encode(self.picture(picture))._arrays()

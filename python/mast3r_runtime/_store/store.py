@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from .._library.version import __version__
 from ..errors import ArgumentError, FileError, checked, quoted, reason
+from . import kinds
 from .packs import FOLDER as PACKS
 from .packs import Packs, packed
 from .places import Folder, place_of
@@ -105,18 +106,26 @@ class Store:
         self._packs = Packs(self.place)
         self._held: dict[str, bytes] | None = None
         try:
-            if not self.place.exists("store.json"):
+            if not self.place.exists(kinds.DESCRIPTION):
                 description = json.dumps({"schema": SCHEMA, "made_by": __version__})
-                self.place.write("store.json", description.encode())
-            with self.place.open("store.json") as file:
+                self.place.write(kinds.DESCRIPTION, description.encode())
+            with self.place.open(kinds.DESCRIPTION) as file:
                 schema = json.loads(file.read()).get("schema")
         except FileError:
             raise
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise FileError(f"store {quoted(self.where)}: {reason(error)}") from error
         if schema != SCHEMA:
-            raise ArgumentError(f"store {quoted(self.where)}: schema {schema!r}, want {SCHEMA}")
+            raise ArgumentError(f"store {quoted(self.where)}: schema {schema!r:.80}, want {SCHEMA}")
         self._packs.refresh()
+
+    @classmethod
+    def existing(cls, root: str | os.PathLike[str]) -> Store:
+        """A store that is there; FileError where there is none."""
+        place = place_of(root)
+        if not place.exists(kinds.DESCRIPTION):
+            raise FileError(f"store {quoted(place.where)}: there is none")
+        return cls(root)
 
     @property
     def where(self) -> str:
@@ -176,16 +185,28 @@ class Store:
                 self.place.write(name_of(PACKS, key, ".zip"), packed(held))
                 self._packs.refresh()
 
+    def read_whole(self, kind: str, key: str, suffix: str = ".npz") -> bytes | None:
+        """The bytes of a key; None where there are none, or not those of the kind."""
+        data = self.read(kind, key, suffix)
+        try:
+            if data is not None:
+                kinds.unpack(kind, key, suffix, data)
+        except kinds.Damaged:
+            return None
+        return data
+
     def read_arrays(self, kind: str, key: str, only: tuple[str, ...] | None = None) -> Arrays | None:
-        """The arrays of a key, or those named; None where there are none, or a damaged file."""
-        name = name_of(kind, key)
+        """The arrays of a key, or those named; None where there are none, or not those of the kind."""
+        suffix = kinds.suffix_of(kind)
+        name = name_of(kind, key, suffix)
         try:
             if only is not None and isinstance(self.place, Folder) and not self._packs.has(name):
                 with open(self.place.root / name, "rb") as file:  # reads no more than these
-                    return _arrays(file, only)
-            data = self.read(kind, key)
-            return None if data is None else _arrays(io.BytesIO(data), only)
-        except Exception:  # a torn or foreign file is no result: it is computed again
+                    found: Arrays = kinds.unpack(kind, key, suffix, file, only)
+                    return found
+            data = self.read(kind, key, suffix)
+            return None if data is None else kinds.unpack(kind, key, suffix, data, only)
+        except (OSError, kinds.Damaged):  # a torn or foreign file is no result: it is computed again
             return None
 
     def write_arrays(self, kind: str, key: str, arrays: Mapping[str, npt.ArrayLike]) -> None:
@@ -196,11 +217,11 @@ class Store:
         self.write(kind, key, out.getvalue())
 
     def read_json(self, kind: str, key: str) -> Any:
-        """The value of a key, None where there is none, or a damaged file."""
+        """The value of a key; None where there is none, or not one of the kind."""
         data = self.read(kind, key, ".json")
         try:
-            return None if data is None else json.loads(data)
-        except ValueError:
+            return None if data is None else kinds.unpack(kind, key, ".json", data)
+        except kinds.Damaged:
             return None
 
     def write_json(self, kind: str, key: str, value: object) -> None:
@@ -212,10 +233,6 @@ class Store:
         name_of(kind, "0", suffix)
         names = {entry.name for entry in self.place.list(kind)} | set(self._packs.names(kind))
         for name in sorted(names):
-            if name.endswith(suffix):
-                yield name.rpartition("/")[2][: -len(suffix)]
-
-
-def _arrays(file: Any, only: tuple[str, ...] | None) -> Arrays:
-    with np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in only or archive.files}
+            key = name.rpartition("/")[2].removesuffix(suffix)
+            if kinds.own(name) or (kind not in kinds.KINDS and name == f"{kind}/{key[:2]}/{key}{suffix}"):
+                yield key
