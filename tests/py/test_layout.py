@@ -44,7 +44,7 @@ ARROWS = {
     "_pairs": {
         "_checkpoints", "_engine", "_files", "_library", "_output", "_results", "_store", "errors", "images",
     },
-    "_store": {"_library", "errors"},
+    "_store": {"_files", "_library", "errors"},
     "_engine": {"_checkpoints", "_files", "_library", "_output", "_results", "_store", "errors", "images"},
     "_checkpoints": {"_library", "errors"},
     "_eager": {"_library", "errors"},
