@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 __all__ = [
     "ArgumentError",
+    "BusyError",
     "CancelledError",
     "ChecksumError",
     "ClosedError",
@@ -127,6 +128,10 @@ class OfflineError(ModelNotFoundError):
 
 class FileError(Mast3rError, OSError):
     """The system refused to read or write a file: no space, a read-only folder."""
+
+
+class BusyError(FileError):
+    """Another run writes into the folder; the message says which."""
 
 
 class StoreError(FileError):

@@ -50,7 +50,7 @@ ARROWS = {
     "_eager": {"_library", "errors"},
     "_output": {"_files", "_library", "_results", "errors", "images"},
     "_results": {"_library", "errors", "images"},
-    "_files": {"errors"},
+    "_files": {"_library", "errors"},
     "_library": {"errors"},
     "images": {"errors"},
     "errors": set(),

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One file that a user names: whether it may be replaced.
+
+Each kind of file that a command writes under a name of the user's carries a mark by which it is known
+again: a PNG's text, a page's generator, an ONNX model's producer, a comment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import ArgumentError, FileError, quoted
+from .whole import check_target
+
+__all__ = ["MARK", "not_an_input", "ours", "single"]
+
+MARK = "mast3r-runtime"
+_HEAD = 1 << 16
+
+
+def single(
+    path: Path,
+    suffixes: tuple[str, ...] = (),
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    overwrite: bool = False,
+) -> Path:
+    """The file that writing to ``path`` may replace, or an error, before the work.
+
+    It is never one of ``inputs``, through whatever link. A file without our mark is replaced only with
+    ``overwrite``. Raises ArgumentError and FileError.
+    """
+    target = check_target(path, suffixes)
+    not_an_input(path, inputs)
+    if os.path.lexists(target) and not overwrite and not ours(target):
+        raise FileError(
+            f"{path}: there is a file that mast3r did not write; choose another name, or --overwrite it"
+        )
+    return target
+
+
+def not_an_input(path: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Raise ArgumentError where a file to write is one that is read."""
+    for source in inputs:
+        with suppress(OSError, ValueError):
+            if os.path.samefile(path, source):
+                raise ArgumentError(f"{path}: it is an input ({quoted(source)}), want another file to write")
+
+
+def ours(path: Path) -> bool:
+    """Whether a file carries our mark."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+            file.seek(max(file.seek(0, os.SEEK_END) - _HEAD, 0))
+            tail = file.read()
+    except OSError:
+        return False
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return _png(head)
+    if head[:15].lower() == b"<!doctype html>":
+        return f'<meta name="generator" content="{MARK}'.encode() in head[:4096]
+    if head.startswith(b"PK\x03\x04"):
+        at = tail.rfind(b"PK\x05\x06")
+        return at >= 0 and tail[at + 22 :].startswith(MARK.encode())
+    if head[:1] == b"\x08":  # the version that an ONNX model begins with, then the producer
+        return b"\x12" + bytes([len(MARK)]) + MARK.encode() in head[:64]
+    return _safetensors(head)
+
+
+def _png(head: bytes) -> bool:
+    at = 8
+    while at + 8 <= len(head):
+        (length,) = struct.unpack(">I", head[at : at + 4])
+        kind, data = head[at + 4 : at + 8], head[at + 8 : at + 8 + length]
+        if kind == b"tEXt" and data.startswith(b"Software\0" + MARK.encode()):
+            return True
+        if kind == b"IDAT":
+            return False
+        at += 12 + length
+    return False
+
+
+def _safetensors(head: bytes) -> bool:
+    (length,) = struct.unpack("<Q", head[:8]) if len(head) >= 8 else (0,)
+    text = head[8 : 8 + length]
+    with suppress(ValueError, RecursionError, AttributeError):
+        return str(json.loads(text)["__metadata__"].get("made_by", "")).startswith(MARK)
+    return f'"made_by":"{MARK}'.encode() in text.replace(b": ", b":")
