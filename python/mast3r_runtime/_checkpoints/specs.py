@@ -63,6 +63,19 @@ class CheckpointFile:
         """The official address."""
         return self.base + self.path
 
+    @property
+    def expected(self) -> tuple[int, int]:
+        """Its size in bytes, and by how much a file may differ: most sizes are published in whole MiB;
+        whether rounded or cut is not said."""
+        return (self.size_bytes, 0) if self.size_bytes else (self.size_mb << 20, 2 << 20)
+
+    def wrong(self, size: int) -> str:
+        """What is wrong with a file of ``size`` bytes under its name; empty where nothing is."""
+        want, tolerance = self.expected
+        if abs(size - want) <= tolerance:
+            return ""
+        return "cut short" if size < want else "another file"
+
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
