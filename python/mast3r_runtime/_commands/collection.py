@@ -9,11 +9,14 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import quoted
+from ..errors import quoted, shown
 from . import many
-from .common import engine_options, open_engine, say, say_memory
+from .common import engine_options, open_engine, say, say_left_out, say_memory
+
+if TYPE_CHECKING:
+    from .._pictures.find import Found
 
 __all__ = ["add"]
 
@@ -76,20 +79,20 @@ def _bar(total: int, unit: str) -> Any:
 
 
 def _retrieve(arguments: argparse.Namespace) -> int:
-    from .._pairs import folder, heads, retrieve, verdicts
+    from .._pairs import heads, retrieve, verdicts
     from .._store.store import Store
     from ..errors import ArgumentError, ImageError
 
     if arguments.drop is not None and arguments.store is None:
         raise ArgumentError("retrieve: --drop needs --store, where the pairs that it runs are kept")
-    paths = folder.list_images(arguments.folder)
-    names = [path.name for path in paths]
+    listed = _listed(arguments)
+    paths, names = list(listed.values()), list(listed)
     with open_engine(arguments) as engine:
         say_memory(engine)
         head = heads.need_retrieval(engine.path, arguments.retrieval)
         engine.load_retrieval(head)
         codebook = arguments.codebook or heads.find_beside(engine.path, "codebook")
-        bad: dict[str, str] = {}
+        bad: dict[str, str] = {}  # beside what the listing left out
 
         def left_out(i: int, error: ImageError) -> None:
             bad[names[i]] = str(error)
@@ -110,8 +113,14 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         if arguments.drop is not None and arguments.shard is None:
             store, own = Store(arguments.store), [paths[i] for i in found.kept]
             with _bar(len(found.pairs), "pair") as bar:
-                said = verdicts.verdicts(engine, store, own, found.pairs, bar.update)
-            stays = [k for k, verdict in enumerate(said) if not verdicts.drops(arguments.drop, verdict)]
+                said = verdicts.verdicts(
+                    engine, store, own, found.pairs, bar.update,
+                    lambda error: bad.update({Path(error.file or "").name: str(error)}),
+                )  # fmt: skip
+            stays = [
+                k for k, verdict in enumerate(said)
+                if verdict is not None and not verdicts.drops(arguments.drop, verdict)
+            ]  # fmt: skip
             dropped = len(said) - len(stays)
             found = found.only(stays)
     if arguments.shard is not None:
@@ -136,13 +145,23 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         "codebook": str(codebook) if found.method == "ASMK" else None,
         "images": kept,
         "encoded": found.encoded,
-        "left_out": bad,
+        "left_out": {**listed.left_out, **bad},
         "dropped": dropped,
         "pairs": [{"first": a, "second": b, "score": round(score, 6)} for a, b, score in rows],
         "files": [str(f) for f in files],
     }
     say(arguments, values, "\n".join(lines))
     return 1 if bad else 0
+
+
+def _listed(arguments: argparse.Namespace) -> Found:
+    """The pictures of the folder, at least two; says which files are left out."""
+    from .._pictures.find import find
+
+    found = find(arguments.folder, out=arguments.out)
+    found.need(2, f"folder {quoted(arguments.folder)}")
+    say_left_out(found.left_out)
+    return found
 
 
 def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[int, int]]:
@@ -251,12 +270,12 @@ def _matches_in(path: Path) -> int | None:
 
 def _batch(arguments: argparse.Namespace) -> int:
     from .._output import export
-    from .._pairs import folder, retrieve
+    from .._pairs import retrieve
     from .._pairs.verdicts import drops
     from ..errors import ArgumentError, ImageError
 
-    paths = folder.list_images(arguments.folder)
-    names = [path.name for path in paths]
+    listed = _listed(arguments)
+    paths, names = list(listed.values()), list(listed)
     store = many.store_of(arguments)
     if store is not None:
         return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, paths))
@@ -281,7 +300,7 @@ def _batch(arguments: argparse.Namespace) -> int:
 
         def left_out(i: int, error: ImageError) -> None:
             manifest.bad[names[i]] = str(error)
-            _log.warning("%s: left out: %s", names[i], error)
+            _log.warning("%s: left out: %s", shown(names[i]), error)
 
         images = [str(path) for path in paths]
         by_pair: dict[tuple[int, int], list[str]] = {}
@@ -331,7 +350,7 @@ def _batch(arguments: argparse.Namespace) -> int:
 
 
 def _left_out_text(bad: dict[str, str]) -> str:
-    return "".join(f"\nleft out: {name}: {why}" for name, why in bad.items())
+    return "".join(f"\nleft out: {shown(name)}: {shown(why)}" for name, why in bad.items())
 
 
 def _export(arguments: argparse.Namespace) -> int:

@@ -9,13 +9,14 @@ import os
 import shutil
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._checkpoints.download import status
-from .common import engine_options, look, note, open_engine, say, say_memory
+from ..errors import shown
+from .common import engine_options, look, not_placed, note, open_engine, say, say_left_out, say_memory
 from .views import show as show_views
 
 if TYPE_CHECKING:
@@ -107,14 +108,15 @@ def _camera_options(make: argparse.ArgumentParser) -> None:
     )
 
 
-def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> dict[str, Any]:
+def _options(arguments: argparse.Namespace, found: Mapping[str, Path]) -> dict[str, Any]:
     """The command line as the options of :func:`mast3r_runtime.scene.reconstruct`."""
-    from .._scene import given, photos
+    from .._pictures.header import read
+    from .._scene import given
 
-    names = [name for name, _ in listed]
+    names = list(found)
     sizes = {}
     if arguments.intrinsics or arguments.masks:
-        headers = [photos.read(name, path) for name, path in listed]
+        headers = [read(name, path) for name, path in found.items()]
         sizes = {h.name: (h.width, h.height) for h in headers if not h.problem}
     return {
         "graph": arguments.graph,
@@ -142,13 +144,13 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
 
 
 def _reconstruct(arguments: argparse.Namespace) -> int:
-    from .._scene import photos
+    from .._pictures.find import find
     from .._scene.files import FORMATS
     from .._scene.reconstruct import reconstruct
     from ..errors import SceneError
 
-    listed = photos.find(arguments.pictures, arguments.recursive)
-    options = _options(arguments, listed)
+    found = find(arguments.pictures, arguments.recursive, arguments.out)
+    options = _options(arguments, found)
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.store or arguments.out / ".cache"
     options["database"] = arguments.out / "database.db" if arguments.keep_database else None
@@ -156,10 +158,10 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
         engine = stack.enter_context(open_engine(arguments))
         matcher = _matcher(arguments, engine, stack)
         if matcher is None and not engine.info()["desc_dim"]:
-            return show_views(arguments, reconstruct(engine, dict(listed), **options))
+            return show_views(arguments, reconstruct(engine, found, **options))
         say_memory(engine if matcher is None or isinstance(matcher, str) else matcher)
         try:
-            scene = reconstruct(engine, dict(listed), store=store, progress=bars, matcher=matcher, **options)
+            scene = reconstruct(engine, found, store=store, progress=bars, matcher=matcher, **options)
         except SceneError as error:
             if error.report is not None:
                 (arguments.out / "report.json").write_text(json.dumps(error.report, indent=1) + "\n")
@@ -167,6 +169,7 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     formats = [name for name in FORMATS if name != "html" or arguments.html]
     scene.write(arguments.out, formats, int(arguments.max_dense))
     _link(arguments.out / "images", [(p.name, p.path) for p in scene.placed], arguments.copy_images)
+    say_left_out(found.left_out)
     for line in _warnings(scene):
         print(f"mast3r: {line}", file=sys.stderr)
     _say_scene(arguments, scene)
@@ -190,14 +193,10 @@ def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) ->
 
 
 def _warnings(scene: Any) -> list[str]:
-    out = []
-    lost = [p for p in scene.pictures.values() if p.pose is None]
-    if lost:
-        why = ", ".join(f"{p.name} ({p.status}: {p.reason})" for p in lost[:20])
-        more = f" and {len(lost) - 20} more, see report.json" if len(lost) > 20 else ""
-        out.append(f"{len(scene.placed)} of {len(scene.pictures)} pictures placed; not placed: {why}{more}")
+    out = not_placed(scene)
     if len(scene.components) > 1:
-        parts = "; ".join(f"{k}: {', '.join(c.names[:6])}" for k, c in enumerate(scene.components))
+        named = [", ".join(map(shown, c.names[:6])) for c in scene.components]
+        parts = "; ".join(f"{k}: {names}" for k, names in enumerate(named))
         out.append(
             f"{len(scene.components)} components that share no pictures, each in a world of its own: {parts}"
         )

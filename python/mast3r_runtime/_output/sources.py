@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._pictures.arrays import U8
 from .._results.geometry import network_focal, pair_cameras
 from .._results.results import InferenceResult, MatchResult, Overlap, Transform
 from ..errors import ArgumentError, Mast3rError, checked, quoted
-from ..images import U8
 from . import export
 from .page import Camera, Cloud, Matches, Page
 

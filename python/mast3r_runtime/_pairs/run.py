@@ -157,7 +157,8 @@ def run_pairs(
         root, None if model is None else os.path.abspath(places.model_path(model)),
         variant, backend, precision, resolution, threads, neighbours, fsync, pack,
     )  # fmt: skip
-    found = _probe(client, executor, setup, stride or stride_for(len(paths)), features, strict_bits, paths[0])
+    there = next((path for path in paths if os.path.exists(path)), paths[0])  # one may be gone by now
+    found = _probe(client, executor, setup, stride or stride_for(len(paths)), features, strict_bits, there)
     side = tile or SIDES.get(found.backend, 8)
     cut = tiles(chosen, side)
     mine = [cut[k] for k in share(len(cut), shard)]

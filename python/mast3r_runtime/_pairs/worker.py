@@ -19,12 +19,13 @@ from .._engine.engine import Engine
 from .._engine.features import Features
 from .._library.version import __version__
 from .._output.export import write_npz
+from .._pictures.arrays import U8
+from .._pictures.reading import pixels_of
 from .._results.geometry import network_focal
 from .._results.results import InferenceResult, MatchResult
 from .._store import safetensors
 from .._store.store import Arrays, Store
 from ..errors import Mast3rError
-from ..images import U8, read_image
 from .rule import Rule
 
 __all__ = ["VERDICTS", "CACHE_BYTES", "Outcome", "PairWorker"]
@@ -110,7 +111,7 @@ class PairWorker:
         if sha not in self.pictures:
             while len(self.pictures) >= PICTURES:
                 self.pictures.popitem(last=False)
-            self.pictures[sha] = read_image(picture.path)
+            self.pictures[sha] = pixels_of(picture.path, sha)
         self.pictures.move_to_end(sha)
         return self.pictures[sha]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from .._files.whole import replacing
-from ..images import U8
+from .._pictures.arrays import U8
 from .dense import F32
 from .parts import Picture
 

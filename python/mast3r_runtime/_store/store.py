@@ -18,7 +18,9 @@ import io
 import json
 import os
 import re
+import stat
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,24 +42,46 @@ SCHEMA = 1
 Arrays = dict[str, npt.NDArray[Any]]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*", re.ASCII)
-_hashes: dict[tuple[str, int, int], str] = {}
+LARGE = 1 << 24  # bytes
+TICK = 2.0  # seconds: the coarsest step of a file system's times
+_hashes: dict[tuple[object, ...], str] = {}
 _hashes_lock = threading.Lock()
 
 
 @checked
 def file_hash(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's bytes, remembered for files whose size and time have not changed."""
+    """SHA-256 of a file's bytes, remembered while nothing says that the file was changed.
+
+    Raises FileError for what is no file, such as a pipe, and waits for none.
+    """
     path = Path(path)
-    stat = path.stat()
-    known = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+    known = _identity(path, path.stat())
     with _hashes_lock:
         if known in _hashes:
             return _hashes[known]
     with open(path, "rb") as file:
         digest = _sha(file)
-    with _hashes_lock:
-        _hashes[known] = digest
+        settled = _settled(os.fstat(file.fileno()))
+        known_then = _identity(path, os.fstat(file.fileno()))
+    if settled and known_then == known:
+        with _hashes_lock:
+            _hashes[known] = digest
     return digest
+
+
+def _identity(path: Path, status: os.stat_result) -> tuple[object, ...]:
+    """What differs where a file was changed: its time of change, which no program can set, is in it."""
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(f"{path}: a folder, a pipe or a device, want a file")
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return (str(path.resolve()), status.st_dev, status.st_ino, status.st_size, *times)
+
+
+def _settled(status: os.stat_result) -> bool:
+    """Whether a change after now would be seen by the file's times, which come in steps."""
+    if os.name == "nt":  # st_ctime is that of its making there: only models, which are large, are remembered
+        return status.st_size > LARGE
+    return time.time() - status.st_ctime > TICK and time.time() - status.st_mtime > TICK
 
 
 def _sha(file: Any) -> str:
