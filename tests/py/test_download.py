@@ -426,8 +426,10 @@ def test_published_names_are_names_of_variants(
     monkeypatch.setenv("MAST3R_OFFLINE", "1")
     assert places.resolve(name) == variant
     assert m3r.get_checkpoint_urls(name) == m3r.get_checkpoint_urls(variant)
-    assert m3r.estimate_cost(name, size=(112, 112)) == m3r.estimate_cost(variant=variant, size=(112, 112))
-    assert m3r.estimate_cost(variant=name, size=(112, 112))["total"]
+    if not variant.startswith("da3"):  # which has no estimate
+        wanted = m3r.estimate_cost(variant=variant, size=(112, 112))
+        assert m3r.estimate_cost(name, size=(112, 112)) == wanted
+        assert m3r.estimate_cost(variant=name, size=(112, 112)) == wanted
     with m3r.Engine(name, backend="cpu") as engine, pytest.raises(errors.ModelNotFoundError, match=variant):
         engine.load()
     with m3r.Engine("auto", backend="cpu") as engine, pytest.raises(errors.ModelNotFoundError, match=variant):
@@ -439,7 +441,6 @@ def test_published_names_are_names_of_variants(
     for words in (["info", "--model", name], ["info", "--variant", name], ["download", name]):
         assert cli.main(words) == 1
         assert variant in capsys.readouterr().err
-    assert cli.main(["profile", "--static", "--model", name, "--size", "112x112"]) == 0
 
 
 def test_what_is_no_model_lists_the_variants(

@@ -21,7 +21,7 @@ from ..errors import (
     checked,
 )
 from . import places
-from .specs import MODEL_SPECS, CheckpointFile
+from .specs import MODEL_SPECS, CheckpointFile, expected, wrong
 
 __all__ = ["SOURCES", "FileStatus", "ModelStatus", "download", "status"]
 
@@ -115,9 +115,9 @@ def _file_status(file: CheckpointFile, folder: Path) -> FileStatus:
         if path.is_file() and record.is_file()
         else ""
     )
-    wrong = file.wrong(size) if path.is_file() else ""
-    whole = path.is_file() and not wrong
-    return FileStatus(file.role, path, file.url, file.size_mb, whole, size, digest, wrong)
+    bad = wrong(file, size) if path.is_file() else ""
+    whole = path.is_file() and not bad
+    return FileStatus(file.role, path, file.url, file.size_mb, whole, size, digest, bad)
 
 
 def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
@@ -211,7 +211,7 @@ def _complete(name: str, cache: Path, source: str, retrieval: bool) -> bool:
         if (converted / f"{file.role}.safetensors").is_file():
             continue
         path = official / file.name
-        if not path.is_file() or file.wrong(path.stat().st_size):
+        if not path.is_file() or wrong(file, path.stat().st_size):
             return False  # which fetch says, or mends
     return True
 
@@ -228,7 +228,7 @@ def _from_server(name: str, cache: Path, force: bool, retrieval: bool, progress:
         urls = [*(mirror + file.path for mirror in mirrors), file.url]
         try:
             with _Bar(file.name, progress) as report:
-                fetch(urls, target, Expected(*file.expected), report, force)
+                fetch(urls, target, Expected(*expected(file)), report, force)
         except ChecksumError:
             raise
         except DownloadError as error:
