@@ -331,9 +331,9 @@ def _view(arguments: argparse.Namespace) -> int:
     shown: Any
     if source.is_dir():
         shown, page = Scene.load(source).page(source.resolve().name), source / "scene.html"
-    elif source.suffix in (".ply", ".glb"):
+    elif source.suffix.lower() in (".ply", ".glb"):
         shown, page = points_page(source), source.with_suffix(".html")
-    elif source.suffix == ".npz":
+    elif source.suffix.lower() == ".npz":
         shown, page = result_page(source, source.resolve().parent.name), source.with_suffix(".html")
     else:
         raise ArgumentError(f"view {quoted(source)}: want a folder of reconstruct, result.npz, .ply or .glb")
