@@ -125,7 +125,8 @@ def _retrieve(arguments: argparse.Namespace) -> int:
             found = found.only(stays)
     if arguments.shard is not None:
         k, n = arguments.shard
-        text = f"shard {k}/{n}: {len(found.kept)} pictures in {arguments.store}, {found.encoded} encoded now"
+        where = quoted(arguments.store)
+        text = f"shard {k}/{n}: {len(found.kept)} pictures in {where}, {found.encoded} encoded now"
         say(arguments, {"pictures": len(found.kept), "encoded": found.encoded}, text)
         return 1 if bad else 0
     files = found.write(arguments.out, names) if arguments.out else []
