@@ -280,7 +280,7 @@ def _batch(arguments: argparse.Namespace) -> int:
     paths, names = list(listed.values()), list(listed)
     store = many.store_of(arguments)
     if store is not None:
-        return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, listed))
+        return many.batch_store(arguments, store, listed, _store_pairs(arguments, store, listed))
     pairs = _batch_pairs(arguments, listed)
     if arguments.out is None:
         raise ArgumentError("batch: want -o FOLDER, --store STORE, or both")
@@ -335,7 +335,7 @@ def _batch(arguments: argparse.Namespace) -> int:
     encoded = len({i for pair in by_pair for i in pair}) - len(manifest.bad)
     values = {
         "engine": name, "encoded": encoded, "kept": len(files) - len(todo), "pairs": done,
-        "left_out": manifest.bad, "dropped": manifest.dropped,
+        "left_out": {**listed.left_out, **manifest.bad}, "dropped": manifest.dropped,
     }  # fmt: skip
     used = len({i for pair in pairs for i in pair})
     text = (

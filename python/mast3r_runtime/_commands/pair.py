@@ -159,6 +159,7 @@ def _pose(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         check_target(arguments.out, (".png",))
+    _need_pinholes(arguments)
     image_1, image_2, result, matches, name = _run_pair(arguments)
     focals = [arguments.focal or focal for focal in _focals(arguments)]
     found = result.cameras(
@@ -177,6 +178,14 @@ def _focals(arguments: argparse.Namespace) -> list[float | None]:
     from .._results.geometry import exif_focal
 
     return [exif_focal(path) for path in (arguments.image_1, arguments.image_2)]
+
+
+def _need_pinholes(arguments: argparse.Namespace) -> None:
+    """Refuse panoramas and fisheyes whose cameras are not given."""
+    from .._pictures.header import need_pinhole, read
+
+    if arguments.intrinsics is None:
+        need_pinhole([read(path.name, path) for path in (arguments.image_1, arguments.image_2)])
 
 
 def _matrix(text: str | None) -> list[list[float]] | None:

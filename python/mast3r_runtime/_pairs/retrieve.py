@@ -289,7 +289,7 @@ def infer_pairs(
 
     for first, second in pairs:
         result = None
-        if encode(first) and encode(second):
+        if all([encode(first), encode(second)]):  # both are tried: each that is bad is told
             result = engine.decode(kept[first], kept[second], only=only)
         for i in (first, second):
             left[i] -= 1
