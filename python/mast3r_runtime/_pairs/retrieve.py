@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw
 from .._engine.index import Index, Pair, RetrievalResult, scene_pairs
 from .._files.whole import replacing
 from .._output import drawing, export
-from .._pictures.reading import ImageLike, read_image
+from .._pictures.reading import ImageLike, about, read_image
 from .._store.store import Store
 from ..errors import ArgumentError, ImageError, checked
 from . import graph as graphs
@@ -154,7 +154,8 @@ def retrieve(
     def look(i: int) -> RetrievalResult:
         if looks is not None and isinstance(images[i], (str, os.PathLike)):
             return looks.of(images[i])  # type: ignore[arg-type]
-        return engine.encode_retrieval(read_image(images[i]), square_ok=square_ok)
+        with about(images[i]):
+            return engine.encode_retrieval(read_image(images[i]), square_ok=square_ok)
 
     def readable(numbers: Sequence[int]) -> Iterator[RetrievalResult]:
         for i in numbers:
@@ -279,7 +280,8 @@ def infer_pairs(
         if i in kept or i in bad:
             return i in kept
         try:
-            kept[i] = engine.encode(read_image(images[i]), square_ok=square_ok, resolution=resolution)
+            with about(images[i]):
+                kept[i] = engine.encode(read_image(images[i]), square_ok=square_ok, resolution=resolution)
         except ImageError as error:
             if on_error is None:
                 raise

@@ -73,6 +73,7 @@ def read(name: str, path: Path) -> Photo:
 def why(error: ImageError) -> str:
     """Why a picture is unreadable: the error without its file's name."""
     text = str(error).removeprefix(f"image {quoted(error.file)}: ").removeprefix("cannot be read: ")
+    text = re.sub(r"^gomps: image \d+: (preprocess: )?", "", text)  # of pixels that the network cannot take
     return f"cannot be read: {text}"
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from PIL import Image as PILImage
 
 __all__ = [
-    "ImageLike", "Source", "fetch", "from_pil", "opened", "pixels", "pixels_of", "read_image",
+    "ImageLike", "Source", "about", "fetch", "from_pil", "opened", "pixels", "pixels_of", "read_image",
 ]  # fmt: skip
 
 _log = logging.getLogger("mast3r_runtime")
@@ -86,7 +86,7 @@ def fetch(path: str | bytes | os.PathLike[str]) -> Source:
     large; ImageNotFoundError, a kind of it, where there is none. Never waits for a pipe.
     """
     name = os.fsdecode(path)
-    with _about(name):
+    with about(name):
         try:
             with open(path, "rb", opener=no_wait) as file:
                 return Source(name, _bytes(file, name), name)
@@ -157,19 +157,20 @@ def opened(source: Source) -> Iterator[tuple[PILImage.Image, Any]]:
 
     What goes wrong within is an ImageError that names the picture.
     """
-    with _about(source.path), _decoder_errors(source.name):
+    with about(source.path), _decoder_errors(source.name):
         picture, turn = _open(source.data, source.name)
         with picture:
             yield picture, turn
 
 
 @contextmanager
-def _about(path: str | None) -> Iterator[None]:
-    """Put the file into the errors about it."""
+def about(picture: object) -> Iterator[None]:
+    """Put the file into the errors about a picture, where it is one."""
     try:
         yield
     except ImageError as error:
-        error.file = path
+        if error.file is None and isinstance(picture, (str, os.PathLike)):
+            error.file = os.fsdecode(picture)
         raise
 
 
