@@ -16,11 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 from .._checkpoints.download import status
 from ..errors import shown
-from .common import engine_options, look, not_placed, note, open_engine, say, say_left_out, say_memory
+from .common import (
+    engine_options,
+    look,
+    memory_of,
+    not_placed,
+    note,
+    open_engine,
+    say,
+    say_left_out,
+    size_of,
+)
+from .progress import Steps
 from .views import show as show_views
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
+    from .._pictures.find import Found
 
 __all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene"]
 
@@ -167,12 +179,15 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.store or arguments.out / ".cache"
     options["database"] = arguments.out / "database.db" if arguments.keep_database else None
-    with _Bars() as bars, ExitStack() as stack:
+    with ExitStack() as stack:
         engine = stack.enter_context(open_engine(arguments))
         matcher = _matcher(arguments, engine, stack)
         if matcher is None and not engine.info()["desc_dim"]:
             return show_views(arguments, reconstruct(engine, found, **options))
-        say_memory(engine if matcher is None or isinstance(matcher, str) else matcher)
+        pairs_by = engine if matcher is None or isinstance(matcher, str) else matcher
+        bars = stack.enter_context(
+            Steps(lambda step, total: _say_size(pairs_by, found, options, step, total))
+        )
         try:
             scene = reconstruct(engine, found, store=store, progress=bars, matcher=matcher, **options)
         except SceneError as error:
@@ -189,6 +204,21 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     if arguments.open and arguments.html:
         look(arguments, arguments.out / "scene.html")
     return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
+
+
+def _say_size(engine: Engine, found: Found, options: dict[str, Any], step: str, total: int) -> None:
+    """Say once how large the run is, before its first pair."""
+    if step != "pairs":
+        return
+    from .._pairs.rule import stride_for
+    from .._scene.budget import estimate
+
+    count = len(found)
+    need = memory_of(engine)
+    most = need["total"] + estimate(engine, count, total, options["stride"] or stride_for(count)).bytes
+    free = f"; {need['limit']} leaves {size_of(need['free'])}" if need["limit"] else ""
+    text = f"{count} pictures, {total} pairs, about {size_of(most)} of memory at the most{free}"
+    print(f"mast3r: {text}", file=sys.stderr, flush=True)
 
 
 def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) -> Engine | str | None:
@@ -246,30 +276,6 @@ def _link(folder: Path, pictures: list[tuple[str, Path]], copy: bool) -> None:
             target.symlink_to(os.path.relpath(path.resolve(), target.parent.resolve()))
         except OSError:
             shutil.copyfile(path, target)
-
-
-class _Bars:
-    """One bar for every step."""
-
-    def __init__(self) -> None:
-        self.step, self.bar = "", None
-
-    def __call__(self, step: str, done: int, total: int) -> None:
-        from tqdm.auto import tqdm
-
-        if step != self.step:
-            self.__exit__()
-            self.step = step
-            self.bar = tqdm(total=total, desc=step, disable=None, leave=False, file=sys.stderr)
-        assert self.bar is not None
-        self.bar.update(done - self.bar.n)
-
-    def __enter__(self) -> _Bars:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
 
 
 def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any]) -> Path | None:
