@@ -46,7 +46,7 @@ ARROWS = {
     },
     "_store": {"_library", "errors"},
     "_engine": {"_checkpoints", "_files", "_library", "_output", "_results", "_store", "errors", "images"},
-    "_checkpoints": {"_library", "errors"},
+    "_checkpoints": {"_files", "_library", "errors"},
     "_eager": {"_library", "errors"},
     "_output": {"_files", "_library", "_results", "errors", "images"},
     "_results": {"_library", "errors", "images"},

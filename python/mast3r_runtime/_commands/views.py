@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import engine_options, look, open_engine, say
+from .common import engine_options, folder_options, held_folder, look, open_engine, say
 
 if TYPE_CHECKING:
+    from .._files.folder import OutFolder
     from .._scene.model import F64, Lens
     from .._scene.scene import Scene
 
-__all__ = ["add", "show"]
+__all__ = ["add", "image_options", "show"]
 
 DEFAULT = "da3_base"
 REFERENCES = ("saddle_balanced", "first", "middle", "saddle_sim_range")
@@ -44,10 +45,21 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("--html", action=argparse.BooleanOptionalAction, default=True, help="write scene.html")
     make.add_argument("--open", action="store_true", help="open scene.html in the browser")
     make.add_argument("--json", action="store_true", help="print the report as JSON")
+    image_options(make)
+    folder_options(make)
+
+
+def image_options(make: argparse.ArgumentParser) -> None:
+    """Add what says how the pictures come into ``images/``."""
+    make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
+    make.add_argument(
+        "--keep-gps", action="store_true", help="keep where the pictures were taken in the copies in images/"
+    )
 
 
 def _views(arguments: argparse.Namespace) -> int:
-    from .._scene import photos, start
+    from .._scene import files, photos, start
+    from .._scene.album import plan
     from ..errors import ImageNotFoundError
 
     listed = photos.find(arguments.pictures, arguments.recursive)
@@ -56,12 +68,16 @@ def _views(arguments: argparse.Namespace) -> int:
     if arguments.model is not None and arguments.variant == DEFAULT:
         arguments.variant = "auto"
     poses, lenses = _cameras(arguments, listed)
-    with open_engine(arguments) as engine:
-        scene = start.look(
-            engine, listed, poses, lenses, reference=arguments.reference, rays=arguments.rays,
-            window=arguments.window, overlap=arguments.overlap,
-        )  # fmt: skip
-    return show(arguments, scene)
+    with held_folder(arguments, files.SECTION, "views") as out:
+        formats = [name for name in files.FORMATS if name != "html" or arguments.html]
+        album = plan(dict(listed), out)
+        out.claim([*files.targets([n for n, _ in listed], formats), *album.targets()])
+        with open_engine(arguments) as engine:
+            scene = start.look(
+                engine, listed, poses, lenses, reference=arguments.reference, rays=arguments.rays,
+                window=arguments.window, overlap=arguments.overlap,
+            )  # fmt: skip
+        return show(arguments, scene, out)
 
 
 def _cameras(
@@ -80,12 +96,12 @@ def _cameras(
     return given.poses(arguments.poses, [n for n, _ in listed]), given.intrinsics(arguments.intrinsics, sizes)
 
 
-def show(arguments: argparse.Namespace, scene: Scene) -> int:
+def show(arguments: argparse.Namespace, scene: Scene, out: OutFolder) -> int:
     """Write a scene that needed no solver, and say what it is."""
-    from .._scene.files import FORMATS
+    from .._scene.files import FORMATS, write_into
 
     formats = [name for name in FORMATS if name != "html" or arguments.html]
-    files = scene.write(arguments.out, formats)
+    files = write_into(scene, out, formats, copy_images=arguments.copy_images, keep_gps=arguments.keep_gps)
     for line in _warnings(scene.report["windows"]):
         print(f"mast3r: {line}", file=sys.stderr)
     report = scene.report

@@ -44,10 +44,11 @@ def single(
 
 
 def not_an_input(path: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Raise ArgumentError where a file to write is one that is read."""
+    """Raise ArgumentError where a file to write is one that is read, or lies in a folder that is."""
     for source in inputs:
         with suppress(OSError, ValueError):
-            if os.path.samefile(path, source):
+            files = list(Path(source).iterdir()) if os.path.isdir(source) else [Path(source)]
+            if any(os.path.samefile(path, file) for file in files):
                 raise ArgumentError(f"{path}: it is an input ({quoted(source)}), want another file to write")
 
 

@@ -10,7 +10,10 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
+from .._files.folder import OutFolder
+from .._files.single import MARK
 from .._files.whole import check_target, replacing
 from .._results.results import InferenceResult, MatchResult
 from ..errors import ArgumentError, ShapeError, checked, quoted
@@ -19,10 +22,12 @@ from . import drawing
 __all__ = [
     "KEEP",
     "RESULT_FILES",
+    "SECTION",
     "Picture",
     "coloured_points",
     "from_linear",
     "network_pixels",
+    "write_files",
     "write_npz",
     "write_png",
     "write_points",
@@ -38,6 +43,7 @@ RESULT_FILES = (  # what write_result leaves in a folder
     "matches.png",
     "cloud.png",
 )
+SECTION = "pair"  # of the list of what was written
 KEEP = 0.95  # share of each view's points, most confident first, that a point cloud gets
 
 U8 = npt.NDArray[np.uint8]
@@ -86,7 +92,9 @@ def write_png(path: Path, picture: Image.Image) -> None:
     """A PIL picture as PNG; another suffix is refused."""
     check_target(Path(path), (".png",))
     with replacing(path) as temporary:
-        picture.save(temporary, "PNG")
+        text = PngInfo()
+        text.add_text("Software", MARK)
+        picture.save(temporary, "PNG", pnginfo=text)
 
 
 @checked
@@ -174,7 +182,28 @@ def write_result(
     lines: Picture | None = None,
     keep: float = KEEP,
 ) -> dict[str, Picture]:
-    """Write the files of ``mast3r infer`` and return the pictures among them by name."""
+    """Write the files of ``mast3r infer`` and return the pictures among them by name.
+
+    Nothing in the folder is replaced or removed that an earlier result did not write there: a file of
+    another origin at one of the names is a FileError, before anything is written.
+    """
+    with OutFolder(directory, SECTION, "write_result") as out:
+        out.claim(RESULT_FILES)
+        pictures = write_files(out.stage, result, matches, image_1, image_2, lines, keep)
+        out.finish()
+    return pictures
+
+
+def write_files(
+    directory: Path,
+    result: InferenceResult,
+    matches: MatchResult,
+    image_1: U8,
+    image_2: U8,
+    lines: Picture | None = None,
+    keep: float = KEEP,
+) -> dict[str, Picture]:
+    """The files of :func:`write_result` into a folder of ours."""
     if lines is None:
         lines = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
     points, colours = coloured_points(result, image_1, image_2, keep)

@@ -14,7 +14,7 @@ from ..images import U8
 from .dense import DepthMap, RayMap
 from .model import F64, Lens, Model
 
-__all__ = ["Component", "Picture", "Points"]
+__all__ = ["TWIN", "Component", "Picture", "Points", "is_twin"]
 
 
 @checked
@@ -59,6 +59,14 @@ class Picture:
         points = self.depth.camera_points(self.lens) @ self.pose[:3, :3].T + self.pose[:3, 3]
         points[~self.depth.keep] = np.nan
         return points.astype(np.float32), self.depth.confidence
+
+
+TWIN = "the same file as "  # what the reason begins with
+
+
+def is_twin(picture: Picture) -> bool:
+    """Whether it is placed as a copy of another picture of the scene."""
+    return picture.reason.startswith(TWIN)
 
 
 @checked

@@ -30,7 +30,7 @@ from .budget import estimate
 from .dense import DepthMap
 from .evidence import Evidence, gather
 from .model import F64, Lens, Model
-from .parts import Component, Picture
+from .parts import TWIN, Component, Picture
 from .photos import Photo
 from .scene import Scene
 from .tracks import key_points
@@ -540,7 +540,7 @@ def _all_pictures(
         if photo.problem:
             out[photo.name] = Picture(*common, "unreadable", photo.problem)
         elif i in placed and photo.name in twins:
-            note = f"the same file as {twins[photo.name]}"
+            note = f"{TWIN}{twins[photo.name]}"
             out[photo.name] = replace(placed[i], name=photo.name, path=photo.path, reason=note, depth=None)
         elif i in placed:
             out[photo.name] = placed[i]

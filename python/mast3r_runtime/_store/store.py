@@ -19,8 +19,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,15 @@ def file_hash(path: str | os.PathLike[str]) -> str:
     with _hashes_lock:
         _hashes[known] = digest
     return digest
+
+
+def hashes(paths: Iterable[str | os.PathLike[str]]) -> dict[str, str]:
+    """SHA-256 by absolute path, of the files that can be read."""
+    out = {}
+    for path in paths:
+        with suppress(OSError):
+            out[os.path.abspath(path)] = file_hash(path)
+    return out
 
 
 def _sha(file: Any) -> str:
