@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["add", "batch_options", "batch_store", "shard", "store_of"]
 
 LISTED = "listed"  # of the list of what was written: a store's pairs
-FULL = 5  # exit status: the store cannot be written
 TOO_MANY_FAILED = 6  # exit status: more pairs failed than --max-failed
 
 _log = logging.getLogger("mast3r_runtime")
@@ -137,8 +136,7 @@ def batch_store(
                 progress=said.tell,
             )  # fmt: skip
     except StoreError as error:
-        print(f"mast3r: {error}; {said.missing()}", file=sys.stderr)
-        return FULL
+        raise StoreError(f"{error}; {said.missing()}") from error
     except KeyboardInterrupt as error:
         how = "" if isinstance(error, Interrupted) else " at once"
         raise KeyboardInterrupt(f"interrupted{how}; {said.missing()}; the same command goes on") from error

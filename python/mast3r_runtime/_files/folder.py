@@ -109,6 +109,25 @@ class OutFolder:
         """Let a file of an earlier run stay: this run would write the same."""
         self._kept.add(name)
 
+    def put(self, name: str, data: bytes) -> None:
+        """Stage a file."""
+        target = self.stage / name
+        with _typed(self.path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+
+    def link(self, name: str, source: Path) -> bool:
+        """Stage a link to a file, relative, past links on the way; False where the system makes none."""
+        target = self.stage / name
+        final = os.path.realpath((self.path / name).parent)
+        with _typed(self.path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.symlink_to(os.path.relpath(os.path.realpath(source), final))
+        except (OSError, ValueError):  # Windows without the right to, or another drive
+            return False
+        return True
+
     def commit(self) -> None:
         """Give the files below ``stage`` their names; all, or on an error of what is there, none."""
         with _typed(self.path):

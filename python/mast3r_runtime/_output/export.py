@@ -15,6 +15,7 @@ from PIL.PngImagePlugin import PngInfo
 from .._files.folder import OutFolder
 from .._files.single import MARK
 from .._files.whole import check_target, replacing
+from .._library.imports import heavy
 from .._results.results import InferenceResult, MatchResult
 from ..errors import ArgumentError, ShapeError, checked, quoted
 from . import drawing
@@ -143,8 +144,6 @@ def write_points(path: Path, points: F32, colours: U8) -> None:
     colours. glTF wants y up and looks along -z, so for GLB y and z change sign: the scene stands
     upright in a viewer; and its colours are linear light.
     """
-    import trimesh
-
     path = Path(path)
     check_target(path, (".ply", ".glb"))
     if not len(points):
@@ -152,9 +151,9 @@ def write_points(path: Path, points: F32, colours: U8) -> None:
     suffix = path.suffix.lower()
     if suffix == ".glb":
         points, colours = points * np.array([1, -1, -1], np.float32), _linear(colours)
-    cloud = trimesh.PointCloud(points, colors=colours)  # type: ignore[no-untyped-call]
+    cloud = heavy("trimesh").PointCloud(points, colors=colours)
     with replacing(path) as temporary:
-        temporary.write_bytes(cloud.export(file_type=suffix[1:]))  # type: ignore[no-untyped-call]
+        temporary.write_bytes(cloud.export(file_type=suffix[1:]))
 
 
 def _linear(colours: U8) -> U8:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._library.imports import heavy
 from .._results.geometry import network_focal, pair_cameras
 from .._results.results import InferenceResult, MatchResult, Overlap, Transform
 from ..errors import ArgumentError, Mast3rError, checked, quoted
@@ -121,7 +122,7 @@ def _middle(focal: float, width: int, height: int) -> npt.NDArray[np.float64]:
 @checked
 def points_page(path: Path, title: str | None = None) -> Page:
     """A file of points (PLY or GLB) as a page without pictures."""
-    import trimesh
+    trimesh = heavy("trimesh")
 
     try:
         loaded: Any = trimesh.load(str(path))

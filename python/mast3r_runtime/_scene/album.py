@@ -26,7 +26,7 @@ from .. import images as pictures
 from .._files.folder import OutFolder
 from .._files.single import MARK
 from .._files.whole import short_name
-from ..errors import ImageError, quoted
+from ..errors import ImageError
 from .location import clean_exif, without_location
 
 __all__ = ["Album", "plan"]
@@ -80,17 +80,14 @@ class Album:
             elif shown.how == "stays":
                 out.keep(f"{FOLDER}/{shown.file}")
             else:
-                target = out.stage / FOLDER / shown.file
-                target.parent.mkdir(parents=True, exist_ok=True)
-                final = out.path / FOLDER / shown.file
+                file = f"{FOLDER}/{shown.file}"
                 try:
                     if shown.how == "upright":
-                        target.write_bytes(_upright(shown.path, target.suffix, keep_gps))
-                    elif copy or not _linked(shown.path, target, final):
+                        out.put(file, _upright(shown.path, Path(file).suffix, keep_gps))
+                    elif copy or not (shown.path.is_file() and out.link(file, shown.path)):
                         data = shown.path.read_bytes()
-                        target.write_bytes(data if keep_gps else without_location(data))
+                        out.put(file, data if keep_gps else without_location(data))
                 except (ImageError, FileNotFoundError) as error:
-                    target.unlink(missing_ok=True)
                     _log.warning("%s/%s: left out: %s", FOLDER, shown.file, error)
                     lost.append(name)
         return lost
@@ -259,14 +256,3 @@ def _upright(path: Path, suffix: str, keep_gps: bool) -> bytes:
     else:
         copy.save(out, "JPEG", quality=95, subsampling=0, comment=MARK.encode(), **side)
     return out.getvalue()
-
-
-def _linked(path: Path, staged: Path, final: Path) -> bool:
-    """Make a link that is right at the final place; False where the system has none."""
-    try:
-        staged.symlink_to(os.path.relpath(os.path.realpath(path), os.path.realpath(final.parent)))
-    except (OSError, ValueError):  # Windows without the right to, or another drive
-        return False
-    if not path.is_file():
-        raise FileNotFoundError(f"picture {quoted(path)}: no such file")
-    return True

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from .._files.whole import replacing
+from .._library.imports import heavy
 from ..images import U8
 from .dense import F32
 from .parts import Picture
@@ -20,11 +21,11 @@ _UPRIGHT = np.diag([1.0, -1, -1, 1])  # glTF: y up, z to the viewer
 
 def write(path: Path, points: F32, colours: U8, pictures: Sequence[Picture]) -> Path:
     """Write ``points [N, 3]`` with ``colours`` and the cameras of ``pictures``."""
-    import trimesh
+    trimesh = heavy("trimesh")
 
     scene = trimesh.Scene()
     upright = points @ _UPRIGHT[:3, :3].T
-    cloud = trimesh.PointCloud(upright, colors=colours)  # type: ignore[no-untyped-call]
+    cloud = trimesh.PointCloud(upright, colors=colours)
     scene.add_geometry(cloud, geom_name="points")
     reach = 0.04 * float(np.linalg.norm(np.percentile(points, 95, axis=0) - np.percentile(points, 5, axis=0)))
     for p in pictures:
@@ -36,5 +37,5 @@ def write(path: Path, points: F32, colours: U8, pictures: Sequence[Picture]) -> 
         line = (corners[order] @ p.pose[:3, :3].T + p.pose[:3, 3]) @ _UPRIGHT[:3, :3].T
         scene.add_geometry(trimesh.load_path(line), geom_name=p.name)
     with replacing(path) as temporary:
-        scene.export(str(temporary), file_type="glb")  # type: ignore[no-untyped-call]
+        scene.export(str(temporary), file_type="glb")
     return path
