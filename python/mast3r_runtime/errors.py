@@ -59,6 +59,11 @@ def reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
+def shown(text: object) -> str:
+    """A name for people: one line, without what a terminal obeys (escapes, other directions of text)."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+
+
 class Mast3rError(RuntimeError):
     """Base of every error that the package raises."""
 
@@ -151,7 +156,9 @@ class ShapeError(Mast3rError, ValueError):
 
 
 class ImageError(Mast3rError, ValueError):
-    """The picture cannot be used."""
+    """The picture cannot be used. ``file`` is its path, None where it came from no file."""
+
+    file: str | None = None
 
 
 class ImageTypeError(ImageError, TypeError):

@@ -23,7 +23,9 @@ from mast3r_runtime import cli
 from mast3r_runtime._commands.scene import _warnings
 from mast3r_runtime._files.folder import OutFolder
 from mast3r_runtime._output.export import write_points
-from mast3r_runtime._scene import colmap_files, gauge, known, photos, solver
+from mast3r_runtime._pictures import header
+from mast3r_runtime._pictures.find import find
+from mast3r_runtime._scene import colmap_files, gauge, known, solver
 from mast3r_runtime._scene.album import plan
 from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
@@ -430,7 +432,7 @@ def test_headers(tmp_path: Path, turn: int) -> None:
     exif.get_ifd(0x8769)[0xA405] = 26
     path = tmp_path / "a.jpg"
     Image.new("RGB", (640, 480)).save(path, exif=exif)
-    photo = photos.read("a.jpg", path)
+    photo = header.read("a.jpg", path)
     assert (photo.width, photo.height) == ((640, 480) if turn < 5 else (480, 640))
     assert photo.focal is not None and abs(photo.focal - 26 * 800 / np.hypot(36, 24)) < 1e-6
     assert (photo.make, photo.model, photo.problem) == ("Made", "Model", "")
@@ -442,18 +444,18 @@ def test_focal_lengths_that_are_none(tmp_path: Path, focal: object) -> None:
     if isinstance(focal, int):
         exif.get_ifd(0x8769)[0xA405] = min(focal, 65535)
     Image.new("RGB", (64, 48)).save(tmp_path / "a.jpg", exif=exif)
-    assert photos.read("a", tmp_path / "a.jpg").focal is None
+    assert header.read("a", tmp_path / "a.jpg").focal is None
 
 
 def test_finding_pictures(tmp_path: Path) -> None:
     for name in ("b.jpg", "a.png", "sub/c d.jpg", ".hidden.jpg", "note.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    assert [n for n, _ in photos.find([tmp_path])] == ["a.png", "b.jpg"]
-    assert [n for n, _ in photos.find([tmp_path], recursive=True)] == ["a.png", "b.jpg", "sub/c d.jpg"]
-    names = [n for n, _ in photos.find([tmp_path / "b.jpg", tmp_path / "sub"])]
+    assert list(find([tmp_path])) == ["a.png", "b.jpg"]
+    assert list(find([tmp_path], recursive=True)) == ["a.png", "b.jpg", "sub/c d.jpg"]
+    names = list(find([tmp_path / "b.jpg", tmp_path / "sub"]))
     assert names == ["b.jpg", "c d.jpg"]
-    assert [n for n, _ in photos.find([tmp_path, tmp_path / "b.jpg"])] == ["a.png", "b.jpg"]
+    assert list(find([tmp_path, tmp_path / "b.jpg"])) == ["a.png", "b.jpg"]
 
 
 def test_names_stay_inside_the_scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,7 +464,7 @@ def test_names_stay_inside_the_scene(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (tmp_path / folder).mkdir(parents=True)
         shutil.copy(known.paths()[len(folder) % 3], tmp_path / folder / "1.jpg")
     monkeypatch.chdir(tmp_path / "here" / "deep")
-    found = photos.find(["../../left/1.jpg", Path("../../right"), "1.jpg"])
+    found = list(find(["../../left/1.jpg", Path("../../right"), "1.jpg"]).items())
     assert [n for n, _ in found] == ["left/1.jpg", "right/1.jpg", "here/deep/1.jpg"]
     assert all(path.is_file() for _, path in found)
     with OutFolder(tmp_path, "scene") as out:

@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 from mast3r_runtime import cli
-from mast3r_runtime._scene import cameras, files, gauge, given, known, loops, photos, solver
-from mast3r_runtime._scene.photos import Photo
+from mast3r_runtime._pictures import header
+from mast3r_runtime._pictures.header import Photo
+from mast3r_runtime._scene import cameras, files, gauge, given, known, loops, solver
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.errors import ArgumentError, SceneError
 from mast3r_runtime.scene import Scene, reconstruct
@@ -123,7 +124,7 @@ def test_fisheye_lenses_need_intrinsics(tmp_path: Path, name: str) -> None:
     exif = Image.Exif()
     exif.get_ifd(0x8769)[0xA434] = name
     Image.new("RGB", (640, 480)).save(tmp_path / "a.jpg", exif=exif)
-    bent = photos.read("a.jpg", tmp_path / "a.jpg")
+    bent = header.read("a.jpg", tmp_path / "a.jpg")
     plain = Photo("b.jpg", Path("b.jpg"), 640, 480, lens="50mm F1.8")
     assert bent.fisheye and not plain.fisheye
     with pytest.raises(ArgumentError, match=r"a.jpg: taken with a fisheye lens .*--intrinsics"):

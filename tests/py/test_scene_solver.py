@@ -11,6 +11,7 @@ import made_scene as made
 import numpy as np
 import pytest
 
+from mast3r_runtime._pictures.header import Photo
 from mast3r_runtime._scene import (
     cameras,
     check,
@@ -23,7 +24,6 @@ from mast3r_runtime._scene import (
     uncertainty,
 )
 from mast3r_runtime._scene.model import Lens, Model
-from mast3r_runtime._scene.photos import Photo
 from mast3r_runtime.errors import ArgumentError, FileError
 from mast3r_runtime.results import Transform
 

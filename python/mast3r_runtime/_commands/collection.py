@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import quoted, shown
 from . import many
 from .common import (
     engine_options,
@@ -20,11 +21,13 @@ from .common import (
     held_folder,
     open_engine,
     say,
+    say_left_out,
     say_memory,
 )  # fmt: skip
 
 if TYPE_CHECKING:
     from .._files.folder import OutFolder
+    from .._pictures.find import Found
 
 __all__ = ["add"]
 
@@ -91,14 +94,14 @@ def _bar(total: int, unit: str) -> Any:
 
 
 def _retrieve(arguments: argparse.Namespace) -> int:
-    from .._pairs import folder, heads, retrieve, verdicts
+    from .._pairs import heads, retrieve, verdicts
     from .._store.store import Store, hashes
     from ..errors import ArgumentError, ImageError
 
     if arguments.drop is not None and arguments.store is None:
         raise ArgumentError("retrieve: --drop needs --store, where the pairs that it runs are kept")
-    paths = folder.list_images(arguments.folder)
-    names = [path.name for path in paths]
+    listed = _listed(arguments)
+    paths, names = list(listed.values()), list(listed)
     with ExitStack() as stack:
         out = None
         if arguments.out is not None and arguments.shard is None:
@@ -109,7 +112,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         head = heads.need_retrieval(engine.path, arguments.retrieval)
         engine.load_retrieval(head)
         codebook = arguments.codebook or heads.find_beside(engine.path, "codebook")
-        bad: dict[str, str] = {}
+        bad: dict[str, str] = {}  # beside what the listing left out
 
         def left_out(i: int, error: ImageError) -> None:
             bad[names[i]] = str(error)
@@ -130,8 +133,14 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         if arguments.drop is not None and arguments.shard is None:
             store, own = Store(arguments.store), [paths[i] for i in found.kept]
             with _bar(len(found.pairs), "pair") as bar:
-                said = verdicts.verdicts(engine, store, own, found.pairs, bar.update)
-            stays = [k for k, verdict in enumerate(said) if not verdicts.drops(arguments.drop, verdict)]
+                said = verdicts.verdicts(
+                    engine, store, own, found.pairs, bar.update,
+                    lambda error: bad.update({Path(error.file or "").name: str(error)}),
+                )  # fmt: skip
+            stays = [
+                k for k, verdict in enumerate(said)
+                if verdict is not None and not verdicts.drops(arguments.drop, verdict)
+            ]  # fmt: skip
             dropped = len(said) - len(stays)
             found = found.only(stays)
         files = found.write_into(out, names, hashes(paths)) if out is not None else []
@@ -155,13 +164,23 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         "codebook": str(codebook) if found.method == "ASMK" else None,
         "images": kept,
         "encoded": found.encoded,
-        "left_out": bad,
+        "left_out": {**listed.left_out, **bad},
         "dropped": dropped,
         "pairs": [{"first": a, "second": b, "score": round(score, 6)} for a, b, score in rows],
         "files": [str(f) for f in files],
     }
     say(arguments, values, "\n".join(lines))
     return 1 if bad else 0
+
+
+def _listed(arguments: argparse.Namespace) -> Found:
+    """The pictures of the folder, at least two; says which files are left out."""
+    from .._pictures.find import find
+
+    found = find(arguments.folder, out=arguments.out)
+    found.need(2, f"folder {quoted(arguments.folder)}")
+    say_left_out(found.left_out)
+    return found
 
 
 def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[int, int]]:
@@ -276,10 +295,10 @@ def _matches_in(path: Path) -> int | None:
 
 
 def _batch(arguments: argparse.Namespace) -> int:
-    from .._pairs import folder
     from ..errors import ArgumentError
 
-    paths = folder.list_images(arguments.folder)
+    listed = _listed(arguments)
+    paths = list(listed.values())
     store = many.store_of(arguments)
     if store is not None:
         return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, paths))
@@ -390,7 +409,7 @@ def _run_pairs(
 
 
 def _left_out_text(bad: dict[str, str]) -> str:
-    return "".join(f"\nleft out: {name}: {why}" for name, why in bad.items())
+    return "".join(f"\nleft out: {shown(name)}: {shown(why)}" for name, why in bad.items())
 
 
 def _export(arguments: argparse.Namespace) -> int:

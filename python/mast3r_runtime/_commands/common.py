@@ -9,19 +9,22 @@ import math
 import os
 import sys
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._checkpoints import places
 from .._library.device import BACKENDS, known
+from ..errors import shown
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
     from .._files.folder import OutFolder
+    from .._scene.scene import Scene
 
 __all__ = [
-    "backend_option", "engine_options", "file_options", "folder_options", "held_folder", "look", "note",
-    "open_engine", "say", "say_memory",
+    "backend_option", "engine_options", "file_options", "folder_options", "held_folder", "look",
+    "not_placed", "note", "open_engine", "say", "say_left_out", "say_memory",
 ]  # fmt: skip
 
 
@@ -124,6 +127,24 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def say_left_out(left_out: Mapping[str, str]) -> None:
+    """One line of what is a picture or a video and was left out, and what to do."""
+    from .._pictures.find import sentence
+
+    if left_out:
+        print(f"mast3r: {sentence(left_out)}", file=sys.stderr)
+
+
+def not_placed(scene: Scene) -> list[str]:
+    """A line of the pictures that have no pose, and why; none where all have one."""
+    lost = [p for p in scene.pictures.values() if p.pose is None]
+    if not lost:
+        return []
+    why = ", ".join(f"{shown(p.name)} ({p.status}: {shown(p.reason)})" for p in lost[:20])
+    more = f" and {len(lost) - 20} more, see report.json" if len(lost) > 20 else ""
+    return [f"{len(scene.placed)} of {len(scene.pictures)} pictures placed; not placed: {why}{more}"]
 
 
 def note(arguments: argparse.Namespace, text: str) -> None:

@@ -24,8 +24,9 @@ from .._engine.engine import Engine
 from .._files.whole import replacing
 from .._output import drawing, export
 from .._output.export import Picture, write_files
+from .._pictures.arrays import U8
+from .._pictures.reading import read_image
 from .._results.results import InferenceResult, MatchResult
-from ..images import U8, read_image
 from . import explain
 
 __all__ = ["Pair", "Score", "pairs", "run_pair", "score"]

@@ -19,6 +19,7 @@ from . import collection, files, machine, many, pair, profile, scene, views
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
 
 FULL = 5  # exit status: there is no space, or the store cannot be written
+_NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
 
 
@@ -88,10 +89,7 @@ def _is_full(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, StoreError):
             return True
-        if isinstance(error, OSError) and error.errno in (
-            errno.ENOSPC,
-            getattr(errno, "EDQUOT", errno.ENOSPC),
-        ):
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
             return True
         error = error.__cause__
     return False

@@ -104,7 +104,7 @@ def _demo_pairs(
 
 
 def _run_pair(arguments: argparse.Namespace) -> tuple[Any, Any, Any, Any, str]:
-    from ..images import read_image
+    from .._pictures.reading import read_image
 
     image_1, image_2 = read_image(arguments.image_1), read_image(arguments.image_2)
     if getattr(arguments, "onnx", None):

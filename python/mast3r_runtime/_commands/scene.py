@@ -6,21 +6,24 @@ from __future__ import annotations
 import argparse
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._checkpoints.download import status
+from ..errors import shown
 from .common import (
     engine_options,
     file_options,
     folder_options,
     held_folder,
     look,
+    not_placed,
     note,
     open_engine,
     say,
+    say_left_out,
     say_memory,
 )  # fmt: skip
 from .views import image_options
@@ -29,6 +32,7 @@ from .views import show as show_views
 if TYPE_CHECKING:
     from .._engine.engine import Engine
     from .._files.folder import OutFolder
+    from .._pictures.find import Found
     from .._scene.scene import Scene
 
 __all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene"]
@@ -66,7 +70,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("--max-dense", type=float, default=5e6, help="points of dense.ply (default: 5e6)")
     make.add_argument("--covariance", action="store_true", help="how exactly the cameras are known")
     make.add_argument("--seed", type=int, default=0)
-    make.add_argument("--store", type=Path, help="what was computed (default: .cache in the scene)")
+    make.add_argument("--store", help="what was computed: folder or URL (default: .cache in the scene)")
     make.add_argument(
         "--features", choices=("auto", "float16", "float32"), default="auto",
         help="how the store keeps features (default: float16 where a batch left such, else float32)",
@@ -121,14 +125,15 @@ def _camera_options(make: argparse.ArgumentParser) -> None:
     )
 
 
-def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> dict[str, Any]:
+def _options(arguments: argparse.Namespace, found: Mapping[str, Path]) -> dict[str, Any]:
     """The command line as the options of :func:`mast3r_runtime.scene.reconstruct`."""
-    from .._scene import given, photos
+    from .._pictures.header import read
+    from .._scene import given
 
-    names = [name for name, _ in listed]
+    names = list(found)
     sizes = {}
     if arguments.intrinsics or arguments.masks:
-        headers = [photos.read(name, path) for name, path in listed]
+        headers = [read(name, path) for name, path in found.items()]
         sizes = {h.name: (h.width, h.height) for h in headers if not h.problem}
     return {
         "graph": arguments.graph,
@@ -156,26 +161,28 @@ def _options(arguments: argparse.Namespace, listed: list[tuple[str, Path]]) -> d
 
 
 def _reconstruct(arguments: argparse.Namespace) -> int:
-    from .._scene import files, photos
+    from .._pictures.find import find
+    from .._scene import files
     from .._scene.album import plan
 
-    listed = photos.find(arguments.pictures, arguments.recursive)
-    options = _options(arguments, listed)
+    found = find(arguments.pictures, arguments.recursive, arguments.out)
+    options = _options(arguments, found)
     formats = [name for name in files.FORMATS if name != "html" or arguments.html]
     with held_folder(arguments, files.SECTION, "reconstruct") as out:
-        album = plan(dict(listed), out)
-        out.claim([*files.targets([n for n, _ in listed], formats), *album.targets()])
+        album = plan(found, out)
+        out.claim([*files.targets(list(found), formats), *album.targets()])
         options["database"] = None
         if arguments.keep_database:
             out.claim(["database.db"])
             options["database"] = out.stage / "database.db"
-        scene = _solved(arguments, out, listed, options)
+        scene = _solved(arguments, out, found, options)
         if "network" in scene.report:  # cameras of a network of many views, as they are
             return show_views(arguments, scene, out)
         files.write_into(
             scene, out, formats, int(arguments.max_dense), copy_images=arguments.copy_images,
             keep_gps=arguments.keep_gps,
         )  # fmt: skip
+    say_left_out(found.left_out)
     for line in _warnings(scene):
         print(f"mast3r: {line}", file=sys.stderr)
     _say_scene(arguments, scene)
@@ -184,9 +191,7 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
 
 
-def _solved(
-    arguments: argparse.Namespace, out: OutFolder, listed: list[tuple[str, Path]], options: dict[str, Any]
-) -> Scene:
+def _solved(arguments: argparse.Namespace, out: OutFolder, found: Found, options: dict[str, Any]) -> Scene:
     from .._scene.files import write_failure
     from .._scene.reconstruct import reconstruct
     from ..errors import SceneError
@@ -195,11 +200,11 @@ def _solved(
         engine = stack.enter_context(open_engine(arguments))
         matcher = _matcher(arguments, engine, stack)
         if matcher is None and not engine.info()["desc_dim"]:
-            return reconstruct(engine, dict(listed), **options)
+            return reconstruct(engine, found, **options)
         say_memory(engine if matcher is None or isinstance(matcher, str) else matcher)
         store = arguments.store or out.path / ".cache"
         try:
-            return reconstruct(engine, dict(listed), store=store, progress=bars, matcher=matcher, **options)
+            return reconstruct(engine, found, store=store, progress=bars, matcher=matcher, **options)
         except SceneError as error:
             if error.report is not None:
                 print(f"mast3r: the report is {write_failure(out, error.report)}", file=sys.stderr)
@@ -221,14 +226,10 @@ def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) ->
 
 
 def _warnings(scene: Any) -> list[str]:
-    out = []
-    lost = [p for p in scene.pictures.values() if p.pose is None]
-    if lost:
-        why = ", ".join(f"{p.name} ({p.status}: {p.reason})" for p in lost[:20])
-        more = f" and {len(lost) - 20} more, see report.json" if len(lost) > 20 else ""
-        out.append(f"{len(scene.placed)} of {len(scene.pictures)} pictures placed; not placed: {why}{more}")
+    out = not_placed(scene)
     if len(scene.components) > 1:
-        parts = "; ".join(f"{k}: {', '.join(c.names[:6])}" for k, c in enumerate(scene.components))
+        named = [", ".join(map(shown, c.names[:6])) for c in scene.components]
+        parts = "; ".join(f"{k}: {names}" for k, names in enumerate(named))
         out.append(
             f"{len(scene.components)} components that share no pictures, each in a world of its own: {parts}"
         )

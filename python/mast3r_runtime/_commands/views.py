@@ -6,13 +6,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import engine_options, folder_options, held_folder, look, open_engine, say
+from ..errors import shown
+from .common import (
+    engine_options,
+    folder_options,
+    held_folder,
+    look,
+    not_placed,
+    open_engine,
+    say,
+    say_left_out,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from .._files.folder import OutFolder
+    from .._pictures.header import Photo
     from .._scene.model import F64, Lens
     from .._scene.scene import Scene
 
@@ -58,42 +70,42 @@ def image_options(make: argparse.ArgumentParser) -> None:
 
 
 def _views(arguments: argparse.Namespace) -> int:
-    from .._scene import files, photos, start
+    from .._pictures.find import find
+    from .._pictures.header import read
+    from .._scene import files, start
     from .._scene.album import plan
-    from ..errors import ImageNotFoundError
 
-    listed = photos.find(arguments.pictures, arguments.recursive)
-    if not listed:
-        raise ImageNotFoundError(f"no pictures in {', '.join(map(str, arguments.pictures))}")
+    found = find(arguments.pictures, arguments.recursive, arguments.out)
+    found.need(1, f"views: {', '.join(map(shown, arguments.pictures))}")
     if arguments.model is not None and arguments.variant == DEFAULT:
         arguments.variant = "auto"
-    poses, lenses = _cameras(arguments, listed)
+    headers = [read(name, path) for name, path in found.items()]
+    poses, lenses = _cameras(arguments, headers)
     with held_folder(arguments, files.SECTION, "views") as out:
         formats = [name for name in files.FORMATS if name != "html" or arguments.html]
-        album = plan(dict(listed), out)
-        out.claim([*files.targets([n for n, _ in listed], formats), *album.targets()])
+        out.claim([*files.targets(list(found), formats), *plan(found, out).targets()])
         with open_engine(arguments) as engine:
             scene = start.look(
-                engine, listed, poses, lenses, reference=arguments.reference, rays=arguments.rays,
+                engine, headers, poses, lenses, reference=arguments.reference, rays=arguments.rays,
                 window=arguments.window, overlap=arguments.overlap,
             )  # fmt: skip
-        return show(arguments, scene, out)
+        report = {**scene.report, "left_out": dict(found.left_out)}
+        return show(arguments, replace(scene, report=report), out)
 
 
 def _cameras(
-    arguments: argparse.Namespace, listed: list[tuple[str, Path]]
+    arguments: argparse.Namespace, headers: list[Photo]
 ) -> tuple[dict[str, F64] | None, dict[str, Lens] | None]:
     """The known cameras by the names of the pictures."""
-    from .._scene import given, photos
+    from .._scene import given
     from ..errors import ArgumentError
 
     if (arguments.poses is None) != (arguments.intrinsics is None):
         raise ArgumentError("--poses without --intrinsics or the other way round, want both or neither")
     if arguments.poses is None:
         return None, None
-    headers = [photos.read(name, path) for name, path in listed]
     sizes = {h.name: (h.width, h.height) for h in headers if not h.problem}
-    return given.poses(arguments.poses, [n for n, _ in listed]), given.intrinsics(arguments.intrinsics, sizes)
+    return given.poses(arguments.poses, list(sizes)), given.intrinsics(arguments.intrinsics, sizes)
 
 
 def show(arguments: argparse.Namespace, scene: Scene, out: OutFolder) -> int:
@@ -102,7 +114,8 @@ def show(arguments: argparse.Namespace, scene: Scene, out: OutFolder) -> int:
 
     formats = [name for name in FORMATS if name != "html" or arguments.html]
     files = write_into(scene, out, formats, copy_images=arguments.copy_images, keep_gps=arguments.keep_gps)
-    for line in _warnings(scene.report["windows"]):
+    say_left_out(scene.report.get("left_out", {}))
+    for line in [*not_placed(scene), *_warnings(scene.report["windows"])]:
         print(f"mast3r: {line}", file=sys.stderr)
     report = scene.report
     text = (

@@ -19,9 +19,10 @@ from .._library.device import backend_wanted, create, info_of
 from .._library.options import Only, image_array, infer_options
 from .._library.owned import Owned
 from .._library.pool import Pool
+from .._pictures.arrays import U8
+from .._pictures.reading import ImageLike, read_image
 from .._results.results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
 from ..errors import ClosedError, ShapeError, checked
-from ..images import U8, ImageLike, read_image
 from .features import FeatureMethods
 from .matching import MatchingMethods
 from .retrieval import RetrievalMethods

@@ -17,10 +17,10 @@ from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
+from .._pictures.reading import ImageLike, read_image
 from .._results.results import GPUInferenceResult, Transform
 from .._store import safetensors
 from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked, quoted
-from ..images import ImageLike, read_image
 
 __all__ = ["FeatureMethods", "Features"]
 

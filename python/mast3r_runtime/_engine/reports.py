@@ -11,8 +11,8 @@ from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S
 from .._library.options import Only, image_array, infer_options, outputs
+from .._pictures.reading import ImageLike, read_image
 from ..errors import checked
-from ..images import ImageLike, read_image
 from .engine import Engine
 
 __all__ = ["check_metal", "estimate_cost", "estimate_memory", "profile"]

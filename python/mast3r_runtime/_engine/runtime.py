@@ -11,9 +11,9 @@ from typing import Any
 from .._checkpoints import places
 from .._library.device import BACKENDS, available
 from .._library.options import DescLike
+from .._pictures.reading import ImageLike, read_image
 from .._results.results import InferenceResult, MatchResult
 from ..errors import ArgumentError, DeviceError, NotLoadedError, checked
-from ..images import ImageLike, read_image
 from .config import MASt3RRuntimeConfig
 from .engine import Engine
 from .facts import DeviceFacts

@@ -25,8 +25,8 @@ from PIL import Image
 
 from .._files.whole import replacing
 from .._library.version import __version__
+from .._pictures.arrays import U8
 from ..errors import ArgumentError, ShapeError, checked, quoted
-from ..images import U8
 from . import drawing
 
 __all__ = ["Camera", "Cloud", "Matches", "Page", "html", "write"]

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .._library.imports import heavy
+from .._pictures.arrays import U8
 from .._results.geometry import network_focal, pair_cameras
 from .._results.results import InferenceResult, MatchResult, Overlap, Transform
 from ..errors import ArgumentError, Mast3rError, checked, quoted
-from ..images import U8
 from . import export
 from .page import Camera, Cloud, Matches, Page
 

@@ -1,63 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of a folder, and lists of pairs of them in files."""
+"""Lists of pairs of pictures in files."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import ArgumentError, FileError, ImageNotFoundError, checked, quoted
-from ..images import suffixes
+from .._pictures.find import list_images
+from ..errors import ArgumentError, FileError, checked, quoted
 
-__all__ = ["list_images", "natural", "read_pairs"]
-
-_log = logging.getLogger("mast3r_runtime")
-
-
-def natural(name: str) -> list[int | str]:
-    """The sort key of natural order: frame_2 before frame_10."""
-    parts = re.split("([0-9]+)", name)
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
-
-
-@checked
-def list_images(folder: str | os.PathLike[str]) -> list[Path]:
-    """The pictures of a folder in natural order: frame_2 before frame_10.
-
-    Every file whose suffix is that of a format that :func:`read_image` reads; the log says what is
-    left out.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ImageNotFoundError(f"folder {quoted(folder)}: no such folder")
-    known = suffixes()
-    try:
-        files = [p for p in folder.iterdir() if p.is_file()]
-    except OSError as error:
-        raise ImageNotFoundError(f"folder {quoted(folder)}: {error.strerror or error}") from error
-    paths = [p for p in files if p.suffix.lower() in known and not p.name.startswith(".")]
-    left_out = sorted(p.name for p in set(files) - set(paths))
-    if left_out:
-        _log.warning(
-            "folder %r: %d files left out: %s", str(folder), len(left_out), _some(left_out, heic_hint=True)
-        )
-    if len(paths) < 2:
-        raise ImageNotFoundError(
-            f"folder {quoted(folder)}: {len(paths)} pictures ({', '.join(sorted(known))}), want at least 2"
-            + (f"; left out: {_some(left_out, heic_hint=True)}" if left_out else "")
-        )
-    return sorted(paths, key=lambda p: (natural(p.name), p.name))
-
-
-def _some(names: Sequence[str], heic_hint: bool = False) -> str:
-    text = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    if heic_hint and any(name.lower().endswith((".heic", ".heif", ".hif")) for name in names):
-        text += "; for HEIC: pip install 'mast3r-runtime[heif]'"
-    return text
+__all__ = ["list_images", "read_pairs"]
 
 
 @checked

@@ -20,9 +20,9 @@ from .._engine.index import Index, Pair, RetrievalResult, scene_pairs
 from .._files.folder import OutFolder
 from .._files.whole import replacing
 from .._output import drawing, export
+from .._pictures.reading import ImageLike, read_image
 from .._store.store import Store
 from ..errors import ArgumentError, ImageError, checked
-from ..images import ImageLike, read_image
 from . import graph as graphs
 from .looks import Looks
 from .parts import PART, Parts, blocks

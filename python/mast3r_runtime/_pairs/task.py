@@ -281,11 +281,9 @@ def _set_aside(store: Store, key: str, item: Item, again: bool) -> PairFailure |
         store.remove("failed", key, ".json")
         return None
     value = store.read_json("failed", key)
-    texts = value if isinstance(value, dict) else {}
-    return PairFailure(
-        item.number, key, str(texts.get("error", "")), str(texts.get("message", "")), "",
-        str(texts.get("host", "")), True, 0,
-    )  # fmt: skip
+    if value is None:  # damaged, or gone meanwhile: the pair is tried
+        return None
+    return PairFailure(item.number, key, value["error"], value["message"], "", value["host"], True, 0)
 
 
 def _failure(number: int, key: str, error: Exception) -> PairFailure:
@@ -301,5 +299,5 @@ def picture_hash(path: str) -> str:
     """The SHA-256 of a picture, empty where it cannot be read."""
     try:
         return file_hash(Path(path))
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no path at all
         return ""

@@ -23,6 +23,7 @@ from .._library.cameras import c_matrix, check_intrinsics, focal_of_map
 from .._library.imports import heavy
 from .._library.memory import FLOAT64, INT64, GPUTensor
 from .._library.options import places_struct
+from .._pictures import header
 from ..errors import ArgumentError, DependencyError, ShapeError, checked
 
 if TYPE_CHECKING:
@@ -461,19 +462,7 @@ def exif_focal(path: str | os.PathLike[str]) -> float | None:
     the diagonal of the picture in the file. It is right to a few per cent, unless the picture was
     cropped afterwards.
     """
-    from PIL import Image
-
-    with Image.open(path) as picture:
-        ifd = picture.getexif().get_ifd(0x8769)
-        width, height = picture.size
-    film = ifd.get(0xA405)
-    try:
-        millimetres = float(film) if film is not None else 0.0
-    except (TypeError, ValueError, ZeroDivisionError):
-        return None
-    if not (np.isfinite(millimetres) and 1 < millimetres < 10000):
-        return None
-    return millimetres * float(np.hypot(width, height)) / 43.267
+    return header.focal(path)
 
 
 def resampled(values: F32, way: Transform, depth: F32 | None) -> F32:

@@ -16,16 +16,15 @@ import logging
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import images as pictures
 from .._files.folder import OutFolder
 from .._files.single import MARK
 from .._files.whole import short_name
+from .._pictures.reading import Source, fetch, opened, pixels
 from ..errors import ImageError
 from .location import clean_exif, without_location
 
@@ -83,7 +82,7 @@ class Album:
                 file = f"{FOLDER}/{shown.file}"
                 try:
                     if shown.how == "upright":
-                        out.put(file, _upright(shown.path, Path(file).suffix, keep_gps))
+                        out.put(file, _upright(fetch(shown.path), Path(file).suffix, keep_gps))
                     elif copy or not (shown.path.is_file() and out.link(file, shown.path)):
                         data = shown.path.read_bytes()
                         out.put(file, data if keep_gps else without_location(data))
@@ -211,43 +210,28 @@ def _key(name: str) -> str:
 
 def _copy_suffix(path: Path) -> str:
     """The suffix of the upright copy that a picture needs; empty where every reader sees it as we do."""
-    with _opened(path.read_bytes(), path) as (picture, turn):
+    source = fetch(path)
+    with opened(source) as (picture, turn):
         kind = picture.format or ""
-        deep = kind == "PNG" and _is_deep(path)
+        deep = kind == "PNG" and source.data[24:25] == b"\x10"
         plain = not turn and not deep and path.suffix.lower() in _SUFFIXES.get(kind, ())
         if plain and (picture.mode == "RGB" or (picture.mode == "RGBA" and kind == "PNG")):
             return ""
         return ".jpg" if kind in _LOSSY and picture.mode[0] != "I" else ".png"
 
 
-def _is_deep(path: Path) -> bool:
-    """Whether a PNG has 16 bits."""
-    with open(path, "rb") as file:
-        return file.read(25)[24:] == b"\x10"
-
-
-@contextmanager
-def _opened(data: bytes, path: Path) -> Iterator[tuple[Any, Any]]:
-    """Pillow's picture of the bytes, and how it is to be turned."""
-    with pictures._decoder_errors(str(path)):
-        picture, turn = pictures._open(io.BytesIO(data), data[:64], str(path))
-        with picture:
-            yield picture, turn
-
-
-def _upright(path: Path, suffix: str, keep_gps: bool) -> bytes:
+def _upright(source: Source, suffix: str, keep_gps: bool) -> bytes:
     """The bytes of an upright copy, RGB and 8 bits, with the camera's tags."""
     from PIL import Image, PngImagePlugin
 
-    data = path.read_bytes()
-    with _opened(data, path) as (source, _):
+    with opened(source) as (picture, _):
         side: dict[str, Any] = {}
-        if source.mode == "RGB" and source.info.get("icc_profile"):
-            side["icc_profile"] = source.info["icc_profile"]
-        exif = clean_exif(source.getexif(), keep_gps)
+        if picture.mode == "RGB" and picture.info.get("icc_profile"):
+            side["icc_profile"] = picture.info["icc_profile"]
+        exif = clean_exif(picture.getexif(), keep_gps)
         if exif:
             side["exif"] = exif
-    copy = Image.fromarray(pictures.read_image(data))
+    copy = Image.fromarray(pixels(source))
     out = io.BytesIO()
     if suffix == ".png":
         text = PngImagePlugin.PngInfo()

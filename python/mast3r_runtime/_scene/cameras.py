@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from .._pictures import header as headers
+from .._pictures.header import Photo
 from ..errors import ArgumentError
-from . import photos as headers
 from .model import CAMERA_MODELS, Lens
-from .photos import Photo
 
 __all__ = ["MODELS", "SHARING", "Cameras", "plan"]
 
@@ -54,12 +54,7 @@ def plan(
     if focal_from not in FOCAL_SOURCES:
         raise ArgumentError(f"focal from {focal_from!r}, want one of {', '.join(FOCAL_SOURCES)}")
     given = given or {}
-    for i, photo in enumerate(photos):
-        if photo.fisheye and i not in given:
-            raise ArgumentError(
-                f"{photo.name}: taken with a fisheye lens ({photo.lens}), which no camera model here fits; "
-                "undistort the pictures, or give --intrinsics"
-            )
+    headers.need_pinhole(photos, {photos[i].name for i in given})
     if sharing == "auto":
         sharing = "shared" if headers.same_camera(photos) else "per-picture"
     if sharing == "shared":

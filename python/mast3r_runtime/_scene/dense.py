@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .._pictures.arrays import U8
 from .._results.results import Transform
-from ..images import U8
 from .model import F64, Lens, Model
 
 __all__ = ["DepthMap", "RayMap", "agreement", "bend", "small"]

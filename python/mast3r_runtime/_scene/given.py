@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from .._pictures.arrays import U8
+from .._pictures.reading import read_image
 from ..errors import ArgumentError, quoted, reason
-from ..images import U8, read_image
 from . import colmap_files
 from .files import from_opengl
 from .model import F64, Lens

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._files.whole import replacing
 from .._library.imports import heavy
-from ..images import U8
+from .._pictures.arrays import U8
 from .dense import F32
 from .parts import Picture
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._engine.engine import Engine
+from .._pictures import header as photos
+from .._pictures.reading import ImageLike, read_image
 from .._results.geometry import network_focal
 from .._results.results import InferenceResult
 from ..errors import ArgumentError, Mast3rError, SceneError, quoted
-from ..images import ImageLike, read_image
-from . import photos
 from .model import F64, Lens
 from .solver import LEAST_SHARE, absolute_pose, pycolmap
 

@@ -48,8 +48,9 @@ def solve(
     """
     key = _key(problem, mapper, covariance)
     arrays = store.read_arrays(KIND, key) if database is None else None
-    if arrays is not None:
-        return _unpacked(arrays)
+    known = None if arrays is None else _unpacked(arrays)
+    if known is not None:
+        return known
     verified = solver.verify(problem, tick)
     lap("verify")
     solved = solver.solve(problem, verified, mapper, database)
@@ -90,7 +91,7 @@ def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
         ).reshape(-1, 5),
         "facts": json.dumps(facts),
         "covariance_of": np.array(sorted(answer.covariance), np.int64),
-        "covariance": np.array([answer.covariance[i] for i in sorted(answer.covariance)]),
+        "covariance": np.array([answer.covariance[i] for i in sorted(answer.covariance)]).reshape(-1, 6, 6),
     }
     for k, m in enumerate(s.models):
         for name in ("pictures", "poses", "points", "colours", "seen", "seen_by", "seen_at"):
@@ -98,8 +99,15 @@ def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
     return out
 
 
-def _unpacked(arrays: Arrays) -> Answer:
-    facts: dict[str, Any] = json.loads(str(arrays["facts"]))
+def _unpacked(arrays: Arrays) -> Answer | None:
+    """The answer, None where the facts are not those of one. The store has looked at the arrays."""
+    try:
+        return _answer(arrays, json.loads(str(arrays["facts"])))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None
+
+
+def _answer(arrays: Arrays, facts: dict[str, Any]) -> Answer:
     verified = Verified()
     for i, j, matches, inliers, contradicted in arrays["pairs"].tolist():
         verified.matches[i, j], verified.inliers[i, j] = matches, inliers

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from .._pictures.arrays import U8
 from ..errors import SceneError, checked, quoted
-from ..images import U8
 from .dense import DepthMap, RayMap
 from .model import F64, Lens, Model
 

@@ -21,17 +21,19 @@ from .._library.version import __version__
 from .._pairs.heads import find_beside, need_retrieval
 from .._pairs.retrieve import default_graph, retrieve
 from .._pairs.rule import stride_for
+from .._pictures.arrays import U8
+from .._pictures.find import Found, find
+from .._pictures.header import Photo, read, why
+from .._pictures.reading import pixels_of
 from .._store.store import Store
-from ..errors import ArgumentError, SceneError, checked, quoted
-from ..images import U8, read_image
+from ..errors import ArgumentError, ImageError, SceneError, checked, quoted, shown
 from . import cameras as lenses
-from . import dense, gauge, memo, photos, sift, solver, start, uncertainty
+from . import dense, gauge, memo, sift, solver, start, uncertainty
 from .budget import estimate
 from .dense import DepthMap
 from .evidence import Evidence, gather
 from .model import F64, Lens, Model
 from .parts import TWIN, Component, Picture
-from .photos import Photo
 from .scene import Scene
 from .tracks import key_points
 
@@ -120,7 +122,7 @@ def _check_scale(scale: object) -> None:
 @checked
 def reconstruct(
     engine: Engine,
-    images: Sequence[ImagePath] | Mapping[str, ImagePath],
+    images: ImagePath | Sequence[ImagePath] | Mapping[str, ImagePath],
     *,
     store: str | os.PathLike[str] | Store | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -138,8 +140,9 @@ def reconstruct(
         to start from, or takes those of ``poses`` and ``intrinsics``; ``matcher`` then gives the
         matches by which they are refined. Without a matcher the scene is that of
         :meth:`.Engine.infer_views`.
-    images : paths, or a mapping of names to paths
-        Files or folders. Arrays have no name and no header; write them to files first.
+    images : a path, paths, or a mapping of names to paths
+        Files or folders; in a mapping files alone. Arrays have no name and no header; write them
+        to files first. A file that cannot be read is "unreadable", with the reason, and the rest goes on.
     store : folder or Store, optional
         Where features and matches are kept, so that a second run computes nothing twice and a
         stopped one goes on. A temporary folder when left out.
@@ -169,10 +172,7 @@ def reconstruct(
         An option out of its range, or more memory needed than there is.
     """
     chosen = Options(**options)
-    if isinstance(images, Mapping):
-        listed = [(name, Path(path)) for name, path in images.items()]
-    else:
-        listed = photos.find(images)
+    found = _found(images)
     started = time.monotonic()
     info = engine.info()
     many = info["ready"] and not info["desc_dim"]
@@ -181,11 +181,11 @@ def reconstruct(
     if not many or matcher is not None:
         solver.pycolmap()  # before the work, in case it is missing
     looked: Scene | None = None
+    headers = [read(name, path) for name, path in found.items()]
     if many:
-        used = [(n, p) for n, p in listed if matcher is None or not photos.read(n, p).problem]
-        looked = start.look(engine, used, chosen.poses, chosen.intrinsics)
+        looked = start.look(engine, headers, chosen.poses, chosen.intrinsics)
         if matcher is None:
-            return looked
+            return replace(looked, report={**looked.report, "left_out": dict(found.left_out)})
         chosen = replace(chosen, **start.cameras(looked, chosen.intrinsics, chosen.refine_intrinsics))
         engine = engine if isinstance(matcher, str) else matcher
     with ExitStack() as stack:
@@ -196,7 +196,24 @@ def reconstruct(
         run.database = None if database is None else Path(database)
         if looked is not None and matcher == "sift":
             run.sift_on = looked.pictures
-        return run.run(listed)
+        run.found = found
+        return run.run(headers)
+
+
+def _found(images: ImagePath | Sequence[ImagePath] | Mapping[str, ImagePath]) -> Found:
+    if isinstance(images, Found):
+        return images
+    if isinstance(images, Mapping):
+        return Found({str(name): Path(path) for name, path in images.items()})
+    return find(images)
+
+
+class _Lost(Exception):
+    """A picture that matched can no longer be read: the scene is solved again without it."""
+
+    def __init__(self, picture: int, reason: str) -> None:
+        self.picture, self.reason = picture, reason
+        super().__init__(reason)
 
 
 class _Run:
@@ -217,10 +234,11 @@ class _Run:
         # The pictures of a network of many views, where SIFT matches them.
         self.sift_on: Mapping[str, Picture] | None = None
         self.timing: dict[str, float] = {}
+        self.found = Found({})
+        self.lost: dict[int, str] = {}  # pictures that cannot be read any more, by their number in used
         self.started = self.at = started
 
-    def run(self, listed: Sequence[tuple[str, Path]]) -> Scene:
-        headers = [photos.read(name, path) for name, path in listed]
+    def run(self, headers: Sequence[Photo]) -> Scene:
         self.lap("headers")
         used, twins = _distinct(headers)
         if len(used) < 2:
@@ -238,9 +256,22 @@ class _Run:
             evidence = gather(
                 self.engine, used, pairs, self.store, stride=stride, features=self.options.features, tick=step
             )
+        evidence.lost |= self.lost
         self.lap("network")
+        while True:
+            try:
+                return self.solved(headers, used, twins, evidence)
+            except _Lost as lost:
+                evidence.lost[lost.picture] = lost.reason
+                evidence.forget_lost()
+
+    def solved(
+        self, headers: Sequence[Photo], used: Sequence[Photo], twins: Mapping[str, str], evidence: Evidence
+    ) -> Scene:
+        gone = {used[i].name: reason for i, reason in evidence.lost.items()}
+        headers = [replace(h, problem=gone.get(h.name, h.problem)) for h in headers]
         problem = self.problem(used, evidence)
-        tick = _Ticks(self.progress, "verify", len(pairs))
+        tick = _Ticks(self.progress, "verify", len(evidence.pairs))
         answer = memo.solve(
             self.store, problem, self.options.mapper, self.options.covariance, tick, self.lap, self.database
         )
@@ -277,8 +308,11 @@ class _Run:
         self.engine.load_retrieval(need_retrieval(self.engine.path, None))
         codebook = find_beside(self.engine.path, "codebook")
         paths: list[Any] = [str(photo.path) for photo in used]
-        found = retrieve(self.engine, paths, codebook, graph, store=self.store)
-        return [(p.first, p.second) for p in found.pairs]
+        found = retrieve(self.engine, paths, codebook, graph, store=self.store, on_error=self.lose)
+        return [(found.kept[p.first], found.kept[p.second]) for p in found.pairs]
+
+    def lose(self, picture: int, error: ImageError) -> None:
+        self.lost[picture] = why(error)
 
     def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:
         options = self.options
@@ -393,7 +427,10 @@ class _Run:
         maps: dict[int, DepthMap] = {}
         errors = model.errors()
         for i in (int(p) for p in model.pictures):
-            image = read_image(used[i].path)
+            try:
+                image = pixels_of(used[i].path, used[i].sha256)
+            except ImageError as error:
+                raise _Lost(i, why(error)) from error
             own = model.seen_by == i
             np.add.at(colours, model.seen[own], _colours(image, model.seen_at[own]))
             if self.options.dense and i in ratios:
@@ -434,6 +471,7 @@ class _Run:
             "engine": {k: info[k] for k in ("name", "variant", "resolution", "precision")},
             "matches": "network" if self.sift_on is None else "sift",
             "pictures": {name: _row(p, kept.get(name)) for name, p in pictures.items()},
+            "left_out": dict(self.found.left_out),
             "pairs": [
                 {
                     "first": names[i],
@@ -469,10 +507,14 @@ class _Run:
     ) -> SceneError:
         """The error with a report that names every picture."""
         result = _all_pictures(headers, used, twins, {}, reasons or {})
-        why = "; ".join(f"{p.name}: {p.reason}" for p in list(result.values())[:10] if p.reason)
-        error = SceneError(f"reconstruct: {text}" + (f" ({why})" if why else ""))
+        known = [f"{shown(p.name)}: {p.reason}" for p in list(result.values())[:10] if p.reason]
+        known_text = f" ({'; '.join(known)})" if known else ""
+        error = SceneError(f"reconstruct: {text}{known_text}{self.found.why()}")
         rows = {name: _row(p, None) for name, p in result.items()}
-        error.report = {"schema": 1, "error": text, "pictures": rows, "components": []}
+        error.report = {
+            "schema": 1, "error": text, "pictures": rows, "components": [],
+            "left_out": dict(self.found.left_out),
+        }  # fmt: skip
         return error
 
 

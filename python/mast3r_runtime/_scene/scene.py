@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._output import page as pages
+from .._pictures.reading import ImageLike
 from .._results.results import MatchResult
 from ..errors import ArgumentError, SceneError, checked
-from ..images import ImageLike
 from . import colmap_files, files, solver
 from .gauge import Scale
 from .localize import Located, localize

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..images import U8
+from .._pictures.arrays import U8
 from .evidence import PairMatches
 
 __all__ = ["KeyPoints", "key_points", "thinned"]
