@@ -143,7 +143,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
             ]  # fmt: skip
             dropped = len(said) - len(stays)
             found = found.only(stays)
-        files = found.write_into(out, names, hashes(paths)) if out is not None else []
+        files = retrieve.write_into(found, out, names, hashes(paths)) if out is not None else []
     if arguments.shard is not None:
         k, n = arguments.shard
         text = f"shard {k}/{n}: {len(found.kept)} pictures in {arguments.store}, {found.encoded} encoded now"

@@ -42,6 +42,7 @@ __all__ = [
     "infer_pairs",
     "retrieve",
     "similarity_picture",
+    "write_into",
 ]
 
 SECTION = "retrieval"  # of the list of what was written
@@ -93,30 +94,31 @@ class Retrieved:
         """
         with OutFolder(folder, SECTION, "retrieve") as out:
             out.claim(FILES)
-            return self.write_into(out, names)
+            return write_into(self, out, names)
 
-    def write_into(
-        self, out: OutFolder, names: Sequence[str], made_from: Mapping[str, str] | None = None
-    ) -> list[Path]:
-        """Write the files into a folder that is held; ``made_from`` are hashes of pictures by path."""
-        folder = out.stage
-        names = [names[i] for i in self.kept]
-        scored = zip(self.pairs, self.pair_scores.tolist(), strict=True)
-        rows = [(names[p.first], names[p.second], round(score, 6)) for p, score in scored]
-        gap = "\t" if any(" " in name for name in names) else " "
-        text = "".join(f"{a}{gap}{b}{gap}{score:.6f}\n" for a, b, score in rows)
-        listed = [{"first": a, "second": b, "score": finite(score)} for a, b, score in rows]
-        files = [folder / "pairs.txt", folder / "pairs.json"]
-        with replacing(files[0]) as temporary:
-            temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
-        with replacing(files[1]) as temporary:
-            content = {"method": self.method, "images": list(names), "pairs": listed}
-            temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        if self.scores is not None:
-            files.append(folder / "similarity.png")
-            export.write_png(files[2], similarity_picture(self.scores, names))
-        out.finish(made_from=made_from)
-        return [out.given / file.name for file in files]
+
+def write_into(
+    found: Retrieved, out: OutFolder, names: Sequence[str], made_from: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Write the files into a folder that is held; ``made_from`` are hashes of pictures by path."""
+    folder = out.stage
+    names = [names[i] for i in found.kept]
+    scored = zip(found.pairs, found.pair_scores.tolist(), strict=True)
+    rows = [(names[p.first], names[p.second], round(score, 6)) for p, score in scored]
+    gap = "\t" if any(" " in name for name in names) else " "
+    text = "".join(f"{a}{gap}{b}{gap}{score:.6f}\n" for a, b, score in rows)
+    listed = [{"first": a, "second": b, "score": finite(score)} for a, b, score in rows]
+    files = [folder / "pairs.txt", folder / "pairs.json"]
+    with replacing(files[0]) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+    with replacing(files[1]) as temporary:
+        content = {"method": found.method, "images": list(names), "pairs": listed}
+        temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    if found.scores is not None:
+        files.append(folder / "similarity.png")
+        export.write_png(files[2], similarity_picture(found.scores, names))
+    out.finish(made_from=made_from)
+    return [out.given / file.name for file in files]
 
 
 @checked

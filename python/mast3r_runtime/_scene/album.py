@@ -214,7 +214,7 @@ def _copy_suffix(path: Path) -> str:
     with opened(source) as (picture, turn):
         kind = picture.format or ""
         deep = kind == "PNG" and source.data[24:25] == b"\x10"
-        plain = not turn and not deep and path.suffix.lower() in _SUFFIXES.get(kind, ())
+        plain = turn is None and not deep and path.suffix.lower() in _SUFFIXES.get(kind, ())
         if plain and (picture.mode == "RGB" or (picture.mode == "RGBA" and kind == "PNG")):
             return ""
         return ".jpg" if kind in _LOSSY and picture.mode[0] != "I" else ".png"
