@@ -369,9 +369,9 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, Pa
     if pycolmap is None:
         pytest.skip("no pycolmap here (extra scene): no scene is made")
     folder = tmp_path_factory.mktemp("telephone")
-    for turn, path in zip(range(1, 9), known.paths()):
-        save(folder / f"IMG_{turn}.JPG", Image.open(path), turn, gps=True, quality=95)
-    room = [Image.open(path) for path in known.paths()]
+    room = [Image.fromarray(rgb_of(path)) for path in known.paths()]
+    for turn, view in zip(range(1, 9), room):
+        save(folder / f"IMG_{turn}.JPG", view, turn, gps=True, quality=95)
     png16(folder / "deep.png", room[0])
     room[1].convert("L").save(folder / "grey.jpg", quality=95)
     room[2].convert("RGBA").save(folder / "alpha.png")

@@ -31,10 +31,7 @@ from .location import clean_exif, without_location
 __all__ = ["Album", "plan"]
 
 FOLDER = "images"
-_SUFFIXES = {
-    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"), "MPO": (".jpg", ".jpeg", ".jpe", ".jfif"), "PNG": (".png",),
-    "BMP": (".bmp",),
-}  # fmt: skip
+_PLAIN = {"JPEG": "JPEG", "MPO": "JPEG", "PNG": "PNG", "BMP": "BMP"}  # and what their suffix stands for
 _LOSSY = ("JPEG", "MPO", "HEIF", "AVIF", "WEBP", "JPEG2000")
 _log = logging.getLogger("mast3r_runtime")
 
@@ -113,7 +110,8 @@ def plan(listed: Mapping[str, Path], out: OutFolder) -> Album:
         taken.add(file)
         shown[name] = _Shown(path, file, "stays" if _stays(out, path, file) else "link")
     for name, path, suffix in rest:  # behind the others, whose names are their own
-        file = taken.free(_copy_names(_below(path, folder), _safe(name), suffix))
+        own = _below(path, folder) or (_safe(name) if _same(path, folder / _safe(name)) else None)
+        file = taken.free(_copy_names(own, _safe(name), suffix))
         taken.add(file)
         stays = out.ours(f"{FOLDER}/{file}") and _same(path, folder / file)
         shown[name] = _Shown(path, file, "stays" if stays else "upright")
@@ -210,11 +208,14 @@ def _key(name: str) -> str:
 
 def _copy_suffix(path: Path) -> str:
     """The suffix of the upright copy that a picture needs; empty where every reader sees it as we do."""
+    from PIL import Image
+
     source = fetch(path)
     with opened(source) as (picture, turn):
         kind = picture.format or ""
         deep = kind == "PNG" and source.data[24:25] == b"\x10"
-        plain = turn is None and not deep and path.suffix.lower() in _SUFFIXES.get(kind, ())
+        named = Image.registered_extensions().get(path.suffix.lower(), "none")
+        plain = turn is None and not deep and _PLAIN.get(kind) == named
         if plain and (picture.mode == "RGB" or (picture.mode == "RGBA" and kind == "PNG")):
             return ""
         return ".jpg" if kind in _LOSSY and picture.mode[0] != "I" else ".png"
