@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,7 +147,8 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         files = retrieve.write_into(found, out, names, hashes(paths)) if out is not None else []
     if arguments.shard is not None:
         k, n = arguments.shard
-        text = f"shard {k}/{n}: {len(found.kept)} pictures in {arguments.store}, {found.encoded} encoded now"
+        where = quoted(arguments.store)
+        text = f"shard {k}/{n}: {len(found.kept)} pictures in {where}, {found.encoded} encoded now"
         say(arguments, {"pictures": len(found.kept), "encoded": found.encoded}, text)
         return 1 if bad else 0
     kept = [names[i] for i in found.kept]
@@ -183,7 +185,7 @@ def _listed(arguments: argparse.Namespace) -> Found:
     return found
 
 
-def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[int, int]]:
+def _batch_pairs(arguments: argparse.Namespace, names: Mapping[str, Path]) -> list[tuple[int, int]]:
     from .._engine.index import scene_pairs
     from .._pairs.folder import read_pairs
     from ..errors import ArgumentError
@@ -196,16 +198,18 @@ def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[
     return pairs
 
 
-def _store_pairs(arguments: argparse.Namespace, store: str, paths: list[Path]) -> list[tuple[int, int]]:
+def _store_pairs(
+    arguments: argparse.Namespace, store: str, listed: Mapping[str, Path]
+) -> list[tuple[int, int]]:
     """The pairs of ``batch --store``: also those that retrieval finds, from features in the store."""
     from .._pairs import heads, retrieve
 
     if arguments.pairs is not None or not arguments.graph.startswith("retrieval"):
-        return _batch_pairs(arguments, [path.name for path in paths])
+        return _batch_pairs(arguments, listed)
     with open_engine(arguments) as engine:
         engine.load_retrieval(heads.need_retrieval(engine.path, None))
         codebook = heads.find_beside(engine.path, "codebook")
-        images = [str(path) for path in paths]
+        images = [str(path) for path in listed.values()]
         found = retrieve.retrieve(
             engine, images, codebook, arguments.graph, store=store, on_error=lambda i, error: None
         )
@@ -301,8 +305,8 @@ def _batch(arguments: argparse.Namespace) -> int:
     paths = list(listed.values())
     store = many.store_of(arguments)
     if store is not None:
-        return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, paths))
-    pairs = _batch_pairs(arguments, [path.name for path in paths])
+        return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, listed))
+    pairs = _batch_pairs(arguments, listed)
     if arguments.out is None:
         raise ArgumentError("batch: want -o FOLDER, --store STORE, or both")
     with held_folder(arguments, "batch", "batch") as out:
@@ -315,13 +319,14 @@ def _into_folder(
     arguments: argparse.Namespace, out: OutFolder, paths: list[Path], pairs: list[tuple[int, int]]
 ) -> tuple[dict[str, Any], str]:
     """One file a pair; what is there of an earlier run of the same pictures stays."""
-    from .._store.store import file_hash, hashes
+    from .._store.store import hashes
 
     names = [path.name for path in paths]
     files = _file_names(names, pairs)
     out.claim([*files, PAIRS])
-    sums = {path.name: file_hash(path) for path in paths}
-    lists = [arguments.pairs] if arguments.pairs is not None else []
+    by_path = hashes(paths)
+    sums = {path.name: by_path.get(os.path.abspath(path), "") for path in paths}
+    lists = hashes([arguments.pairs] if arguments.pairs is not None else [])
     with open_engine(arguments) as engine, _bar(len(pairs), "pair") as bar:
         say_memory(engine)
         manifest = _Manifest(out, _settings(arguments, engine), names, sums)
@@ -347,7 +352,7 @@ def _into_folder(
                 if found[file] is not None
             ]
             manifest.write(done, done=len(done) + len(manifest.dropped) == len(pairs))
-        out.finish(made_from=hashes([*paths, *lists]))
+        out.finish(made_from={**by_path, **lists})
         name = engine.name()
     kept, used = len(files) - len(todo), len({i for pair in pairs for i in pair})
     values = {

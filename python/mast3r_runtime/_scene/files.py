@@ -205,7 +205,7 @@ def _write_transforms(scene: Scene, folder: Path, files: Mapping[str, str]) -> N
         points, colours, kind = cloud.points, cloud.colours, "dense"
     if len(points):
         values["ply_file_path"] = f"{kind}_up.ply"
-        write_points(folder / f"{kind}_up.ply", (points @ _UP[:3, :3].T).astype(np.float32), colours)
+        write_points(folder / f"{kind}_up.ply", points @ _UP[:3, :3].T, colours)
     _json(folder / "transforms.json", {**values, "frames": frames})
 
 
@@ -220,10 +220,10 @@ def _lens_values(lens: Lens) -> dict[str, float]:
 def _write_ply(scene: Scene, folder: Path, _: Mapping[str, str], max_dense: int = MAX_DENSE) -> None:
     points = scene.points if scene.components else ()
     if len(points):
-        write_points(folder / "sparse.ply", scene.points.xyz.astype(np.float32), scene.points.rgb)
+        write_points(folder / "sparse.ply", scene.points.xyz, scene.points.rgb)
     cloud = scene.dense_points(0, max_dense)
     if len(cloud.points):
-        write_points(folder / "dense.ply", cloud.points.astype(np.float32), cloud.colours)
+        write_points(folder / "dense.ply", cloud.points, cloud.colours)
 
 
 def _write_glb(scene: Scene, folder: Path, _: Mapping[str, str]) -> None:
@@ -233,7 +233,7 @@ def _write_glb(scene: Scene, folder: Path, _: Mapping[str, str]) -> None:
         points, colours = scene.points.xyz, scene.points.rgb
     if len(points):
         pictures = [p for p in scene.placed if p.component == 0]
-        glb.write(folder / "scene.glb", np.asarray(points, np.float32), colours, pictures)
+        glb.write(folder / "scene.glb", points, colours, pictures)
 
 
 def key_of(scene: Scene) -> str:
