@@ -19,11 +19,12 @@ from ..errors import shown
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
+    from .._files.folder import OutFolder
     from .._scene.scene import Scene
 
 __all__ = [
-    "backend_option", "engine_options", "look", "memory_of", "not_placed", "note", "open_engine", "say",
-    "say_left_out", "say_memory", "size_of",
+    "backend_option", "engine_options", "file_options", "folder_options", "held_folder", "look", "memory_of",
+    "not_placed", "note", "open_engine", "say", "say_left_out", "say_memory", "size_of",
 ]  # fmt: skip
 
 
@@ -55,6 +56,27 @@ def engine_options(parser: argparse.ArgumentParser, model: bool = True) -> None:
     parser.add_argument("--precision", choices=("auto", "fp32", "tf32", "fp16", "bf16"), default="auto")
     backend_option(parser)
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: every core)")
+
+
+def folder_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a verb that fills a folder."""
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for another run that writes into the folder"
+    )
+
+
+def file_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a verb that writes a file under a name of the user's."""
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a file that mast3r did not write; never an input"
+    )
+
+
+def held_folder(arguments: argparse.Namespace, section: str, verb: str) -> OutFolder:
+    """The folder of ``-o``, for the files of one product. See :class:`.OutFolder`."""
+    from .._files.folder import OutFolder
+
+    return OutFolder(arguments.out, section, verb, wait=arguments.wait)
 
 
 def open_engine(arguments: argparse.Namespace) -> Engine:

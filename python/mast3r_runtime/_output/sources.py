@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._files import zips
+from .._library.imports import heavy
 from .._pictures.arrays import U8
 from .._results.geometry import network_focal, pair_cameras
 from .._results.results import InferenceResult, MatchResult, Overlap, Transform
@@ -194,7 +195,7 @@ def _bounded(path: Path) -> None:
 @checked
 def points_page(path: Path, title: str | None = None) -> Page:
     """A file of points (PLY or GLB) as a page without pictures."""
-    import trimesh
+    trimesh = heavy("trimesh")
 
     try:
         _bounded(path)
