@@ -19,6 +19,8 @@ from . import collection, files, machine, many, pair, profile, scene, views
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
 
+FULL = 5  # exit status: there is no space, or the store cannot be written
+_NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
 
 
@@ -49,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _unread()
     except DependencyError as error:
         return _failed(str(error), 2)
-    except StoreError as error:
-        return _failed(str(error), many.FULL)
     except OSError as error:
+        if _is_full(error):
+            return _failed(str(error), FULL)
         if isinstance(error, Mast3rError) or not error.strerror:
             return _failed(str(error))
         if os.name == "nt" and error.errno == errno.EINVAL and error.filename is None:
@@ -83,6 +85,17 @@ def benchmark_main() -> int:
 def download_main() -> int:
     """``mast3r-download``: an older name of ``mast3r download``."""
     return main(["download", *sys.argv[1:]])
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether it came of a full disk, or of a store that cannot be written."""
+    while error is not None:
+        if isinstance(error, StoreError):
+            return True
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            return True
+        error = error.__cause__
+    return False
 
 
 def _unread() -> int:

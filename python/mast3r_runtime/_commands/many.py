@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import quoted, shown, without_secrets
-from .common import say
+from .common import held_folder, say
 
 if TYPE_CHECKING:
     from .._pairs.driver import Progress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add", "batch_options", "batch_store", "shard", "store_of"]
 
-FULL = 5  # exit status: the store cannot be written
+LISTED = "listed"  # of the list of what was written: a store's pairs
 FOREIGN = 10  # names of other files that are shown
 TOO_MANY_FAILED = 6  # exit status: more pairs failed than --max-failed
 
@@ -124,6 +124,10 @@ def batch_store(
     paths = list(listed.values())
     if arguments.status:
         return _say_status(arguments, store, paths, pairs)
+    writes = arguments.out is not None and str(arguments.out) != store
+    if writes:
+        with held_folder(arguments, LISTED, "batch") as out:  # before the work; workers may share it
+            out.claim(["pairs.txt"])
     said = _Progress(arguments.json_progress)
     try:
         with _client(arguments) as client, said:
@@ -137,13 +141,12 @@ def batch_store(
                 progress=said.tell,
             )  # fmt: skip
     except StoreError as error:
-        print(f"mast3r: {error}; {said.missing()}", file=sys.stderr)
-        return FULL
+        raise StoreError(f"{error}; {said.missing()}") from error
     except KeyboardInterrupt as error:
         how = "" if isinstance(error, Interrupted) else " at once"
         raise KeyboardInterrupt(f"interrupted{how}; {said.missing()}; the same command goes on") from error
     names = [path.name for path in paths]
-    if arguments.out is not None and str(arguments.out) != store:
+    if writes:
         _write_pairs(arguments.out, names, report, arguments.drop)
     _say_report(arguments, store, report, listed)
     return TOO_MANY_FAILED if len(report.failed) > arguments.max_failed else 0
@@ -219,11 +222,11 @@ def _say_report(arguments: argparse.Namespace, store: str, report: Report, liste
 
 def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | None) -> None:
     """``pairs.txt`` of the pairs that are not dropped, with their number of matches."""
+    from .._files.folder import OutFolder
     from .._files.whole import replacing
     from .._pairs.verdicts import drops
     from .._pairs.worker import VERDICTS
 
-    folder.mkdir(parents=True, exist_ok=True)
     gap = "\t" if any(" " in name for name in names) else " "
     rows = [
         f"{names[i]}{gap}{names[j]}{gap}{matches}\n"
@@ -232,8 +235,10 @@ def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | Non
         )
         if verdict >= 0 and not drops(drop, VERDICTS[verdict])
     ]
-    with replacing(folder / "pairs.txt") as temporary:
-        temporary.write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
+    with OutFolder(folder, LISTED, "batch", wait=True) as out:
+        with replacing(out.stage / "pairs.txt") as temporary:
+            temporary.write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
+        out.finish()
 
 
 def _say_status(

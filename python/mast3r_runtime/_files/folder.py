@@ -28,6 +28,7 @@ from ..errors import FileError, Mast3rError, quoted
 from . import manifest
 from .lock import FolderLock
 from .manifest import JOURNAL, REPORT, Entry, Line, Section, State
+from .single import not_an_input
 from .whole import replacing
 
 __all__ = ["OutFolder"]
@@ -50,6 +51,7 @@ class OutFolder:
     def __init__(
         self, folder: str | os.PathLike[str], section: str, verb: str = "", *, wait: bool = False
     ) -> None:
+        self.given = Path(folder)
         self.path = Path(os.path.realpath(folder))
         self.section, self.verb, self.wait = section, verb or section, wait
         self.report: dict[str, Any] = {}
@@ -82,23 +84,49 @@ class OutFolder:
         """What earlier runs of this product left here."""
         return self._sections.get(self.section) or Section()
 
+    def written(self) -> list[str]:
+        """The files of this run that have their names."""
+        return [*self._named, REPORT]
+
     def ours(self, name: str) -> bool:
         """Whether a file of this product lies there as it was written."""
         return manifest.state(self.path, name, *self._entries(name)) == State.OURS
 
-    def claim(self, names: Iterable[str]) -> None:
-        """Refuse, before the work, names at which something lies that is not ours.
+    def claim(self, names: Iterable[str], inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
+        """Refuse, before the work, names at which something lies that is not ours, or is an input.
 
-        Raises FileError with some of the names and their number.
+        Raises FileError with some of the names and their number, ArgumentError for an input.
         """
+        names, inputs = list(dict.fromkeys(names)), list(inputs)
         with _typed(self.path):
-            foreign = [name for name in dict.fromkeys(names) if not self._free(name)]
+            for name in names if inputs else ():
+                not_an_input(self.path / name, inputs)
+            foreign = [name for name in names if not self._free(name)]
         if foreign:
             raise FileError(_refusal(self.path, foreign))
 
     def keep(self, name: str) -> None:
         """Let a file of an earlier run stay: this run would write the same."""
         self._kept.add(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Stage a file."""
+        target = self.stage / name
+        with _typed(self.path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+
+    def link(self, name: str, source: Path) -> bool:
+        """Stage a link to a file, relative, past links on the way; False where the system makes none."""
+        target = self.stage / name
+        final = os.path.realpath((self.path / name).parent)
+        with _typed(self.path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.symlink_to(os.path.relpath(os.path.realpath(source), final))
+        except (OSError, ValueError):  # Windows without the right to, or another drive
+            return False
+        return True
 
     def commit(self) -> None:
         """Give the files below ``stage`` their names; all, or on an error of what is there, none."""

@@ -8,7 +8,6 @@ was, however many pixels the original has. Results come back in original pixels.
 
 from __future__ import annotations
 
-import importlib
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .._files.whole import replacing
+from .._library.imports import heavy
 from .._output import far
 from ..errors import DependencyError
 from . import check
@@ -45,7 +45,7 @@ FIRST_ANGLES = (16.0, 8.0, 4.0)  # degrees that the first pair must have, tried 
 def pycolmap(what: str = "reconstruct") -> Any:
     """The package, quiet; DependencyError with the command that installs it."""
     try:
-        module = importlib.import_module("pycolmap")
+        module = heavy("pycolmap")
     except ImportError as error:
         raise DependencyError(f"{what} needs pycolmap: {INSTALL}") from error
     if not hasattr(module, "global_mapping"):
