@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .._scene.scene import Scene
 
 __all__ = [
-    "backend_option", "engine_options", "file_options", "folder_options", "held_folder", "look",
-    "not_placed", "note", "open_engine", "say", "say_left_out", "say_memory",
+    "backend_option", "engine_options", "file_options", "folder_options", "held_folder", "look", "memory_of",
+    "not_placed", "note", "open_engine", "say", "say_left_out", "say_memory", "size_of",
 ]  # fmt: skip
 
 
@@ -92,25 +92,31 @@ def open_engine(arguments: argparse.Namespace) -> Engine:
     return engine
 
 
-def say_memory(engine: Engine) -> None:
-    """Say before a long run what a pair needs; where it does not fit, the run's first pair says so."""
+def memory_of(engine: Engine) -> dict[str, Any]:
+    """What a pair needs, as ``estimate_memory`` says it."""
     from .._engine.reports import estimate_memory
     from .._engine.timing import native_size
 
     info = engine.info()
-    need = estimate_memory(
+    return estimate_memory(
         engine.path,
         size=native_size(engine),
         backend=str(info["backend"]),
         precision=str(info["precision"]),
         num_threads=int(info["threads"]),
     )
-    left = f"; {need['limit']} leaves {_size(need['free'])}" if need["limit"] else ""
+
+
+def say_memory(engine: Engine) -> None:
+    """Say before a long run what a pair needs; where it does not fit, the run's first pair says so."""
+    need = memory_of(engine)
+    left = f"; {need['limit']} leaves {size_of(need['free'])}" if need["limit"] else ""
     size = f"{need['width_1']} x {need['height_1']}"
-    print(f"mast3r: a pair of {size} needs about {_size(need['total'])} of memory{left}", file=sys.stderr)
+    print(f"mast3r: a pair of {size} needs about {size_of(need['total'])} of memory{left}", file=sys.stderr)
 
 
-def _size(count: int) -> str:
+def size_of(count: int) -> str:
+    """Bytes for people."""
     return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.0f} MB"
 
 

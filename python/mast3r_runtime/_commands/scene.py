@@ -19,13 +19,15 @@ from .common import (
     folder_options,
     held_folder,
     look,
+    memory_of,
     not_placed,
     note,
     open_engine,
     say,
     say_left_out,
-    say_memory,
-)  # fmt: skip
+    size_of,
+)
+from .progress import Steps
 from .views import image_options
 from .views import show as show_views
 
@@ -204,17 +206,35 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
 
 
+def _say_size(engine: Engine, found: Found, options: dict[str, Any], step: str, total: int) -> None:
+    """Say once how large the run is, before its first pair."""
+    if step != "pairs":
+        return
+    from .._pairs.rule import stride_for
+    from .._scene.budget import estimate
+
+    count = len(found)
+    need = memory_of(engine)
+    most = need["total"] + estimate(engine, count, total, options["stride"] or stride_for(count)).bytes
+    free = f"; {need['limit']} leaves {size_of(need['free'])}" if need["limit"] else ""
+    text = f"{count} pictures, {total} pairs, about {size_of(most)} of memory at the most{free}"
+    print(f"mast3r: {text}", file=sys.stderr, flush=True)
+
+
 def _solved(arguments: argparse.Namespace, out: OutFolder, found: Found, options: dict[str, Any]) -> Scene:
     from .._scene.files import write_failure
     from .._scene.reconstruct import reconstruct
     from ..errors import SceneError
 
-    with _Bars() as bars, ExitStack() as stack:
+    with ExitStack() as stack:
         engine = stack.enter_context(open_engine(arguments))
         matcher = _matcher(arguments, engine, stack)
         if matcher is None and not engine.info()["desc_dim"]:
             return reconstruct(engine, found, **options)
-        say_memory(engine if matcher is None or isinstance(matcher, str) else matcher)
+        pairs_by = engine if matcher is None or isinstance(matcher, str) else matcher
+        bars = stack.enter_context(
+            Steps(lambda step, total: _say_size(pairs_by, found, options, step, total))
+        )
         store = arguments.store or out.path / ".cache"
         try:
             return reconstruct(engine, found, store=store, progress=bars, matcher=matcher, **options)
@@ -265,30 +285,6 @@ def _say_scene(arguments: argparse.Namespace, scene: Any) -> None:
         f"in {arguments.out / 'transforms.json'}"
     )
     say(arguments, report, text)
-
-
-class _Bars:
-    """One bar for every step."""
-
-    def __init__(self) -> None:
-        self.step, self.bar = "", None
-
-    def __call__(self, step: str, done: int, total: int) -> None:
-        from tqdm.auto import tqdm
-
-        if step != self.step:
-            self.__exit__()
-            self.step = step
-            self.bar = tqdm(total=total, desc=step, disable=None, leave=False, file=sys.stderr)
-        assert self.bar is not None
-        self.bar.update(done - self.bar.n)
-
-    def __enter__(self) -> _Bars:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
 
 
 def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any], out: OutFolder) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files import zips
 from .._files.whole import replacing
 from .._library import calls
 from .._library import structs as S
@@ -69,7 +70,7 @@ class Features:
             raise ValueError(f"tokens {tokens.dtype} {tokens.shape}, want float32 or float16 [N, D]")
         if transform.shape != (len(Transform.__slots__),):
             raise ValueError(f"transform {transform.shape}, want 8 integers")
-        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), Transform(*map(int, transform)))
+        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), Transform._row(transform))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Features:
@@ -80,8 +81,8 @@ class Features:
         try:
             if path.suffix.lower() == ".safetensors":
                 return cls._of(safetensors.unpack(path.read_bytes()))
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                return cls._of(archive)
+            with open(path, "rb") as file:
+                return cls._of(zips.arrays(file))
         except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
             raise WeightsError(f"features {quoted(path)}: {error!r}") from error
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files import zips
 from .._files.folder import OutFolder
 from .._files.manifest import REPORT
 from .._files.whole import replacing, short_name
@@ -366,93 +367,159 @@ WRITERS = {
 Parts = tuple[dict[str, Picture], tuple[Component, ...], Scale, dict[str, Any]]
 
 
+_PICTURES: zips.Spec = {
+    "schema": ("i", ()), "names": ("U", ("n",)), "files": ("U", ("n",)), "paths": ("U", ("n",)),
+    "absolute": ("U", ("n",)), "key": ("U", ()), "sizes": ("i", ("n", 2)),
+    "world_from_camera": ("<f8", ("n", 4, 4)), "camera_model": ("U", ("n",)),
+    "camera_params": ("<f8", ("n", 8)), "covariance": ("<f8", ("n", 6, 6)), "status": ("U", ("n",)),
+    "reason": ("U", ("n",)), "component": ("i", ("n",)), "observations": ("i", ("n",)),
+    "reprojection": ("<f8", ("n",)), "scale": ("<f8", (3,)), "scale_source": ("U", ()),
+    "components": ("i", ()),
+}  # fmt: skip
+_COMPONENT: zips.Spec = {
+    "points": ("<f8", ("p", 3)), "rgb": ("|u1", ("p", 3)), "track_offsets": ("i", ("t",)),
+    "track_pictures": ("i", ("o",)), "track_pixels": ("<f8", ("o", 2)), "mapper": ("U", ()),
+    "unstable": ("U", ()),
+}  # fmt: skip
+_DENSE: zips.Spec = {
+    "depth": ("<f4", ("h", "w")), "confidence": ("<f4", ("h", "w")), "keep": ("|b1", ("h", "w")),
+    "rgb": ("|u1", ("h", "w", 3)), "transform": ("i", (8,)), "scene": ("U", ()),
+}  # fmt: skip
+_RAYS: zips.Spec = {
+    "ray_directions": ("<f4", ("i", "j", 3)), "ray_centres": ("<f4", ("i", "j", 3)),
+    "ray_confidence": ("<f4", ("i", "j")),
+}  # fmt: skip
+
+
 def load(folder: Path) -> Parts:
     """The fields of the scene of a folder. See :meth:`.Scene.load`."""
     try:
-        # opened here: np.load leaves a torn file open
-        with open(folder / "scene.npz", "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        with open(folder / "scene.npz", "rb") as file:
+            arrays = zips.arrays(file)
+        zips.fit(arrays, _PICTURES, ("scale",))
         if int(arrays["schema"]) != SCHEMA:
             raise ValueError(f"schema {arrays['schema']}, want {SCHEMA}")
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        if not isinstance(report, dict):
+            raise ValueError(f"report.json: {type(report).__name__}, want an object")
         report = {k: v for k, v in report.items() if k not in ("written", "sha256")}
         return _parts(folder, arrays, report)
     except FileNotFoundError as error:
         raise FileError(f"scene {quoted(folder)}: no {Path(error.filename).name} in it") from error
     except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
-        raise FileError(f"scene {quoted(folder)}: {error!r}") from error
+        raise FileError(f"scene {quoted(folder)}: {type(error).__name__}: {error}") from error
 
 
 def _parts(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any]) -> Parts:
-    pictures = {}
-    for row, name in enumerate(map(str, a["names"])):
-        model, size = str(a["camera_model"][row]), a["sizes"][row]
-        placed = bool(model)
-        covariance = a["covariance"][row]
-        pictures[name] = Picture(
-            name,
-            _present(folder, a, row),
-            int(size[0]),
-            int(size[1]),
-            str(a["status"][row]),
-            str(a["reason"][row]),
-            int(a["component"][row]),
-            a["world_from_camera"][row] if placed else None,
-            _lens(model, size, a["camera_params"][row]) if placed else None,
-            covariance if placed and np.isfinite(covariance).all() else None,
-            int(a["observations"][row]),
-            float(a["reprojection"][row]),
-            *(_maps(folder / "dense" / _depth_name(name), str(a.get("key", ""))) if placed else ()),
-        )
-    components = tuple(_component(k, a, pictures) for k in range(int(a["components"])))
-    value, spread, count = a["scale"]
-    scale = Scale(float(value), str(a["scale_source"]), float(spread), int(count))
+    names = [str(name) for name in a["names"]]
+    if len(set(names)) != len(names):
+        raise ValueError("two pictures of one name")
+    pictures = {name: _picture(folder, name, row, a) for row, name in enumerate(names)}
+    count = int(a["components"])
+    if not 0 <= count <= len(names) or any(not -1 <= p.component < count for p in pictures.values()):
+        raise ValueError(f"{count} components of {len(names)} pictures")
+    components = tuple(_component(k, a, pictures) for k in range(count))
+    value, spread, used = a["scale"]
+    scale = Scale(float(value), str(a["scale_source"]), float(spread), int(used))
     return pictures, components, scale, report
+
+
+def _picture(folder: Path, name: str, row: int, a: dict[str, npt.NDArray[Any]]) -> Picture:
+    model, size, component = str(a["camera_model"][row]), a["sizes"][row], int(a["component"][row])
+    placed = bool(model)
+    covariance = a["covariance"][row]
+    return Picture(
+        name,
+        _present(folder, a, row),
+        int(size[0]),
+        int(size[1]),
+        str(a["status"][row]),
+        str(a["reason"][row]),
+        component,
+        _pose(name, a["world_from_camera"][row]) if placed else None,
+        _lens(model, size, a["camera_params"][row]) if placed else None,
+        covariance if placed and np.isfinite(covariance).all() else None,
+        int(a["observations"][row]),
+        float(a["reprojection"][row]),
+        *(_maps(folder / "dense" / _depth_name(name), str(a["key"])) if placed else ()),
+    )
+
+
+def _pose(name: str, pose: F64) -> F64:
+    turn = pose[:3, :3]
+    rigid = np.isfinite(pose).all() and np.abs(pose).max() < 1e30 and (pose[3] == (0, 0, 0, 1)).all()
+    if not (rigid and np.abs(turn @ turn.T - np.eye(3)).max() < 1e-3 and np.linalg.det(turn) > 0):
+        raise ValueError(f"picture {quoted(name)}: its pose is no rotation and place")
+    return pose
 
 
 def _present(folder: Path, a: dict[str, npt.NDArray[Any]], row: int) -> Path:
     """Where a picture is: among the scene's own, else from there to where it was, else where it was."""
     file, path = (str(a[name][row]) for name in ("files", "paths"))
-    places = [folder / "images" / file] if file else []
+    inside = file and not Path(file).is_absolute() and ".." not in Path(file).parts
+    places = [folder / "images" / file] if inside else []
     places += [folder / path] if path else []
     absolute = Path(str(a["absolute"][row]))
     return next((place for place in places if place.is_file()), absolute)
 
 
 def _lens(model: str, size: npt.NDArray[Any], params: npt.NDArray[Any]) -> Lens:
+    if model not in CAMERA_MODELS:
+        raise ValueError(f"camera model {quoted(model)}, want one of {', '.join(CAMERA_MODELS)}")
     count = len(CAMERA_MODELS[model][1])
-    return Lens(model, int(size[0]), int(size[1]), tuple(map(float, params[:count])))
+    lens = Lens(model, int(size[0]), int(size[1]), tuple(map(float, params[:count])))
+    named = lens.named()
+    good = np.isfinite(lens.params).all() and min(named["fx"], named["fy"], lens.width, lens.height) > 0
+    if not good or np.abs(lens.params).max() > 1e30:
+        raise ValueError(f"camera {model} {lens.width} x {lens.height} {lens.params}")
+    return lens
 
 
 def _component(k: int, a: dict[str, npt.NDArray[Any]], pictures: dict[str, Picture]) -> Component:
     tag = "" if k == 0 else f"_{k}"
+    own = {name: a[f"{name}{tag}"] for name in _COMPONENT}
+    zips.fit(own, _COMPONENT, ("points", "track_pixels"))
     members = [
         (i, p) for i, p in enumerate(pictures.values())
         if p.component == k and not is_twin(p)
     ]  # fmt: skip
-    offsets = a[f"track_offsets{tag}"]
+    numbers = np.array([i for i, _ in members], np.int64)
+    offsets = own["track_offsets"]
+    lengths = np.diff(offsets)
+    whole = len(offsets) == len(own["points"]) + 1 and offsets[0] == 0 and (lengths >= 0).all()
+    if not whole or offsets[-1] != len(own["track_pictures"]):
+        raise ValueError(f"component {k}: {len(offsets)} offsets of {len(own['points'])} tracks")
+    if not members or any(p.pose is None for _, p in members):
+        raise ValueError(f"component {k}: a picture without a pose, or no pictures")
+    if not np.isin(own["track_pictures"], numbers).all() or np.abs(own["points"]).max(initial=0) > 1e30:
+        raise ValueError(f"component {k}: tracks of pictures that are not its own, or points beyond 1e30")
     model = Model(
-        np.array([i for i, _ in members]),
+        numbers,
         np.array([np.linalg.inv(p.pose) for _, p in members if p.pose is not None]),
         tuple(p.lens for _, p in members if p.lens is not None),
-        a[f"points{tag}"],
-        a[f"rgb{tag}"],
-        np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
-        a[f"track_pictures{tag}"],
-        a[f"track_pixels{tag}"],
-        str(a[f"mapper{tag}"]),
+        own["points"],
+        own["rgb"],
+        np.repeat(np.arange(len(lengths)), lengths),
+        own["track_pictures"],
+        own["track_pixels"],
+        str(own["mapper"]),
     )
-    return Component(tuple(p.name for _, p in members), model.mapper, str(a[f"unstable{tag}"]), model)
+    return Component(tuple(p.name for _, p in members), model.mapper, str(own["unstable"]), model)
 
 
 def _maps(path: Path, key: str) -> tuple[DepthMap | None, RayMap | None]:
     if not path.is_file():
         return None, None
-    with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-        if str(archive["scene"]) != key:
-            raise ValueError(f"{path.name} is of scene {archive['scene']}, want {key}: of another run")
-        transform = Transform(*map(int, archive["transform"]))
-        depth = DepthMap(archive["depth"], archive["confidence"], archive["keep"], archive["rgb"], transform)
-        if "ray_directions" not in archive.files:
-            return depth, None
-        return depth, RayMap(*(archive[f"ray_{k}"] for k in ("directions", "centres", "confidence")))
+    with open(path, "rb") as file:
+        a = zips.arrays(file)
+    zips.fit(a, _DENSE)
+    if str(a["scene"]) != key:
+        raise ValueError(f"{path.name} is of scene {a['scene']}, want {key}: of another run")
+    transform = Transform._row(a["transform"])
+    if a["depth"].shape != (transform.height, transform.width):
+        raise ValueError(f"dense/{path.name}: maps of {a['depth'].shape}, want {transform}")
+    depth = DepthMap(a["depth"], a["confidence"], a["keep"], a["rgb"], transform)
+    if "ray_directions" not in a:
+        return depth, None
+    zips.fit(a, _RAYS)
+    return depth, RayMap(*(a[f"ray_{k}"] for k in ("directions", "centres", "confidence")))

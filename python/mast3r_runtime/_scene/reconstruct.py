@@ -453,6 +453,7 @@ class _Ticks:
 
     def __init__(self, progress: Callable[[str, int, int], None], step: str, total: int) -> None:
         self.progress, self.step, self.total, self.done = progress, step, total, 0
+        progress(step, 0, total)
 
     def __call__(self) -> None:
         self.done += 1
