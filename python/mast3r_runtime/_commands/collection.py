@@ -303,14 +303,15 @@ def _batch(arguments: argparse.Namespace) -> int:
     paths = list(listed.values())
     store = many.store_of(arguments)
     if store is not None:
-        return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, listed))
+        return many.batch_store(arguments, store, listed, _store_pairs(arguments, store, listed))
     pairs = _batch_pairs(arguments, listed)
     if arguments.out is None:
         raise ArgumentError("batch: want -o FOLDER, --store STORE, or both")
     with held_folder(arguments, "batch", "batch") as out:
         values, text = _into_folder(arguments, out, paths, pairs)
-    say(arguments, values, text)
-    return 1 if values["left_out"] else 0
+    bad = values["left_out"]  # among those that were listed as pictures
+    say(arguments, {**values, "left_out": {**listed.left_out, **bad}}, text)
+    return 1 if bad else 0
 
 
 def _into_folder(

@@ -122,7 +122,9 @@ def size_of(count: int) -> str:
 
 def say(arguments: argparse.Namespace, values: Any, text: str) -> None:
     """Print the result: ``values`` as JSON where that is wanted, else ``text``."""
-    print(json.dumps(_plain(values), indent=2, allow_nan=False) if arguments.json else text)
+    print(
+        json.dumps(_plain(values), indent=2, allow_nan=False) if arguments.json else shown(text, lines=True)
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -156,7 +158,7 @@ def not_placed(scene: Scene) -> list[str]:
 
 def note(arguments: argparse.Namespace, text: str) -> None:
     """A line for people; kept out of the way of JSON."""
-    print(text, file=sys.stderr if arguments.json else sys.stdout)
+    print(shown(text, lines=True), file=sys.stderr if arguments.json else sys.stdout)
 
 
 def look(arguments: argparse.Namespace, page: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from .._library.version import __version__
-from ..errors import DependencyError, Mast3rError, StoreError, without_secrets
+from ..errors import DependencyError, Mast3rError, StoreError, shown, without_secrets
 from . import collection, files, machine, many, pair, profile, scene, views
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
@@ -32,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     level = os.environ.get("MAST3R_RUNTIME_LOG", "warning").upper()
-    logging.basicConfig(stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain("%(name)s: %(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler])
     try:
         logging.getLogger("mast3r_runtime").setLevel(level)
     except ValueError:
@@ -103,7 +105,7 @@ def _unread() -> int:
 
 
 def _failed(text: str, status: int = 1) -> int:
-    print(f"mast3r: {without_secrets(text)}", file=sys.stderr)
+    print(f"mast3r: {shown(without_secrets(text), lines=True)}", file=sys.stderr)
     return status
 
 
@@ -112,6 +114,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(without_secrets(message))
+
+
+class _Plain(logging.Formatter):
+    """Lines without what a terminal obeys: names of files are in them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record), lines=True)
 
 
 def _parser() -> argparse.ArgumentParser:

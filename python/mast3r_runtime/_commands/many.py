@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import quoted, without_secrets
+from ..errors import quoted, shown, without_secrets
 from .common import held_folder, say
 
 if TYPE_CHECKING:
     from .._pairs.driver import Progress
     from .._pairs.run import Report
+    from .._pictures.find import Found
     from .._store.store import Store
 
 __all__ = ["add", "batch_options", "batch_store", "shard", "store_of"]
@@ -113,17 +114,18 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
 
 
 def batch_store(
-    arguments: argparse.Namespace, store: str, paths: list[Path], pairs: list[tuple[int, int]]
+    arguments: argparse.Namespace, store: str, listed: Found, pairs: list[tuple[int, int]]
 ) -> int:
     """``batch --store``."""
     from .._pairs.driver import Interrupted
     from .._pairs.run import run_pairs
     from ..errors import StoreError
 
+    paths = list(listed.values())
     if arguments.status:
         return _say_status(arguments, store, paths, pairs)
-    listed = arguments.out is not None and str(arguments.out) != store
-    if listed:
+    writes = arguments.out is not None and str(arguments.out) != store
+    if writes:
         with held_folder(arguments, LISTED, "batch") as out:  # before the work; workers may share it
             out.claim(["pairs.txt"])
     said = _Progress(arguments.json_progress)
@@ -144,9 +146,9 @@ def batch_store(
         how = "" if isinstance(error, Interrupted) else " at once"
         raise KeyboardInterrupt(f"interrupted{how}; {said.missing()}; the same command goes on") from error
     names = [path.name for path in paths]
-    if listed:
+    if writes:
         _write_pairs(arguments.out, names, report, arguments.drop)
-    _say_report(arguments, store, report)
+    _say_report(arguments, store, report, listed)
     return TOO_MANY_FAILED if len(report.failed) > arguments.max_failed else 0
 
 
@@ -194,13 +196,14 @@ class _Progress:
             self._bar.close()
 
 
-def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> None:
+def _say_report(arguments: argparse.Namespace, store: str, report: Report, listed: Found) -> None:
     store = without_secrets(store, store)
     verdicts = {name: int((report.verdicts == n).sum()) for n, name in enumerate(("NO", "UNSURE", "YES"))}
     values = {
         "run": report.run, "store": store, "pairs": len(report.pairs), "done": report.done,
         "computed": report.computed, "encoded": report.encoded, "verdicts": verdicts,
         "failed": [vars(f) for f in report.failed], "seconds": round(report.seconds, 3),
+        "left_out": dict(listed.left_out),
     }  # fmt: skip
     if arguments.json_progress:
         print(json.dumps({"event": "done", **values}), flush=True)
@@ -210,10 +213,10 @@ def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> No
         f"{report.encoded} pictures encoded, {report.seconds:.0f} s. Something in common: "
         f"{verdicts['YES']} yes, {verdicts['UNSURE']} unsure, {verdicts['NO']} no. Run {report.run}"
     )
-    shown = report.failed[:20]
-    text += "".join(f"\nfailed: {' '.join(f.pair)}: {f.error}: {f.message}" for f in shown)
-    if len(report.failed) > len(shown):
-        text += f"\nand {len(report.failed) - len(shown)} more: mast3r store {store} --list failed"
+    some = report.failed[:20]
+    text += "".join(f"\nfailed: {shown(' '.join(f.pair))}: {f.error}: {shown(f.message)}" for f in some)
+    if len(report.failed) > len(some):
+        text += f"\nand {len(report.failed) - len(some)} more: mast3r store {store} --list failed"
     say(arguments, values, text)
 
 

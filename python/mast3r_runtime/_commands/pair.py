@@ -177,6 +177,7 @@ def _pose(arguments: argparse.Namespace) -> int:
     given = [_matrix(text) for text in (arguments.intrinsics, arguments.intrinsics_2)]
     if arguments.out is not None:
         single(arguments.out, (".png",), _pictures(arguments), arguments.overwrite)
+    _need_pinholes(arguments)
     image_1, image_2, result, matches, name = _run_pair(arguments)
     focals = [arguments.focal or focal for focal in _focals(arguments)]
     found = result.cameras(
@@ -200,6 +201,14 @@ def _focals(arguments: argparse.Namespace) -> list[float | None]:
     from .._results.geometry import exif_focal
 
     return [exif_focal(path) for path in (arguments.image_1, arguments.image_2)]
+
+
+def _need_pinholes(arguments: argparse.Namespace) -> None:
+    """Refuse panoramas and fisheyes whose cameras are not given."""
+    from .._pictures.header import need_pinhole, read
+
+    if arguments.intrinsics is None:
+        need_pinhole([read(path.name, path) for path in (arguments.image_1, arguments.image_2)])
 
 
 def _matrix(text: str | None) -> list[list[float]] | None:

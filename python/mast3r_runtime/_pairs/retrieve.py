@@ -20,7 +20,7 @@ from .._engine.index import Index, Pair, RetrievalResult, scene_pairs
 from .._files.folder import OutFolder
 from .._files.whole import replacing
 from .._output import drawing, export
-from .._pictures.reading import ImageLike, read_image
+from .._pictures.reading import ImageLike, about, read_image
 from .._store.store import Store
 from ..errors import ArgumentError, ImageError, checked
 from . import graph as graphs
@@ -173,7 +173,8 @@ def retrieve(
     def look(i: int) -> RetrievalResult:
         if looks is not None and isinstance(images[i], (str, os.PathLike)):
             return looks.of(images[i])  # type: ignore[arg-type]
-        return engine.encode_retrieval(read_image(images[i]), square_ok=square_ok)
+        with about(images[i]):
+            return engine.encode_retrieval(read_image(images[i]), square_ok=square_ok)
 
     def readable(numbers: Sequence[int]) -> Iterator[RetrievalResult]:
         for i in numbers:
@@ -298,7 +299,8 @@ def infer_pairs(
         if i in kept or i in bad:
             return i in kept
         try:
-            kept[i] = engine.encode(read_image(images[i]), square_ok=square_ok, resolution=resolution)
+            with about(images[i]):
+                kept[i] = engine.encode(read_image(images[i]), square_ok=square_ok, resolution=resolution)
         except ImageError as error:
             if on_error is None:
                 raise
@@ -308,7 +310,7 @@ def infer_pairs(
 
     for first, second in pairs:
         result = None
-        if encode(first) and encode(second):
+        if all([encode(first), encode(second)]):  # both are tried: each that is bad is told
             result = engine.decode(kept[first], kept[second], only=only)
         for i in (first, second):
             left[i] -= 1

@@ -95,7 +95,8 @@ def kind(path: Path) -> Kind:
     try:
         mode = path.stat().st_mode
     except OSError as error:  # a link to nothing, or round in a circle
-        text = f"cannot be read: {error.strerror or error}"
+        missing = isinstance(error, FileNotFoundError)
+        text = "a link to nothing" if missing else f"cannot be read: {error.strerror or error}"
         return Kind("unreadable", text) if named else Kind("other")
     if not stat.S_ISREG(mode):
         return Kind("unreadable", f"{irregular(mode)}, want a file") if named else Kind("other")
@@ -170,7 +171,8 @@ def what(head: bytes, name: str = "VIDEO") -> str:
             return video(form, name)
     if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
         return video("AVI", name)
-    return _other(head)
+    suffix = Path(name).suffix.lower()
+    return _UNREADABLE[suffix] if suffix in _UNREADABLE and head else _other(head)
 
 
 def _other(head: bytes) -> str:

@@ -18,7 +18,7 @@ from .._pictures.reading import ImageLike, read_image
 from .._results.geometry import network_focal
 from .._results.results import InferenceResult
 from ..errors import ArgumentError, Mast3rError, SceneError, quoted
-from .model import F64, Lens
+from .model import F64, Lens, check_lens
 from .solver import LEAST_SHARE, absolute_pose, pycolmap
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     candidates = [p for p in scene.placed if p.depth is not None and p.status == "placed"]
     if not candidates:
         raise SceneError("localize: the scene has no placed pictures with dense depth")
+    if lens is not None:
+        check_lens(lens, "localize: camera")
+    elif isinstance(image, (str, os.PathLike)):
+        photos.need_pinhole([photos.read(os.path.basename(image), Path(image))])
     query = read_image(image)
     encoded = engine.encode(query)
     focals: list[float] = []
