@@ -64,7 +64,7 @@ def _read_header(path: Path) -> None:
     assert photo.problem or (photo.width >= 2 and photo.sha256)
 
 
-def targets(folder: Path) -> dict[str, tuple[Path, Callable[[], object]]]:
+def targets(folder: Path) -> dict[str, tuple[Path, Callable[..., object]]]:
     """A whole file of each kind, and what reads it."""
     folder.mkdir(parents=True)
     colmap_files.write_binary(folder / "binary", NAMES, _model())
@@ -106,7 +106,7 @@ def targets(folder: Path) -> dict[str, tuple[Path, Callable[[], object]]]:
         "picture.jpg": ("picture.jpg", _read_header),
         "picture.tif": ("picture.tif", _read_header),
     }
-    out: dict[str, tuple[Path, Callable[[], object]]] = {}
+    out: dict[str, tuple[Path, Callable[..., object]]] = {}
     for name, (file, read) in table.items():
-        out[f"given {name}"] = (folder / file, lambda path=folder / file, read=read: read(path))  # type: ignore[misc]
+        out[f"given {name}"] = (folder / file, lambda _=True, path=folder / file, read=read: read(path))  # type: ignore[misc]
     return out

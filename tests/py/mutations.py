@@ -30,7 +30,7 @@ from mast3r_runtime._store import kinds, packs, safetensors
 from mast3r_runtime.scene import Scene
 from mast3r_runtime.store import Store
 
-Reader = Callable[[], object]
+Reader = Callable[[bool], object]  # with True, a page is made of what was read, and files are written
 
 
 def scene() -> Scene:
@@ -56,22 +56,23 @@ def scene() -> Scene:
     return Scene(pictures, (component,), Scale(1.0, "network", 0.1, 2), {"pictures": 3, "seconds": {}})
 
 
-def _shown(shown: page.Page) -> None:
-    for _ in page.html(shown, max_points=1000):
+def _shown(shown: page.Page, more: bool = True) -> None:
+    for _ in page.html(shown, max_points=1000) if more else ():
         pass
 
 
 def targets(folder: Path) -> dict[str, tuple[Path, Reader]]:
-    """A whole file of each kind, and what reads it; pages are made of what pages are made of."""
+    """A whole file of each kind, and what reads it."""
     own = folder / "scene"
     made = scene()
     own.mkdir(parents=True)
     made.write(own, ["npz", "report", "dense"])
 
-    def load() -> None:
+    def load(more: bool) -> None:
         back = Scene.load(own)
-        _shown(back.page("t"))
-        back.write(folder / "again", ["npz", "ply", "transforms"])
+        if more:
+            _shown(back.page("t"))
+            back.write(folder / "again", ["npz", "ply", "transforms"])
 
     out: dict[str, tuple[Path, Reader]] = {
         "scene.npz": (own / "scene.npz", load), "report.json": (own / "report.json", load),
@@ -81,21 +82,21 @@ def targets(folder: Path) -> dict[str, tuple[Path, Reader]]:
     for suffix in (".ply", ".glb"):
         path = folder / f"points{suffix}"
         export.write_points(path, points, colours)
-        out[suffix[1:]] = path, lambda path=path: _shown(points_page(path))  # type: ignore[misc]
+        out[suffix[1:]] = path, lambda more, path=path: _shown(points_page(path), more)  # type: ignore[misc]
     result = folder / "result.npz"
     export.write_npz(result, made_store.result(), _matches())
-    out["result.npz"] = result, lambda: _shown(result_page(result))
+    out["result.npz"] = result, lambda more: _shown(result_page(result), more)
     features = folder / "features.safetensors"
     tokens = np.ones((4, 3), np.float32)
     features.write_bytes(safetensors.pack({"tokens": tokens, "transform": made_store.WINDOW}))
     np.savez(folder / "features.npz", tokens=tokens, transform=made_store.WINDOW)
-    out["features"] = features, lambda: Features.load(features)
-    out["features.npz"] = folder / "features.npz", lambda: Features.load(folder / "features.npz")
+    out["features"] = features, lambda _: Features.load(features)
+    out["features.npz"] = folder / "features.npz", lambda _: Features.load(folder / "features.npz")
     store = Store(folder / "store")
     for name in made_store.fill(store):
         kind, key = kinds.own(name) or ("", "")
-        out[f"store {kind}"] = folder / "store" / name, lambda k=kind, key=key: _kept(store, k, key)  # type: ignore[misc]
-    out["store.json"] = folder / "store" / "store.json", lambda: Store(folder / "store")
+        out[f"store {kind}"] = folder / "store" / name, lambda _, k=kind, key=key: _kept(store, k, key)  # type: ignore[misc]
+    out["store.json"] = folder / "store" / "store.json", lambda _: Store(folder / "store")
     out |= given_files.targets(folder / "given")
     for path, _ in out.values():
         path.chmod(0o644)

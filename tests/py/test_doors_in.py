@@ -218,7 +218,7 @@ def test_what_is_damaged_is_not_told_to_install(monkeypatch: pytest.MonkeyPatch,
     assert "mast3r-runtime[heif]" in header.read("a", tmp_path / "a.heic").problem
     own = formats.formats()
     monkeypatch.setattr(formats, "formats", lambda: [*own, "HEIF"])
-    assert "a HEIC picture that is damaged" in header.read("a", tmp_path / "a.heic").problem
+    assert formats.what(HEIC[:64]) == "a HEIC picture that is damaged"
 
 
 def test_one_text_for_a_video_in_every_command(

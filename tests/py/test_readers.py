@@ -39,7 +39,7 @@ def test_mutated_files(files: dict[str, tuple[Path, mutations.Reader]], name: st
     assert set(files) == set(NAMES), "a reader that is not tried"
     path, read = files[name]
     whole = path.read_bytes()
-    read()
+    read(True)
     rng = random.Random(f"readers {name}")
     refused = 0
     for number in range(COUNT):
@@ -47,7 +47,7 @@ def test_mutated_files(files: dict[str, tuple[Path, mutations.Reader]], name: st
         path.write_bytes(data)
         start = time.monotonic()
         try:
-            read()
+            read(True)
         except (FileError, WeightsError):
             refused += 1
         except Mast3rError as error:
@@ -63,7 +63,7 @@ def test_mutated_files(files: dict[str, tuple[Path, mutations.Reader]], name: st
             raise AssertionError(f"{name}, mutation {number}: {error!r}") from error
         assert time.monotonic() - start < 20, number
     path.write_bytes(whole)
-    read()
+    read(True)
     if not name.startswith(("store ", "given picture", "given mask")) and name != "report.json":
         assert refused > COUNT // 5
 

@@ -210,7 +210,9 @@ def _complete(
             fruitless = 0 if _size(part) > before else fruitless + 1
             if fruitless >= attempts:
                 raise DownloadError(f"{url}: {cut}, {attempts} times in a row") from cut
-            _log.info("%s: %s; trying again", without_secrets(url), cut)
+            # The first is said aloud: the others take their time.
+            level = logging.WARNING if fruitless == 1 else logging.INFO
+            _log.log(level, "%s: %s; trying again", without_secrets(url), cut)
             limits.check()
             time.sleep(min(max(pause * 2**fruitless, cut.wait), max(limits.remaining(), 0)))
     else:
