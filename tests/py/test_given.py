@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import unix_only
+from conftest import ROOT, unix_only
 from PIL import Image
 
 from mast3r_runtime._pairs.folder import read_pairs
@@ -134,6 +134,30 @@ def test_poses_that_cannot_be(pose: np.ndarray) -> None:
         check_pose(pose, "x")
     with pytest.raises(ArgumentError, match="pose of 'a.jpg'"):
         Options(poses={"a.jpg": pose})
+
+
+@pytest.mark.parametrize(
+    "k", [(1e308, 430, 32, 24), (60, 60, 1e300, 24), (60, 60, 32, -900), (0.1, 60, 32, 24)]
+)
+def test_cameras_of_views_and_pairs_that_cannot_be(k: tuple[float, ...], tmp_path: Path, micro: Path) -> None:
+    """The same check for the matrices of Python's calls and of ``pose``."""
+    from mast3r_runtime import Engine, cli
+
+    matrix = np.array([[k[0], 0, k[2]], [0, k[1], k[3]], [0, 0, 1]])
+    usual = np.array([[60.0, 0, 32], [0, 60, 24], [0, 0, 1]])
+    pictures = [np.zeros((48, 64, 3), np.uint8)] * 2
+    with Engine("auto", 56, "fp32", 2, "cpu") as engine:
+        engine.load(ROOT / "internal" / "model" / "da3" / "testdata" / "tiny.safetensors")
+        poses = np.stack([np.eye(4)] * 2)
+        with pytest.raises(Mast3rError, match="intrinsics"):
+            engine.infer_views(pictures, poses=poses, intrinsics=np.stack([usual, matrix]))
+        skew = usual + [[0, 5, 0], [0, 0, 0], [0, 0, 0]]
+        with pytest.raises(ArgumentError, match="skew"):
+            engine.infer_views(pictures, poses=poses, intrinsics=np.stack([usual, skew]))
+    Image.fromarray(pictures[0]).save(tmp_path / "a.png")
+    words = ["--model", str(micro), "--resolution", "96", "--backend", "cpu", "--threads", "2"]
+    numbers = ",".join(map(repr, k))
+    assert cli.main(["pose", *[str(tmp_path / "a.png")] * 2, f"--intrinsics={numbers}", *words]) == 1
 
 
 def test_scale_beside_poses_is_an_error() -> None:
