@@ -10,19 +10,20 @@ import struct
 import time
 from pathlib import Path
 
+import given_files
 import mutations
 import numpy as np
 import pytest
 from conftest import ROOT
 
 from mast3r_runtime._output.sources import points_page
-from mast3r_runtime.errors import FileError, Mast3rError, WeightsError
+from mast3r_runtime.errors import ArgumentError, FileError, ImageError, Mast3rError, WeightsError
 from mast3r_runtime.scene import Scene
 
 COUNT = 150
 NAMES = [
     "scene.npz", "report.json", "dense", "ply", "glb", "result.npz", "features", "features.npz", "store.json",
-    *(f"store {kind}" for kind in mutations.kinds.KINDS),
+    *(f"store {kind}" for kind in mutations.kinds.KINDS), *given_files.KINDS,
 ]  # fmt: skip
 
 
@@ -50,6 +51,10 @@ def test_mutated_files(files: dict[str, tuple[Path, mutations.Reader]], name: st
         except (FileError, WeightsError):
             refused += 1
         except Mast3rError as error:
+            if name.startswith("given "):  # an argument
+                assert isinstance(error, (ArgumentError, ImageError)) and len(str(error)) < 2000, error
+                refused += 1
+                continue
             assert name in ("store.json", "store runs"), (
                 f"{number}: {error!r}"
             )  # another schema, a damaged record
@@ -59,7 +64,7 @@ def test_mutated_files(files: dict[str, tuple[Path, mutations.Reader]], name: st
         assert time.monotonic() - start < 20, number
     path.write_bytes(whole)
     read(True)
-    if not name.startswith("store ") and name != "report.json":
+    if not name.startswith(("store ", "given picture", "given mask")) and name != "report.json":
         assert refused > COUNT // 5
 
 

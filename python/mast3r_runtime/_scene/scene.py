@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._output import page as pages
+from .._pictures.names import Names
 from .._pictures.reading import ImageLike
 from .._results.results import MatchResult
 from ..errors import ArgumentError, SceneError, checked
@@ -135,7 +136,7 @@ class Scene:
         Parameters
         ----------
         i, j : int or str
-            Numbers in the order of ``pictures``, or names.
+            Numbers in the order of ``pictures``, or names; also those of the copies in ``images/``.
         tolerance : float
             Largest relative difference of depth.
         stride : int
@@ -146,9 +147,11 @@ class Scene:
         return correspondences(self._picture(i), self._picture(j), tolerance, stride)
 
     def _picture(self, which: int | str) -> Picture:
-        if isinstance(which, str) and which in self.pictures:
-            return self.pictures[which]
-        if not isinstance(which, str) and 0 <= operator.index(which) < len(self.pictures):
+        if isinstance(which, str):
+            name = Names(list(self.pictures)).find(which)
+            if name is not None:
+                return self.pictures[name]
+        elif 0 <= operator.index(which) < len(self.pictures):
             return list(self.pictures.values())[which]
         raise SceneError(
             f"picture {which!r}: the scene has {len(self.pictures)}: {', '.join(self.pictures)[:200]}"
