@@ -280,7 +280,9 @@ def moved(scene: Scene, by: np.ndarray) -> Scene:
 
 
 @pytest.mark.parametrize("by", [UTM, FARTHEST], ids=str)
-def test_a_scene_of_maps(near: Scene, wheel: CPUEngine, tmp_path: Path, by: np.ndarray) -> None:
+def test_a_scene_of_maps(
+    near: Scene, wheel: CPUEngine, tmp_path: Path, by: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every file of it, as other programs read it, and a picture of it found again."""
     away = moved(near, by)
     away.write(tmp_path, ["npz", "report", "dense", "ply", "transforms", "glb", "html"])
@@ -311,6 +313,10 @@ def test_a_scene_of_maps(near: Scene, wheel: CPUEngine, tmp_path: Path, by: np.n
     assert located.pose is not None and here.pose is not None and located.inliers > 0.8 * here.inliers
     assert np.linalg.norm(located.pose[:3, 3] - by - here.pose[:3, 3]) < 0.02
     assert located.covariance is not None and np.isfinite(located.covariance).all()
+    assert cli.main(["localize", str(tmp_path), str(path), "--resolution", "192", "--backend", "cpu"]) == 0
+    said = re.search(r"^at (\S+) (\S+) (\S+) ", capsys.readouterr().out, re.M)
+    assert said and np.abs(np.array(said.groups(), float) - by).max() < 20
+    assert np.abs(np.array(said.groups(), float) - located.pose[:3, 3]).max() < 0.1
 
 
 def test_matches_by_geometry_of_maps(near: Scene, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,6 +20,7 @@ from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
 from .._pictures.reading import ImageLike, read_image
 from .._results.results import GPUInferenceResult, Transform
+from .._results.windows import transform_of
 from .._store import safetensors
 from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked, quoted
 
@@ -70,7 +71,7 @@ class Features:
             raise ValueError(f"tokens {tokens.dtype} {tokens.shape}, want float32 or float16 [N, D]")
         if transform.shape != (len(Transform.__slots__),):
             raise ValueError(f"transform {transform.shape}, want 8 integers")
-        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), Transform._row(transform))
+        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), transform_of(transform))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Features:

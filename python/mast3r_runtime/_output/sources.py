@@ -19,6 +19,7 @@ from .._library.imports import heavy
 from .._pictures.arrays import U8
 from .._results.geometry import network_focal, pair_cameras
 from .._results.results import InferenceResult, MatchResult, Overlap, Transform
+from .._results.windows import transform_of
 from ..errors import FileError, Mast3rError, checked, quoted
 from . import export, far
 from .page import Camera, Cloud, Matches, Page
@@ -45,7 +46,7 @@ def result_page(path: Path, title: str | None = None) -> Page:
     try:
         with open(path, "rb") as file:
             a = zips.arrays(file)
-        ways = [Transform._row(a[f"transform_{view}"]) for view in (1, 2)]
+        ways = [transform_of(a[f"transform_{view}"]) for view in (1, 2)]
         for view, way in zip("12", ways):
             zips.fit(a, _view(view, way.height, way.width))
         arrays: list[Any] = [

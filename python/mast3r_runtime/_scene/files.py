@@ -23,6 +23,7 @@ from .._files.whole import replacing, short_name
 from .._output.export import write_points
 from .._output.page import write as write_page
 from .._results.results import Transform
+from .._results.windows import transform_of
 from .._store.store import hashes
 from ..errors import ArgumentError, FileError, quoted
 from . import colmap_files, glb
@@ -515,7 +516,7 @@ def _maps(path: Path, key: str) -> tuple[DepthMap | None, RayMap | None]:
     zips.fit(a, _DENSE)
     if str(a["scene"]) != key:
         raise ValueError(f"{path.name} is of scene {a['scene']}, want {key}: of another run")
-    transform = Transform._row(a["transform"])
+    transform = transform_of(a["transform"])
     if a["depth"].shape != (transform.height, transform.width):
         raise ValueError(f"dense/{path.name}: maps of {a['depth'].shape}, want {transform}")
     depth = DepthMap(a["depth"], a["confidence"], a["keep"], a["rgb"], transform)
