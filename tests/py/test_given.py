@@ -376,6 +376,21 @@ def test_bytes_that_are_no_text_are_not_printed(tmp_path: Path, name: str) -> No
         assert len(str(caught.value)) < 600 and str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    "text", ["x" * 5000, "1," * 3000, "a\0b", "a=" + "y" * 400, "\udcff", "/" * 5000, ""]
+)
+def test_texts_that_are_no_names(text: str) -> None:
+    """A name that no system takes is no file, and not an error of the system."""
+    for read in (
+        lambda: given.intrinsics(text, SIZES, Names(ROOM)),
+        lambda: given.scale(text, Names(ROOM)),
+        lambda: given.poses(Path(text), Names(ROOM)),
+        lambda: masks.find(Path(text), {n: Path(n) for n in ROOM}),
+    ):
+        with pytest.raises(ArgumentError):
+            read()
+
+
 @unix_only
 def test_pipes_do_not_hang(tmp_path: Path) -> None:
     for name in ("p.json", "p.txt", "p.bin"):
@@ -588,6 +603,14 @@ def test_masks_beside_the_pictures(tmp_path: Path) -> None:
         Image.fromarray(LEFT.astype(np.uint8)).save(tmp_path / name)
     pictures = {n: tmp_path / n for n in ("a.jpg", "b.jpg")}
     assert {n: p.name for n, p in masks.find(tmp_path, pictures).items()} == {"a.jpg": "a.mask.png"}
+
+
+def test_a_folder_of_everything_is_none_of_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "MOST", 3)
+    for k in range(5):
+        (tmp_path / f"{k}.txt").touch()
+    with pytest.raises(ArgumentError, match="more than 3 files"):
+        masks.find(tmp_path, {"a.jpg": Path("a.jpg")})
 
 
 def test_masks_that_fit_nothing(tmp_path: Path) -> None:
