@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import given_files
 import made_store
 import numpy as np
 
@@ -96,6 +97,7 @@ def targets(folder: Path) -> dict[str, tuple[Path, Reader]]:
         kind, key = kinds.own(name) or ("", "")
         out[f"store {kind}"] = folder / "store" / name, lambda _, k=kind, key=key: _kept(store, k, key)  # type: ignore[misc]
     out["store.json"] = folder / "store" / "store.json", lambda _: Store(folder / "store")
+    out |= given_files.targets(folder / "given")
     for path, _ in out.values():
         path.chmod(0o644)
     return out

@@ -37,7 +37,7 @@ from test_hostile import made_scene
 from mast3r_runtime import Engine, cli, read_image
 from mast3r_runtime._commands.main import _parser
 from mast3r_runtime._files.folder import OutFolder
-from mast3r_runtime._pictures import header
+from mast3r_runtime._pictures import formats, header
 from mast3r_runtime._pictures.find import find, sentence
 from mast3r_runtime._pictures.formats import suffixes
 from mast3r_runtime._pictures.reading import pixels_of
@@ -211,6 +211,14 @@ def test_panoramas_are_refused_as_fisheyes_are(tmp_path: Path, xmp: bytes, form:
     with pytest.raises(ArgumentError, match="a: a panorama .*undistort the pictures"):
         header.need_pinhole([photo])
     header.need_pinhole([photo], ["a"])  # its camera is given
+
+
+def test_what_is_damaged_is_not_told_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a.heic").write_bytes(HEIC)
+    assert "mast3r-runtime[heif]" in header.read("a", tmp_path / "a.heic").problem
+    own = formats.formats()
+    monkeypatch.setattr(formats, "formats", lambda: [*own, "HEIF"])
+    assert formats.what(HEIC[:64]) == "a HEIC picture that is damaged"
 
 
 def test_one_text_for_a_video_in_every_command(

@@ -5,24 +5,28 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import random
 import struct
+import threading
 import time
 from pathlib import Path
 
+import given_files
 import mutations
 import numpy as np
 import pytest
 from conftest import ROOT
 
 from mast3r_runtime._output.sources import points_page
-from mast3r_runtime.errors import FileError, Mast3rError, WeightsError
+from mast3r_runtime.errors import ArgumentError, FileError, ImageError, Mast3rError, WeightsError
 from mast3r_runtime.scene import Scene
+from mast3r_runtime.store import Store, check
 
 COUNT = 150
 NAMES = [
     "scene.npz", "report.json", "dense", "ply", "glb", "result.npz", "features", "features.npz", "store.json",
-    *(f"store {kind}" for kind in mutations.kinds.KINDS),
+    *(f"store {kind}" for kind in mutations.kinds.KINDS), *given_files.KINDS,
 ]  # fmt: skip
 
 
@@ -50,6 +54,10 @@ def test_mutated_files(files: dict[str, tuple[Path, mutations.Reader]], name: st
         except (FileError, WeightsError):
             refused += 1
         except Mast3rError as error:
+            if name.startswith("given "):  # an argument
+                assert isinstance(error, (ArgumentError, ImageError)) and len(str(error)) < 2000, error
+                refused += 1
+                continue
             assert name in ("store.json", "store runs"), (
                 f"{number}: {error!r}"
             )  # another schema, a damaged record
@@ -59,8 +67,32 @@ def test_mutated_files(files: dict[str, tuple[Path, mutations.Reader]], name: st
         assert time.monotonic() - start < 20, number
     path.write_bytes(whole)
     read(True)
-    if not name.startswith("store ") and name != "report.json":
+    if not name.startswith(("store ", "given picture", "given mask")) and name != "report.json":
         assert refused > COUNT // 5
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith(" text")])
+def test_pipes_hold_nobody_up(tmp_path: Path, name: str) -> None:
+    """In the place of any file: whoever would write into it never comes."""
+    path, read = mutations.targets(tmp_path)[name]
+    path.unlink()
+    os.mkfifo(path)
+    done: list[object] = []
+
+    def run() -> None:
+        try:
+            done.append(read(True))
+        except Mast3rError as error:
+            done.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert done, "it waits for a writer"
+    if name.startswith("store "):
+        found = check(Store(tmp_path / "store"))
+        assert found.damaged == () and len(found.unreadable) + len(found.foreign) == 1
 
 
 def test_dense_maps_of_another_kind(tmp_path: Path) -> None:

@@ -330,9 +330,10 @@ def _localize(arguments: argparse.Namespace) -> int:
     if found.pose is None:
         text = f"{found.reason}: {found.inliers} inliers of {found.matches} matches, best with {found.best}"
     else:
-        x, y, z = found.pose[:3, 3]
+        # four digits; of coordinates of maps those behind the point as well
+        place = " ".join(f"{v:.3f}" if abs(v) >= 1000 else f"{v:.4g}" for v in found.pose[:3, 3])
         text = (
-            f"at {x:.4g} {y:.4g} {z:.4g} {scene.scale.unit} in component {found.component}: "
+            f"at {place} {scene.scale.unit} in component {found.component}: "
             f"{found.inliers} inliers of {found.matches} matches, best with {found.best}"
         )
     say(arguments, values, text)

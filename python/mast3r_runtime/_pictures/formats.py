@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from .plain import irregular, no_wait
+from .._files.plain import irregular, no_wait
 
 __all__ = ["Kind", "formats", "kind", "known_suffixes", "suffixes", "what"]
 
@@ -154,9 +154,9 @@ def what(head: bytes, name: str = "VIDEO") -> str:
     """What a file is that no decoder here takes, by its first bytes, and what to do with it."""
     brand = head[8:12] if head[4:8] == b"ftyp" else b""
     if brand in _HEIF_BRANDS:
-        return _HEIC
+        return "a HEIC picture that is damaged" if "HEIF" in formats() else _HEIC
     if brand in (b"avif", b"avis"):
-        return _AVIF
+        return "an AVIF picture that is damaged" if "AVIF" in formats() else _AVIF
     if head.startswith((b"\xff\x0a", b"\0\0\0\x0cJXL \r\n\x87\n")):
         return _JXL
     if brand == b"crx " or head.startswith((b"FUJIFILMCCD-RAW", b"IIRS", b"IIU\0", b"FOVb")):

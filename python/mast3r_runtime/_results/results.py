@@ -74,18 +74,6 @@ class Transform:
             transform.width,
         )
 
-    @classmethod
-    def _row(cls, row: npt.NDArray[np.integer]) -> Transform:
-        """From the fields in order, as files keep them; ShapeError where they are no window of a picture."""
-        values = [int(value) for value in row.ravel()] if row.dtype.kind in "iu" else []
-        if len(values) == len(cls.__slots__):
-            t = cls(*values)
-            inside = t.crop_y + t.height <= t.resized_height and t.crop_x + t.width <= t.resized_width
-            whole = min(t.original_height, t.original_width, t.height, t.width) > 0
-            if inside and whole and min(t.crop_y, t.crop_x) >= 0 and max(values) < 1 << 31:
-                return t
-        raise ShapeError(f"transform {values or row.shape}, want how a picture was resized and cut")
-
     def _struct(self) -> S.Transform:
         return S.Transform(*(getattr(self, name) for name in self.__slots__))
 

@@ -20,10 +20,12 @@ import numpy.typing as npt
 from .._files import zips
 from .._files.folder import OutFolder
 from .._files.manifest import REPORT
+from .._files.plain import opened, read_bytes
 from .._files.whole import replacing, short_name
 from .._output.export import write_points
 from .._output.page import write as write_page
 from .._results.results import Transform
+from .._results.windows import transform_of
 from .._store.store import hashes
 from ..errors import ArgumentError, FileError, quoted
 from . import colmap_files, glb
@@ -411,12 +413,12 @@ _RAYS: zips.Spec = {
 def load(folder: Path) -> Parts:
     """The fields of the scene of a folder. See :meth:`.Scene.load`."""
     try:
-        with open(folder / "scene.npz", "rb") as file:
+        with opened(folder / "scene.npz") as file:
             arrays = zips.arrays(file)
         zips.fit(arrays, _PICTURES, ("scale",))
         if int(arrays["schema"]) != SCHEMA:
             raise ValueError(f"schema {arrays['schema']}, want {SCHEMA}")
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        report = json.loads(read_bytes(folder / "report.json"))
         if not isinstance(report, dict):
             raise ValueError(f"report.json: {type(report).__name__}, want an object")
         report = {k: v for k, v in report.items() if k not in ("written", "sha256")}
@@ -528,12 +530,12 @@ def _component(k: int, a: dict[str, npt.NDArray[Any]], pictures: dict[str, Pictu
 def _maps(path: Path, key: str) -> tuple[DepthMap | None, RayMap | None]:
     if not path.is_file():
         return None, None
-    with open(path, "rb") as file:
+    with opened(path) as file:
         a = zips.arrays(file)
     zips.fit(a, _DENSE)
     if str(a["scene"]) != key:
         raise ValueError(f"{path.name} is of scene {a['scene']}, want {key}: of another run")
-    transform = Transform._row(a["transform"])
+    transform = transform_of(a["transform"])
     if a["depth"].shape != (transform.height, transform.width):
         raise ValueError(f"dense/{path.name}: maps of {a['depth'].shape}, want {transform}")
     depth = DepthMap(a["depth"], a["confidence"], a["keep"], a["rgb"], transform)
