@@ -409,3 +409,38 @@ def test_a_moved_scene_works(
     for name, p in back.pictures.items():
         assert p.path.is_file() and p.path.is_relative_to(tmp_path / "there" / "scene"), name
         assert read_image(p.path).shape[:2] == (p.height, p.width)
+
+
+# ---- the last copy ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turn", [1, 6])
+def test_a_copy_whose_original_is_gone_is_the_users(tmp_path: Path, turn: int) -> None:
+    """A scene with copies may be all that is left of the pictures."""
+    photos, out = tmp_path / "photos", tmp_path / "out"
+    one = save(photos / "a.jpg", smooth(), turn, gps=True)
+    two = save(photos / "b.jpg", smooth(120), turn, gps=True)
+    show(out, {"a.jpg": one, "b.jpg": two}, copy=True)
+    place = {n: out / "images" / n for n in ("a.jpg", "b.jpg")}
+    kept = place["a.jpg"].read_bytes()
+    one.unlink()
+    show(out, {"b.jpg": two}, copy=True)  # it is no longer written, and not removed
+    assert place["a.jpg"].read_bytes() == kept
+    save(photos / "a.jpg", smooth(192, 128), turn)  # another picture of that name
+    with pytest.raises(FileError, match=r"images/a\.jpg"):
+        show(out, {"a.jpg": one, "b.jpg": two}, copy=True)
+    assert place["a.jpg"].read_bytes() == kept
+    two.unlink()
+    with pytest.raises(FileError):
+        show(out, {"b.jpg": save(tmp_path / "new" / "b.jpg", smooth(192, 128), turn)}, copy=True)
+
+
+@pytest.mark.parametrize("turn", [1, 6])
+def test_copies_of_pictures_that_were_moved_are_copies(tmp_path: Path, turn: int) -> None:
+    source = save(tmp_path / "photos" / "a.jpg", smooth(), turn, gps=True)
+    show(tmp_path / "out", {"a.jpg": source}, copy=True)
+    (tmp_path / "photos").rename(tmp_path / "elsewhere")
+    for _ in range(2):
+        show(tmp_path / "out", {"a.jpg": tmp_path / "elsewhere" / "a.jpg"}, copy=True)
+    show(tmp_path / "out", {}, copy=True)
+    assert not (tmp_path / "out" / "images").exists()

@@ -27,7 +27,6 @@ EXCEPTIONS = {
     ("_checkpoints/fetch.py", "*"): "a download goes on in its own .part file, and is renamed",
     ("_commands/synthetic.py", "_write"): "a model of made-up weights in a temporary folder or of a test",
     ("_pairs/parts.py", "*"): "files in a temporary folder",
-    ("_pictures/plain.py", "no_wait"): "opens for reading, without waiting for a pipe",
     ("_output/export.py", "write_npz"): "into a file that the caller opened",
     ("_scene/files.py", "_write_colmap"): "write_text of colmap_files, which is no file's",
 }

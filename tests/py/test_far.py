@@ -102,6 +102,28 @@ def test_few_far_points_are_exact(tmp_path: Path) -> None:
         assert np.abs(trimesh.load(tmp_path / "a.ply").vertices - points).max() < 1e-7
 
 
+def test_whole_metres_of_a_map(tmp_path: Path) -> None:
+    points = np.rint(room(40) * 100 + FARTHEST * 10).astype(np.int64)
+    export.write_points(tmp_path / "a.ply", points, grey(40))
+    np.testing.assert_array_equal(trimesh.load(tmp_path / "a.ply").vertices, points)
+
+
+def test_text_files_of_points(tmp_path: Path) -> None:
+    """PLY as text, and with the bytes the other way round."""
+    points = room() + UTM
+    head = "ply\nformat {} 1.0\nelement vertex 2000\n" + "".join(f"property double {a}\n" for a in "xyz")
+    head += "".join(f"property uchar diffuse_{c}\n" for c in ("red", "green", "blue")) + "end_header\n"
+    rows = "".join("{:.9f} {:.9f} {:.9f} 10 20 30\n".format(*row) for row in points)
+    (tmp_path / "a.ply").write_text(head.format("ascii") + rows, encoding="ascii")
+    back = np.zeros(2000, [(a, ">f8") for a in "xyz"] + [(c, "u1") for c in "rgb"])
+    for k in range(3):
+        back["xyz"[k]], back["rgb"[k]] = points[:, k], (10, 20, 30)[k]
+    (tmp_path / "b.ply").write_bytes(head.format("binary_big_endian").encode() + back.tobytes())
+    for name in ("a.ply", "b.ply"):
+        (cloud,) = points_page(tmp_path / name).clouds
+        assert np.abs(cloud.points - points).max() < 1e-8 and (cloud.colours == [10, 20, 30]).all(), name
+
+
 def test_float32_stays_what_it_was(tmp_path: Path) -> None:
     points = room().astype(np.float32)
     export.write_points(tmp_path / "a.ply", points, grey(len(points)))

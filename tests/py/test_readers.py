@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import random
 import struct
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from conftest import ROOT
 from mast3r_runtime._output.sources import points_page
 from mast3r_runtime.errors import ArgumentError, FileError, ImageError, Mast3rError, WeightsError
 from mast3r_runtime.scene import Scene
+from mast3r_runtime.store import Store, check
 
 COUNT = 150
 NAMES = [
@@ -66,6 +69,30 @@ def test_mutated_files(files: dict[str, tuple[Path, mutations.Reader]], name: st
     read(True)
     if not name.startswith(("store ", "given picture", "given mask")) and name != "report.json":
         assert refused > COUNT // 5
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith(" text")])
+def test_pipes_hold_nobody_up(tmp_path: Path, name: str) -> None:
+    """In the place of any file: whoever would write into it never comes."""
+    path, read = mutations.targets(tmp_path)[name]
+    path.unlink()
+    os.mkfifo(path)
+    done: list[object] = []
+
+    def run() -> None:
+        try:
+            done.append(read(True))
+        except Mast3rError as error:
+            done.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert done, "it waits for a writer"
+    if name.startswith("store "):
+        found = check(Store(tmp_path / "store"))
+        assert found.damaged == () and len(found.unreadable) + len(found.foreign) == 1
 
 
 def test_dense_maps_of_another_kind(tmp_path: Path) -> None:

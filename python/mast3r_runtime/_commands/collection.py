@@ -288,9 +288,10 @@ def _file_names(names: list[str], pairs: list[tuple[int, int]]) -> list[str]:
 def _matches_in(path: Path) -> int | None:
     """How many matches a pair's file holds; None where there is no such file."""
     from .._files import zips
+    from .._files.plain import opened
 
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             return len(zips.arrays(file, ("match_confidence",))["match_confidence"])
     except Exception:  # hostile bytes end in any of a dozen errors of zip and numpy
         return None

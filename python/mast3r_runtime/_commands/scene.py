@@ -192,10 +192,10 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
             options["database"] = out.stage / "database.db"
         scene = _solved(arguments, out, found, options)
         if "network" in scene.report:  # cameras of a network of many views, as they are
-            return show_views(arguments, scene, out)
+            return show_views(arguments, scene, out, album)
         files.write_into(
             scene, out, formats, int(arguments.max_dense), copy_images=arguments.copy_images,
-            keep_gps=arguments.keep_gps,
+            keep_gps=arguments.keep_gps, album=album,
         )  # fmt: skip
     say_left_out(found.left_out)
     for line in _warnings(scene):

@@ -25,6 +25,7 @@ from .common import (
 if TYPE_CHECKING:
     from .._files.folder import OutFolder
     from .._pictures.header import Photo
+    from .._scene.album import Album
     from .._scene.model import F64, Lens
     from .._scene.scene import Scene
 
@@ -83,14 +84,15 @@ def _views(arguments: argparse.Namespace) -> int:
     poses, lenses = _cameras(arguments, headers)
     with held_folder(arguments, files.SECTION, "views") as out:
         formats = [name for name in files.FORMATS if name != "html" or arguments.html]
-        out.claim([*files.targets(list(found), formats), *plan(found, out).targets()])
+        album = plan(found, out)
+        out.claim([*files.targets(list(found), formats), *album.targets()])
         with open_engine(arguments) as engine:
             scene = start.look(
                 engine, headers, poses, lenses, reference=arguments.reference, rays=arguments.rays,
                 window=arguments.window, overlap=arguments.overlap,
             )  # fmt: skip
         report = {**scene.report, "left_out": dict(found.left_out)}
-        return show(arguments, replace(scene, report=report), out)
+        return show(arguments, replace(scene, report=report), out, album)
 
 
 def _cameras(
@@ -110,12 +112,14 @@ def _cameras(
     return given.poses(arguments.poses, names), given.intrinsics(arguments.intrinsics, sizes, names)
 
 
-def show(arguments: argparse.Namespace, scene: Scene, out: OutFolder) -> int:
+def show(arguments: argparse.Namespace, scene: Scene, out: OutFolder, album: Album) -> int:
     """Write a scene that needed no solver, and say what it is."""
     from .._scene.files import FORMATS, write_into
 
     formats = [name for name in FORMATS if name != "html" or arguments.html]
-    files = write_into(scene, out, formats, copy_images=arguments.copy_images, keep_gps=arguments.keep_gps)
+    files = write_into(
+        scene, out, formats, copy_images=arguments.copy_images, keep_gps=arguments.keep_gps, album=album
+    )
     say_left_out(scene.report.get("left_out", {}))
     for line in [*not_placed(scene), *_warnings(scene.report["windows"])]:
         print(f"mast3r: {line}", file=sys.stderr)

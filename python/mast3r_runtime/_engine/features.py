@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._files import zips
+from .._files.plain import opened, read_bytes
 from .._files.whole import replacing
 from .._library import calls
 from .._library import structs as S
@@ -81,8 +82,8 @@ class Features:
             raise ModelNotFoundError(f"features {quoted(path)}: no such file")
         try:
             if path.suffix.lower() == ".safetensors":
-                return cls._of(safetensors.unpack(path.read_bytes()))
-            with open(path, "rb") as file:
+                return cls._of(safetensors.unpack(read_bytes(path)))
+            with opened(path) as file:
                 return cls._of(zips.arrays(file))
         except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
             raise WeightsError(f"features {quoted(path)}: {error!r}") from error

@@ -154,6 +154,8 @@ def write_points(path: Path, points: npt.NDArray[np.floating], colours: U8) -> N
     path = Path(path)
     check_target(path, (".ply", ".glb"))
     points, colours = np.asarray(points), np.asarray(colours)
+    if points.dtype.kind in "iu":  # places of maps in whole metres
+        points = points.astype(np.float64)
     if points.ndim != 2 or points.shape[1:] != (3,) or colours.shape != points.shape:
         raise ShapeError(f"points {points.shape} and colours {colours.shape}, want [N, 3] of both")
     keep = far.finite(points, path.name)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._files import zips
+from .._files.plain import opened, read_bytes
 from .._library.imports import heavy
 from .._pictures.arrays import U8
 from .._results.geometry import network_focal, pair_cameras
@@ -44,7 +45,7 @@ def pair_page(
 def result_page(path: Path, title: str | None = None) -> Page:
     """The page of a pair from the ``result.npz`` that ``mast3r infer`` wrote."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             a = zips.arrays(file)
         ways = [transform_of(a[f"transform_{view}"]) for view in (1, 2)]
         for view, way in zip("12", ways):
@@ -154,6 +155,17 @@ _HARMONICS = ("f_dc_0", "f_dc_1", "f_dc_2")
 _C0 = 0.28209479177387814  # the spherical harmonic of order 0: 1 / (2 sqrt(pi))
 
 
+def _columns(data: Any) -> npt.NDArray[Any] | None:
+    """A PLY's vertices as rows of fields: trimesh has columns ``[N, 1]`` of a file of text."""
+    if not isinstance(data, dict):
+        return data if isinstance(data, np.ndarray) and data.dtype.names else None
+    columns = {name: np.asarray(column).reshape(-1) for name, column in data.items()}
+    rows = np.zeros(len(next(iter(columns.values()), ())), [(name, c.dtype) for name, c in columns.items()])
+    for name, column in columns.items():
+        rows[name] = column
+    return rows
+
+
 def _ply_colours(raw: npt.NDArray[Any]) -> U8 | None:
     """Colours ``[N, 3]`` of a PLY's vertices by any of their names, of 3D Gaussians the mean of all sides."""
     have = raw.dtype.names or ()
@@ -179,7 +191,7 @@ def _opacity(raw: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
 
 def _bounded(path: Path) -> None:
     """ValueError where a file names other files, or promises more than its bytes can hold."""
-    data = path.read_bytes()
+    data = read_bytes(path)
     if path.suffix.lower() == ".ply":
         head = data[: data.find(b"end_header")][:100_000].decode("latin-1")
         counts = re.findall(r"^element\s+\S+\s+(\S+)", head, re.M)
@@ -206,9 +218,9 @@ def points_page(path: Path, title: str | None = None) -> Page:
         points = np.asarray(cloud.vertices, np.float64)
         holder = cloud.visual if hasattr(cloud, "faces") else cloud
         colours = np.asarray(getattr(holder, "vertex_colors", getattr(holder, "colors", ())))
-        raw = loaded.metadata.get("_ply_raw", {}).get("vertex", {}).get("data")
+        raw = _columns(loaded.metadata.get("_ply_raw", {}).get("vertex", {}).get("data"))
         own = None if raw is None or len(raw) != len(points) else _ply_colours(raw)
-        opacity = _opacity(raw) if own is not None else None
+        opacity = _opacity(raw) if raw is not None and own is not None else None
     except FileNotFoundError:
         raise
     except Exception as error:  # hostile bytes end in any of a dozen errors of its parsers

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from .plain import irregular, no_wait
+from .._files.plain import irregular, no_wait
 
 __all__ = ["Kind", "formats", "kind", "known_suffixes", "suffixes", "what"]
 

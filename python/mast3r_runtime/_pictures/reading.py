@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 import numpy as np
 import numpy.typing as npt
 
+from .._files.plain import irregular, no_wait
 from ..errors import ImageError, ImageNotFoundError, checked, quoted
 from . import formats as kinds
 from .arrays import U8, as_rgb
-from .plain import irregular, no_wait
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage

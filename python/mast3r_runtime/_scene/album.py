@@ -25,6 +25,7 @@ from .._files.folder import OutFolder
 from .._files.single import MARK
 from .._files.whole import short_name
 from .._pictures.reading import Source, fetch, opened, pixels
+from .._store.store import hashes
 from ..errors import ImageError
 from .location import clean_exif, without_location
 
@@ -79,10 +80,13 @@ class Album:
                 file = f"{FOLDER}/{shown.file}"
                 try:
                     if shown.how == "upright":
-                        out.put(file, _upright(fetch(shown.path), Path(file).suffix, keep_gps))
+                        source = fetch(shown.path)
+                        data = _upright(source, Path(file).suffix, keep_gps)
+                        out.put(file, data, shown.path, source.sha256)
                     elif copy or not (shown.path.is_file() and out.link(file, shown.path)):
-                        data = shown.path.read_bytes()
-                        out.put(file, data if keep_gps else without_location(data))
+                        source = fetch(os.path.realpath(shown.path))
+                        data = source.data if keep_gps else without_location(source.data)
+                        out.put(file, data, Path(os.path.realpath(shown.path)), source.sha256)
                 except (ImageError, FileNotFoundError) as error:
                     _log.warning("%s/%s: left out: %s", FOLDER, shown.file, error)
                     lost.append(name)
@@ -92,6 +96,7 @@ class Album:
 def plan(listed: Mapping[str, Path], out: OutFolder) -> Album:
     """Decide how each picture is shown in the folder. Files that cannot be opened are left out."""
     folder = out.path / FOLDER
+    out.originals |= set(hashes(listed.values()).values())
     taken = _Taken()
     shown: dict[str, _Shown] = {}
     rest: list[tuple[str, Path, str]] = []

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from .._files import zips
 from .._files.folder import OutFolder
 from .._files.manifest import REPORT
+from .._files.plain import opened, read_bytes
 from .._files.whole import replacing, short_name
 from .._output.export import write_points
 from .._output.page import write as write_page
@@ -27,7 +29,7 @@ from .._results.windows import transform_of
 from .._store.store import hashes
 from ..errors import ArgumentError, FileError, quoted
 from . import colmap_files, glb
-from .album import plan
+from .album import Album, plan
 from .dense import DepthMap, RayMap
 from .gauge import Scale
 from .model import CAMERA_MODELS, F64, Lens, Model
@@ -86,11 +88,16 @@ def write_into(
     copy_images: bool = False,
     keep_gps: bool = False,
     add: bool = False,
+    album: Album | None = None,
 ) -> list[Path]:
-    """Write a scene into a folder that is held; with ``add``, beside what is there of the same scene."""
+    """Write a scene into a folder that is held; with ``add``, beside what is there of the same scene.
+
+    ``album`` is what was planned before the work.
+    """
     chosen = _chosen(formats, max_dense)
     placed = [p.name for p in _shown(scene)]
-    album = plan({p.name: p.path for p in scene.pictures.values()}, out)
+    if album is None:
+        album = plan({p.name: p.path for p in scene.pictures.values()}, out)
     images = "images" in chosen
     out.claim([*targets(list(scene.pictures), chosen), *(album.targets(placed) if images else ())])
     names = {name: album.file(name) for name in scene.pictures}
@@ -138,7 +145,7 @@ def targets(names: Sequence[str], formats: Sequence[str] | None = None) -> list[
     text = [f"sparse/0/text/{file}.txt" for file in colmap_files.FILES]
     by_format = {
         "npz": ["scene.npz"],
-        "dense": [f"dense/{_depth_name(name)}" for name in names],
+        "dense": [f"dense/{file}" for file in _depth_names(names).values()],
         "colmap": [*model, *text],
         "transforms": ["transforms.json", "sparse_up.ply"],
         "ply": ["sparse.ply", "dense.ply"],
@@ -326,15 +333,26 @@ def _npz(path: Path, arrays: dict[str, npt.ArrayLike]) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def _depth_name(name: str) -> str:
-    """A file name for a picture's name, which may hold folders."""
-    name = name.replace("%", "%25").replace("/", "%2F").replace("\\", "%5C")
-    return short_name(name, ".npz")
+def _depth_names(names: Iterable[str]) -> dict[str, str]:
+    """File names for pictures' names, which may hold folders.
+
+    Names that differ in capital letters alone are one file on some systems: all but the first get a
+    number.
+    """
+    out: dict[str, str] = {}
+    taken: dict[str, int] = {}
+    for name in names:
+        file = name.replace("%", "%25").replace("/", "%2F").replace("\\", "%5C")
+        key = unicodedata.normalize("NFC", file).casefold()
+        taken[key] = number = taken.get(key, 0) + 1
+        out[name] = short_name(file if number == 1 else f"{file}%{number}", ".npz")
+    return out
 
 
 def _write_dense(scene: Scene, folder: Path, _: Mapping[str, str]) -> None:
     pictures = [p for p in scene.pictures.values() if p.depth is not None]
     (folder / "dense").mkdir(exist_ok=True)
+    files = _depth_names(scene.pictures)
     key = key_of(scene)
     for p in pictures:
         depth = p.depth
@@ -353,7 +371,7 @@ def _write_dense(scene: Scene, folder: Path, _: Mapping[str, str]) -> None:
                 "ray_centres": p.rays.centres,
                 "ray_confidence": p.rays.confidence,
             }
-        _npz(folder / "dense" / _depth_name(p.name), arrays)
+        _npz(folder / "dense" / files[p.name], arrays)
 
 
 FORMATS = ("report", "npz", "dense", "colmap", "transforms", "ply", "glb", "html", "images")
@@ -395,12 +413,12 @@ _RAYS: zips.Spec = {
 def load(folder: Path) -> Parts:
     """The fields of the scene of a folder. See :meth:`.Scene.load`."""
     try:
-        with open(folder / "scene.npz", "rb") as file:
+        with opened(folder / "scene.npz") as file:
             arrays = zips.arrays(file)
         zips.fit(arrays, _PICTURES, ("scale",))
         if int(arrays["schema"]) != SCHEMA:
             raise ValueError(f"schema {arrays['schema']}, want {SCHEMA}")
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        report = json.loads(read_bytes(folder / "report.json"))
         if not isinstance(report, dict):
             raise ValueError(f"report.json: {type(report).__name__}, want an object")
         report = {k: v for k, v in report.items() if k not in ("written", "sha256")}
@@ -415,7 +433,8 @@ def _parts(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any])
     names = [str(name) for name in a["names"]]
     if len(set(names)) != len(names):
         raise ValueError("two pictures of one name")
-    pictures = {name: _picture(folder, name, row, a) for row, name in enumerate(names)}
+    dense = _depth_names(names)
+    pictures = {name: _picture(folder, name, row, a, dense[name]) for row, name in enumerate(names)}
     count = int(a["components"])
     if not 0 <= count <= len(names) or any(not -1 <= p.component < count for p in pictures.values()):
         raise ValueError(f"{count} components of {len(names)} pictures")
@@ -425,7 +444,7 @@ def _parts(folder: Path, a: dict[str, npt.NDArray[Any]], report: dict[str, Any])
     return pictures, components, scale, report
 
 
-def _picture(folder: Path, name: str, row: int, a: dict[str, npt.NDArray[Any]]) -> Picture:
+def _picture(folder: Path, name: str, row: int, a: dict[str, npt.NDArray[Any]], dense: str) -> Picture:
     model, size, component = str(a["camera_model"][row]), a["sizes"][row], int(a["component"][row])
     placed = bool(model)
     covariance = a["covariance"][row]
@@ -442,7 +461,7 @@ def _picture(folder: Path, name: str, row: int, a: dict[str, npt.NDArray[Any]]) 
         covariance if placed and np.isfinite(covariance).all() else None,
         int(a["observations"][row]),
         float(a["reprojection"][row]),
-        *(_maps(folder / "dense" / _depth_name(name), str(a["key"])) if placed else ()),
+        *(_maps(folder / "dense" / dense, str(a["key"])) if placed else ()),
     )
 
 
@@ -511,7 +530,7 @@ def _component(k: int, a: dict[str, npt.NDArray[Any]], pictures: dict[str, Pictu
 def _maps(path: Path, key: str) -> tuple[DepthMap | None, RayMap | None]:
     if not path.is_file():
         return None, None
-    with open(path, "rb") as file:
+    with opened(path) as file:
         a = zips.arrays(file)
     zips.fit(a, _DENSE)
     if str(a["scene"]) != key:

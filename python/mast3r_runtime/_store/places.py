@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.request import url2pathname
 
+from .._files.plain import opened
 from ..errors import ArgumentError, DependencyError, FileError, StoreError, quoted, without_secrets
 from . import kinds
 
@@ -101,7 +102,7 @@ class Folder:
         return (self.root / name).is_file()
 
     def open(self, name: str) -> IO[bytes]:
-        return open(self.root / name, "rb")
+        return opened(self.root / name)
 
     def write(self, name: str, data: bytes) -> None:
         target = self._inside(name)

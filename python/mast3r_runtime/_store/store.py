@@ -234,7 +234,7 @@ class Store:
         name = name_of(kind, key, suffix)
         try:
             if only is not None and isinstance(self.place, Folder) and not self._packs.has(name):
-                with open(self.place.root / name, "rb") as file:  # reads no more than these
+                with self.place.open(name) as file:  # reads no more than these
                     found: Arrays = kinds.unpack(kind, key, suffix, file, only)
                     return found
             data = self.read(kind, key, suffix)
