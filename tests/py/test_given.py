@@ -376,9 +376,7 @@ def test_bytes_that_are_no_text_are_not_printed(tmp_path: Path, name: str) -> No
         assert len(str(caught.value)) < 600 and str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    "text", ["x" * 5000, "1," * 3000, "a\0b", "a=" + "y" * 400, "\udcff", "/" * 5000, ""]
-)
+@pytest.mark.parametrize("text", ["x" * 5000, "1," * 3000, "a\0b", "a=" + "y" * 400, "\udcff"])
 def test_texts_that_are_no_names(text: str) -> None:
     """A name that no system takes is no file, and not an error of the system."""
     for read in (
