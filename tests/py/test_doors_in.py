@@ -529,6 +529,23 @@ def test_commands_for_a_scene_and_a_picture(
     assert not gs.exists()
 
 
+def test_a_scene_some_of_whose_pictures_are_lost(
+    tmp_path: Path, micro: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene)")
+    one, two = good(tmp_path / "in", 2)
+    for name in ("a.png", "b.png"):
+        shutil.copy(two, tmp_path / "in" / name)
+    made_scene(tmp_path / "in").write(tmp_path / "scene", ["report", "npz", "dense"])
+    words = ["localize", str(tmp_path / "scene"), str(one), *common(micro)]
+    (tmp_path / "in" / "a.png").write_bytes(b"torn")
+    assert cli.main(words) in (0, 3)
+    assert "1 pictures of the scene left out: a.png (cannot be read: no picture" in caplog.text
+    (tmp_path / "in" / "b.png").unlink()
+    assert cli.main(words) == 1
+    assert "no picture of the scene can be read any more, such as a.png" in printed(capsys)
+
+
 # ---- pictures that go or change while a run is on -----------------------------------------------
 
 
