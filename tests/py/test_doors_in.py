@@ -581,6 +581,7 @@ def test_a_picture_that_is_lost_is_unreadable(
     pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene)")
     *_, victim = paths = room(tmp_path / "in")
     sha = header.read("v", victim).sha256
+    shutil.copy(victim, tmp_path / "in" / "zz.jpg")  # a copy that stays: nothing was looked at in it
     count = 0
 
     def tick(step: str, done: int, total: int) -> None:
@@ -599,6 +600,7 @@ def test_a_picture_that_is_lost_is_unreadable(
     assert lost.status == "unreadable" and lost.reason.startswith("cannot be read: ")
     assert ("changed while" in lost.reason) == (how != "gone")
     assert found.report["pictures"][victim.name]["status"] == "unreadable"
+    assert found.pictures["zz.jpg"].reason == f"the same file as {victim.name}: {lost.reason}"
     kept = [key for key in store.keys("features", ".safetensors") if key.startswith(sha[:24])]
     assert len(kept) == (when == "after the network")
 
