@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from .._pictures import header as photos
 from .._pictures.reading import ImageLike, read_image
 from .._results.geometry import network_focal
 from .._results.results import InferenceResult
-from ..errors import ArgumentError, Mast3rError, SceneError, quoted
+from ..errors import ArgumentError, Mast3rError, SceneError, quoted, shown
 from .model import F64, Lens, check_lens
 from .solver import LEAST_SHARE, absolute_pose, pycolmap
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from .scene import Scene
 
 __all__ = ["Located", "localize"]
+
+_log = logging.getLogger("mast3r_runtime")
 
 LEAST = 30  # inliers
 NEAREST = 10  # pictures that are matched
@@ -69,6 +72,7 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     candidates = [p for p in scene.placed if p.depth is not None and p.status == "placed"]
     if not candidates:
         raise SceneError("localize: the scene has no placed pictures with dense depth")
+    candidates = _readable(candidates if len(candidates) <= 40 else _spread(candidates, 40))
     if lens is not None:
         check_lens(lens, "localize: camera")
     elif isinstance(image, (str, os.PathLike)):
@@ -94,6 +98,17 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
         if located.inliers > best.inliers:
             best = located
     return best
+
+
+def _readable(pictures: Sequence[Picture]) -> list[Picture]:
+    """Those whose files can still be read; the log says of the others why not. SceneError for none."""
+    problems = {p.name: photos.read(p.name, p.path).problem for p in pictures}
+    lost = [f"{shown(name)} ({why})" for name, why in problems.items() if why]
+    if len(lost) == len(pictures):
+        raise SceneError(f"localize: no picture of the scene can be read any more, such as {lost[0]}")
+    if lost:
+        _log.warning("localize: %d pictures of the scene left out: %s", len(lost), ", ".join(lost[:5]))
+    return [p for p in pictures if not problems[p.name]]
 
 
 def _present(p: Picture) -> Path:
