@@ -385,7 +385,8 @@ def test_nothing_of_the_users_changes(verb: str, tmp_path: Path) -> None:
             done, refused = done + (status == 0), refused + (status != 0)
             check(w, before, ours, status)
             change(w, rng)
-    assert done > LAYOUTS // 2 and (refused or verb == "demo"), (done, refused)
+    if not SEED:  # that both happen: of other places who knows
+        assert done > LAYOUTS // 2 and (refused or verb == "demo"), (done, refused)
 
 
 def change(w: World, rng: random.Random) -> None:
@@ -464,7 +465,7 @@ def test_a_killed_run_is_gone_on_with(verb: str, tmp_path: Path) -> None:
         wanted = snapshot(w.top)
         differ = {n for n in {*now, *wanted} if now.get(n) != wanted.get(n)}
         assert not {n for n in differ if not n.endswith(manifest.REPORT)}, w.notes
-    assert hit >= 2
+    assert hit >= 2 or SEED
 
 
 # ---- files that are named -------------------------------------------------------------------
