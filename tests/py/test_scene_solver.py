@@ -24,13 +24,14 @@ from mast3r_runtime._scene import (
     uncertainty,
 )
 from mast3r_runtime._scene.model import Lens, Model
+from mast3r_runtime._scene.problem import Problem
 from mast3r_runtime.errors import ArgumentError, FileError
 from mast3r_runtime.results import Transform
 
 pycolmap = pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene): nothing is solved")
 
 
-def solve(scene: made.Made, mapper: str = "auto", **options: object) -> tuple[solver.Problem, solver.Solved]:
+def solve(scene: made.Made, mapper: str = "auto", **options: object) -> tuple[Problem, solver.Solved]:
     problem = scene.problem(**options)  # type: ignore[arg-type]
     return problem, solver.solve(problem, solver.verify(problem), mapper)
 
@@ -415,10 +416,27 @@ def test_sharing_of_cameras() -> None:
     assert cameras.plan(same, {}).of == (0, 0, 0)
     assert cameras.plan(same, {}, "per-picture").of == (0, 1, 2)
     assert cameras.plan(same, {}, "per-folder").of == (0, 0, 1)
-    other = [*same, photo("b/4.jpg", 480, 640)]
-    assert cameras.plan(other, {}).of == (0, 1, 2, 3)
-    with pytest.raises(ArgumentError, match=r"640 x 480, b/4.jpg is 480 x 640"):
+    upright = [*same, photo("b/4.jpg", 480, 640)]
+    for sharing in ("auto", "shared"):
+        planned = cameras.plan(upright, {}, sharing)
+        assert planned.of == (0, 0, 0, 0) and planned.turned == {3}
+    other = [*same, photo("b/4.jpg", 480, 320)]
+    assert cameras.plan(other, {}).of == (0, 0, 0, 1)  # an odd one gets its own, and no other does
+    with pytest.raises(ArgumentError, match=r"640 x 480, b/4.jpg is 480 x 320"):
         cameras.plan(other, {}, "shared")
+    phones = [photo("1.jpg", focal=500.0, make="Apple"), photo("2.jpg", focal=500.0, make="Apple")]
+    phones += [photo("3.jpg", focal=900.0, make="Apple"), photo("4.jpg", focal=500.0, make="Google")]
+    assert cameras.plan(phones, {}).of == (0, 0, 1, 2)
+    mostly = [photo("1.jpg", 480, 640), photo("2.jpg", 480, 640), photo("3.jpg")]
+    planned = cameras.plan(mostly, {})
+    assert planned.turned == {2} and planned.lenses[0].width == 480
+
+
+def test_a_focal_length_in_exif_that_the_points_deny_has_another_guess() -> None:
+    two = [photo("1.jpg", focal=1800.0), photo("2.jpg", focal=1800.0)]
+    planned = cameras.plan(two, {0: [500.0], 1: [520.0]})
+    assert planned.lenses[0].focal == 1800 and planned.others[0].focal == 510
+    assert not cameras.plan(two, {0: [1700.0]}).others
 
 
 def test_first_focal_lengths() -> None:
@@ -427,7 +445,7 @@ def test_first_focal_lengths() -> None:
     assert cameras.plan(two, points).lenses[0].focal == 510
     exif = [photo("1.jpg", focal=700.0), photo("2.jpg", focal=700.0)]
     planned = cameras.plan(exif, points)
-    assert planned.lenses[0].focal == 700 and planned.known == {0}
+    assert planned.lenses[0].focal == 700 and planned.known == {0: cameras.EXIF_WIDTH}
     assert cameras.plan(exif, points, focal_from="points").lenses[0].focal == 510
     with pytest.raises(ArgumentError, match="no focal length in EXIF"):
         cameras.plan(two, points, focal_from="exif")

@@ -19,7 +19,8 @@ from .._results.geometry import network_focal
 from .._results.results import InferenceResult
 from ..errors import ArgumentError, Mast3rError, SceneError, quoted
 from .model import F64, Lens
-from .solver import LEAST_SHARE, absolute_pose, pycolmap
+from .problem import pycolmap
+from .solver import LEAST_SHARE, absolute_pose
 
 if TYPE_CHECKING:
     from .parts import Picture

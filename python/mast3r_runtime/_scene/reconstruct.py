@@ -34,6 +34,7 @@ from .dense import DepthMap
 from .evidence import Evidence, gather
 from .model import F64, Lens, Model
 from .parts import Component, Picture
+from .problem import Problem, pycolmap
 from .scene import Scene
 from .tracks import key_points
 
@@ -179,7 +180,7 @@ def reconstruct(
     if matcher is not None and info["ready"]:
         start.check(matcher, many)
     if not many or matcher is not None:
-        solver.pycolmap()  # before the work, in case it is missing
+        pycolmap()  # before the work, in case it is missing
     looked: Scene | None = None
     headers = [read(name, path) for name, path in found.items()]
     if many:
@@ -314,7 +315,7 @@ class _Run:
     def lose(self, picture: int, error: ImageError) -> None:
         self.lost[picture] = why(error)
 
-    def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:
+    def problem(self, used: Sequence[Photo], evidence: Evidence) -> Problem:
         options = self.options
         given = {i: lens for i, p in enumerate(used) if (lens := (options.intrinsics or {}).get(p.name))}
         for i, lens in given.items():
@@ -331,10 +332,10 @@ class _Run:
             i: mask for i, p in enumerate(used) if (mask := (options.masks or {}).get(p.name)) is not None
         }
         pixel = [evidence.pixel.get(i, 1.0) for i in range(len(used))]
-        return solver.Problem(
+        return Problem(
             [p.name for p in used], key_points(len(used), evidence.pairs, masks), planned.lenses, planned.of,
             planned.fixed, planned.known, pixel, options.seed, options.threads, options.min_inliers,
-            self.given_poses(used), options.fix_poses,
+            self.given_poses(used), options.fix_poses, planned.turned, planned.open, planned.others,
         )  # fmt: skip
 
     def given_poses(self, used: Sequence[Photo]) -> dict[int, F64]:
@@ -544,7 +545,7 @@ def _distinct(headers: Sequence[Photo]) -> tuple[list[Photo], dict[str, str]]:
     return used, twins
 
 
-def _reasons(problem: solver.Problem, verified: solver.Verified, solved: solver.Solved) -> dict[int, str]:
+def _reasons(problem: Problem, verified: solver.Verified, solved: solver.Solved) -> dict[int, str]:
     """Why each picture that is in no component is in none."""
     placed = {int(i) for m in solved.models for i in m.pictures}
     passed = {i for pair in verified.passed(problem.least) for i in pair}

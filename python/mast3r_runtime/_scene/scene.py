@@ -18,10 +18,11 @@ from .._output import page as pages
 from .._pictures.reading import ImageLike
 from .._results.results import MatchResult
 from ..errors import ArgumentError, SceneError, checked
-from . import colmap_files, files, solver
+from . import colmap_files, files
 from .gauge import Scale
 from .localize import Located, localize
 from .parts import Component, Picture, Points
+from .problem import pycolmap
 from .same import correspondences
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class Scene:
 
     def to_pycolmap(self, component: int = 0) -> Any:
         """A ``pycolmap.Reconstruction`` of a component. Needs the extra ``scene``."""
-        colmap = solver.pycolmap("to_pycolmap")
+        colmap = pycolmap("to_pycolmap")
         with tempfile.TemporaryDirectory() as folder:
             colmap_files.write_binary(Path(folder), list(self.pictures), self.components[component].model)
             return colmap.Reconstruction(folder)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import numpy as np
 
 from .model import F64
-from .solver import Problem, Solved, adjuster, pycolmap
+from .adjust import adjuster, sigma_of
+from .problem import Problem, pycolmap
+from .solver import Solved
 
 __all__ = ["moved", "poses"]
 
