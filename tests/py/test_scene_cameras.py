@@ -43,9 +43,9 @@ def test_matches_off_to_one_side_do_not_bend_the_cameras() -> None:
     poses = made.arc(8)
     scene = one_sided(made.make(poses, points=700, noise=0.05))
     error, focal = places(solve(scene.problem()), poses)
-    # A loss whose scale is that of the inexact matches is off by 8 mm and 1.5 %.
-    assert error < 2e-3
-    assert abs(focal / made.FOCAL - 1) < 2e-3
+    # By a loss whose scale is that of the inexact matches it is 0.6 mm and 0.11 %.
+    assert error < 3e-4
+    assert abs(focal / made.FOCAL - 1) < 3e-4
 
 
 def test_inexact_observations_stay_with_their_points() -> None:
@@ -93,31 +93,34 @@ def test_upright_and_wide_pictures_are_one_camera() -> None:
     assert np.median(model.errors()) < 1  # its lenses and pixels are those of the pictures
 
 
-def ground(noise: float = 0.3) -> made.Made:
-    """Pictures of nearly flat ground from above, all straight down: they hardly say a focal length."""
+def ground() -> made.Made:
+    """Four pictures of flat ground from straight above, by a lens that bends a little: any focal length
+    fits them, and the bending asks for half of the true one."""
     rng = np.random.default_rng(1)
-    scene = made.make(made.arc(2), points=2)
-    xyz = rng.uniform((-5, -5, 5.98), (5, 5, 6.02), (900, 3))
-    poses = np.tile(np.eye(4), (6, 1, 1))
-    poses[:, :2, 3] = [[x, y] for y in (-0.8, 0.8) for x in (-1.2, 0, 1.2)]
+    bent = made.make(made.arc(2), points=2, model="SIMPLE_RADIAL", extra=(-0.05,)).lens
+    xyz = rng.uniform((-5, -5, 5.998), (5, 5, 6.002), (900, 3))
+    poses = np.tile(np.eye(4), (4, 1, 1))
+    poses[:, :2, 3] = [[x, y] for y in (-0.6, 0.6) for x in (-0.8, 0.8)]
     seen = []
     for pose in poses:
-        xy, inside = made.project(scene.lens, pose, xyz)
-        seen.append((xy + noise * rng.normal(size=xy.shape), inside))
+        xy, inside = made.project(bent, pose, xyz)
+        seen.append((xy + 0.5 * rng.normal(size=xy.shape), inside))
     pairs = []
-    for i in range(6):
-        for j in range(i + 1, 6):
+    for i in range(4):
+        for j in range(i + 1, 4):
             both = seen[i][1] & seen[j][1]
             pairs.append(PairMatches(i, j, *(s[0][both].astype(np.float32) for s in (seen[i], seen[j]))))
-    return made.Made(xyz, poses, scene.lens, pairs)
+    return made.Made(xyz, poses, replace(bent, model="SIMPLE_PINHOLE", params=bent.params[:3]), pairs)
 
 
 def test_a_known_focal_length_does_not_run_away() -> None:
     scene = ground()
+    free = solve(scene.problem(made.FOCAL * 1.03))
+    assert places(free, scene.poses)[1] < 0.7 * made.FOCAL  # where nothing is known of it
     solved = solve(scene.problem(made.FOCAL * 1.03, known={0: 0.05}))
     error, focal = places(solved, scene.poses)
-    assert len(solved.models[0].pictures) == 6
-    assert abs(focal / made.FOCAL - 1) < 0.08
+    assert len(solved.models[0].pictures) == 4
+    assert abs(focal / made.FOCAL - 1) < 0.05
     assert error < 0.02
 
 

@@ -164,7 +164,7 @@ def test_many_pictures_are_solved_by_the_longest_tracks(monkeypatch: pytest.Monk
 
 def test_given_cameras_are_kept() -> None:
     scene = made.make(made.arc(5))
-    _, solved = solve(scene, focal=530.0, fixed=frozenset([0]), known=frozenset([0]))
+    _, solved = solve(scene, focal=530.0, fixed=frozenset([0]), known={0: 0.05})
     assert all(abs(lens.focal - 530.0) < 1e-9 for lens in solved.models[0].lenses)
 
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from .model import F64, CAMERA_MODELS
 from .problem import Problem, colmap_camera, units
 
-__all__ = ["adjuster", "exact", "moved_focals", "rough", "sigma_of"]
+__all__ = ["adjuster", "exact", "moved_focals", "rough", "sigma_of", "variance_of"]
 
 ROUNDS = 3
 STEPS = 10  # of the solver in a round; the next goes on from there
@@ -66,7 +66,7 @@ def exact(colmap: Any, problem: Problem, raw: Any) -> Any:
     sigma = _rounds(colmap, problem, tight)
     if _bent(colmap, problem, tight, sigma):
         sigma = _rounds(colmap, problem, tight)
-    _known(colmap, problem, tight, sigma)
+    _known(colmap, problem, tight)
     _give_cameras(colmap, problem, tight, raw)
     return tight
 
@@ -120,6 +120,17 @@ def moved_focals(problem: Problem, raw: Any) -> dict[int, float]:
 def sigma_of(problem: Problem, raw: Any) -> float:
     """The robust standard deviation of a coordinate of the observations, in units."""
     return _sigma(_observations(problem, raw).error)
+
+
+def variance_of(problem: Problem, raw: Any) -> float:
+    """The variance of a coordinate of the observations, in units: of all that count, what is free set off.
+
+    By the mean square and not by :func:`sigma_of`: points follow their most exact observations, so the
+    median residual is smaller than the matches' error.
+    """
+    error = _observations(problem, raw).error
+    free = 2 * len(error) - 3 * raw.num_points3D() - 6 * raw.num_reg_images()
+    return float((error**2).sum()) / max(free, 1)
 
 
 def _sigma(error: F64) -> float:
@@ -195,24 +206,24 @@ def _bent(colmap: Any, problem: Problem, raw: Any, sigma: float) -> bool:
     return kept
 
 
-def _known(colmap: Any, problem: Problem, raw: Any, sigma: float) -> None:
+def _known(colmap: Any, problem: Problem, raw: Any) -> None:
     """Bring known focal lengths to where they and the points together want them."""
     free = {c: w for c, w in problem.known.items() if c + 1 in raw.cameras and c not in _kept(problem, raw)}
     if not free or raw.num_points3D() == 0:
         return
-    bundle = adjuster(colmap, problem, raw, "CAUCHY", sigma, STEPS)
+    bundle = adjuster(colmap, problem, raw, "TRIVIAL", 1.0, 0)
     bundle.solve()
     options = colmap.BACovarianceOptions()
     options.params = colmap.BACovarianceOptionsParams.ALL
     found = colmap.estimate_ba_covariance(options, raw, bundle)
-    held = []
+    variance, held = variance_of(problem, raw), []
     for c, width in free.items():
         camera = raw.cameras[c + 1]
         matrix = None if found is None else found.get_other_params_cov(camera.params)
         now, first = np.log(camera.mean_focal_length()), np.log(problem.lenses[c].focal / problem.unit(c))
         own = np.inf
         if matrix is not None and np.isfinite(matrix[0, 0]) and matrix[0, 0] > 0:
-            own = OPTIMISM * sigma * float(np.sqrt(matrix[0, 0])) / camera.mean_focal_length()
+            own = OPTIMISM * float(np.sqrt(variance * matrix[0, 0])) / camera.mean_focal_length()
         if own < CLEAR * width:
             continue
         share = width**2 / (width**2 + own**2) if np.isfinite(own) else 0.0
