@@ -11,11 +11,13 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, TypeVar, cast
+from urllib.parse import unquote
 
 __all__ = [
     "ArgumentError",
@@ -47,11 +49,43 @@ __all__ = [
 ]
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^\s\"]+")  # also with a slash too few
+
+
+def without_secrets(text: str, *urls: str) -> str:
+    """A text for people and reports, without what URLs in it hold of users, passwords and queries.
+
+    Everything between ``://`` and the last ``@``, and everything behind ``?`` and ``#``, becomes
+    ``***``. Of ``urls``, which are known to be some, those parts go wherever else they stand, if they
+    are longer than three letters.
+    """
+    for url in urls:
+        text = text.replace(url, _cut(url))
+        for part in sorted(_secrets(url), key=len, reverse=True):
+            text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", "***", text)
+    return _URL.sub(lambda found: _cut(found[0]), text)
+
+
+def _cut(url: str) -> str:
+    scheme, mark, rest = url.partition("//" if "://" in url else "/")
+    user, at, place = rest.rpartition("@")
+    query = re.search(r"[?#]", place)
+    kept = place[: query.end()] + "***" if query else place
+    return f"{scheme}{mark}{'***@' if at else ''}{kept}"
+
+
+def _secrets(url: str) -> set[str]:
+    user, at, place = url.partition("//" if "://" in url else "/")[2].rpartition("@")
+    query = re.split(r"[?#&;]", place)[1:]
+    parts = {user, *user.split(":", 1), *query, *(item.partition("=")[2] for item in query)}
+    return {part for found in parts for part in (found, unquote(found)) if len(part) > 3}
+
+
 def quoted(text: object) -> str:
     """A name or a path in an error text: on one line and in quotes. A backslash stays one, for Windows
     paths are full of them."""
     name = os.fspath(text) if isinstance(text, os.PathLike) else text
-    return repr(name if isinstance(name, bytes) else str(name)).replace("\\\\", "\\")
+    return repr(name if isinstance(name, bytes) else without_secrets(str(name))).replace("\\\\", "\\")
 
 
 def reason(error: Exception) -> str:
@@ -65,7 +99,13 @@ def shown(text: object) -> str:
 
 
 class Mast3rError(RuntimeError):
-    """Base of every error that the package raises."""
+    """Base of every error that the package raises. Its text has no secrets of URLs."""
+
+    def __str__(self) -> str:
+        return without_secrets(super().__str__())
+
+    def __repr__(self) -> str:
+        return without_secrets(super().__repr__())
 
 
 class LibraryError(Mast3rError, ImportError):

@@ -24,7 +24,7 @@ from mast3r_runtime._commands.scene import _link, _warnings
 from mast3r_runtime._output.export import write_points
 from mast3r_runtime._pictures import header
 from mast3r_runtime._pictures.find import find
-from mast3r_runtime._scene import colmap_files, gauge, known, solver
+from mast3r_runtime._scene import colmap_read, gauge, known, solver
 from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.distributed import run_pairs
@@ -491,7 +491,7 @@ def test_hostile_names(
     assert "5 of 7 pictures placed" in told and told.count("rename it") == 2
     loaded = Scene.load(out)
     assert {p.name for p in loaded.placed} == set(fine)
-    text, _ = colmap_files.read(out / "sparse" / "0" / "text")
+    text, _ = colmap_read.read(out / "sparse" / "0" / "text")
     assert sorted(text) == sorted(fine)
     # COLMAP's own reader of text cuts names at a blank, that of binary files does not
     whole = pycolmap.Reconstruction(out / "sparse" / "0")

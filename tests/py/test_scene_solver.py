@@ -11,11 +11,14 @@ import made_scene as made
 import numpy as np
 import pytest
 
+from mast3r_runtime._pairs.folder import read_pairs
 from mast3r_runtime._pictures.header import Photo
+from mast3r_runtime._pictures.names import Names
 from mast3r_runtime._scene import (
     cameras,
     check,
     colmap_files,
+    colmap_read,
     dense,
     gauge,
     given,
@@ -361,7 +364,7 @@ def test_we_read_what_pycolmap_writes(form: str, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     getattr(pycolmap.Reconstruction(str(tmp_path)), f"write_{form}")(str(theirs))
-    found, back = colmap_files.read(theirs)
+    found, back = colmap_read.read(theirs)
     order = [found.index(name) for name in names]
     np.testing.assert_allclose(back.poses[order], model.poses, atol=1e-9)
     np.testing.assert_allclose(np.sort(back.points, 0), np.sort(model.points, 0), atol=1e-9)
@@ -377,13 +380,13 @@ def test_torn_files_are_named(tmp_path: Path) -> None:
         for cut in (0, 4, 11, len(whole[file]) // 2, len(whole[file]) - 1):
             (tmp_path / file).write_bytes(whole[file][:cut])
             with pytest.raises(FileError, match="COLMAP model"):
-                colmap_files.read(tmp_path)
+                colmap_read.read(tmp_path)
         (tmp_path / file).write_bytes(b"\xff" * 64)
         with pytest.raises(FileError):
-            colmap_files.read(tmp_path)
+            colmap_read.read(tmp_path)
         (tmp_path / file).write_bytes(whole[file])
     with pytest.raises(FileError):
-        colmap_files.read(tmp_path / "none")
+        colmap_read.read(tmp_path / "none")
 
 
 def test_quaternions() -> None:
@@ -459,29 +462,37 @@ def test_first_focal_lengths() -> None:
 
 def test_given_intrinsics(tmp_path: Path) -> None:
     sizes = {"a.jpg": (640, 480), "sub/b c.jpg": (640, 480)}
-    plain = given.intrinsics("600,601,319.5,239.5", sizes)
+    plain = given.intrinsics("600,601,319.5,239.5", sizes, Names(list(sizes)))
     assert plain["a.jpg"].params == (600, 601, 319.5, 239.5)
     (tmp_path / "cameras.txt").write_text("# c\n1 PINHOLE 640 480 600 601 320 240\n")
-    assert given.intrinsics(str(tmp_path / "cameras.txt"), sizes)["a.jpg"].params == (600, 601, 319.5, 239.5)
+    assert given.intrinsics(str(tmp_path / "cameras.txt"), sizes, Names(list(sizes)))["a.jpg"].params == (
+        600,
+        601,
+        319.5,
+        239.5,
+    )
     frames = [{"file_path": "images/sub/b c.jpg", "fl_x": 600}]
     values = {"fl_x": 1, "cx": 320, "cy": 240, "w": 640, "h": 480, "frames": frames}
     (tmp_path / "t.json").write_text(json.dumps(values))
-    found = given.intrinsics(str(tmp_path / "t.json"), sizes)
+    found = given.intrinsics(str(tmp_path / "t.json"), sizes, Names(list(sizes)))
     assert set(found) == {"sub/b c.jpg"} and found["sub/b c.jpg"].params[:4] == (600, 600, 319.5, 239.5)
     for bad in ("600,601,319.5", "a,b,c,d", "-1,2,3,4", "nan,1,1,1", str(tmp_path / "no.txt")):
         with pytest.raises(ArgumentError):
-            given.intrinsics(bad, sizes)
+            given.intrinsics(bad, sizes, Names(list(sizes)))
 
 
 def test_given_pairs_and_scale(tmp_path: Path) -> None:
     names = ["a.jpg", "b c.jpg", "d.jpg"]
     path = tmp_path / "pairs.txt"
     path.write_text("\ufeffa.jpg\tb c.jpg\nb c.jpg d.jpg 0.75\n\nx.jpg y.jpg\n", encoding="utf-8")
-    assert given.pairs(path, names) == [("a.jpg", "b c.jpg"), ("b c.jpg", "d.jpg")]
+    assert read_pairs(path, names, others=True) == [(0, 1), (1, 2)]
     path.write_text("x.jpg y.jpg\n")
-    with pytest.raises(ArgumentError, match="no pair of these"):
-        given.pairs(path, names)
-    assert given.scale("a.jpg,b c.jpg=1.5", names) == ("a.jpg", "b c.jpg", 1.5)
-    for bad in ("metres", "a.jpg,x.jpg=2", "a.jpg,d.jpg=far"):
+    with pytest.raises(ArgumentError, match="no pairs of these"):
+        read_pairs(path, names, others=True)
+    assert given.scale("a.jpg,b c.jpg=1.5", Names(names)) == ("a.jpg", "b c.jpg", 1.5)
+    for bad in ("metres", "a.jpg,x.jpg=2"):
         with pytest.raises(ArgumentError, match="want network, none"):
-            given.scale(bad, names)
+            given.scale(bad, Names(names))
+    for bad in ("far", "-1", "0", "inf", "nan"):
+        with pytest.raises(ArgumentError, match="above 0"):
+            given.scale(f"a.jpg,d.jpg={bad}", Names(names))

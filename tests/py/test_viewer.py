@@ -343,19 +343,22 @@ def header(path: Path) -> dict[str, Any]:
     return json.loads(found[1])
 
 
-def test_places_are_exact_to_the_stated_share(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count, kind", [(1000, "<u4"), (300_000, "<u2")])
+def test_places_are_exact_to_the_stated_share(tmp_path: Path, count: int, kind: str) -> None:
+    """16 bits of the box, and 32 bits where there are few points."""
     import base64
 
-    made = cloud(1000)
+    made = cloud(count)
     path = write_html(tmp_path / "c.html", Page("c", [made], []))
     head = header(path)["clouds"][0]
     block = re.search(r'data-part="xyz">(.*?)</script>', path.read_text(encoding="utf-8"))
-    assert block
-    places = np.frombuffer(base64.b64decode(block[1]), "<u2").reshape(-1, 3)
-    points = np.array(head["low"]) + places / 65535 * np.array(head["size"])
+    assert block and head["place_bytes"] == np.dtype(kind).itemsize
+    most = np.iinfo(kind).max
+    places = np.frombuffer(base64.b64decode(block[1]), kind).reshape(-1, 3)
+    points = np.array(head["low"]) + places / most * np.array(head["size"])
     order = np.argsort(-made.confidence, kind="stable")
     error = np.abs(points - made.points[order]).max(0)
-    assert (error <= np.array(head["size"]) / 131070 * 1.001).all()
+    assert (error <= np.array(head["size"]) / most / 2 * 1.001 + 1e-12).all()
 
 
 @pytest.mark.parametrize("pictures", [256, 257])

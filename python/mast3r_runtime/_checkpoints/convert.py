@@ -82,9 +82,15 @@ def _places(
         return [path], Path(target or path)
     if path.exists():
         return [path], Path(target or path.with_suffix(".safetensors"))
-    name = places.ALIASES.get(str(source), str(source))
+    try:
+        name = places.resolve(source)
+    except ArgumentError:
+        name = ""
     if name not in MODEL_SPECS:
-        raise ModelNotFoundError(f"model {quoted(path)}: no such file or folder, and no variant of that name")
+        raise ModelNotFoundError(
+            f"model {quoted(path)}: no such file or folder, and no variant of that name; variants are "
+            f"{', '.join(MODEL_SPECS)}"
+        )
     files = [path for path in places.get_checkpoint_paths(name, cache_dir).values() if path.is_file()]
     if not files:
         folder = places.get_checkpoint_paths(name, cache_dir).popitem()[1].parent

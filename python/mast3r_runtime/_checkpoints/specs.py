@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
-__all__ = ["BASE_URL", "DA3_LICENSE", "LICENSE", "MODEL_SPECS", "CheckpointFile", "HubFile", "ModelSpec"]
+__all__ = [
+    "BASE_URL",
+    "DA3_LICENSE",
+    "LICENSE",
+    "MODEL_SPECS",
+    "CheckpointFile",
+    "HubFile",
+    "ModelSpec",
+    "expected",
+    "wrong",
+]
 
 BASE_URL = "https://download.europe.naverlabs.com/"
 
@@ -62,6 +72,22 @@ class CheckpointFile:
     def url(self) -> str:
         """The official address."""
         return self.base + self.path
+
+
+def expected(file: CheckpointFile) -> tuple[int, int]:
+    """The size of a published file in bytes, and by how much a file may differ.
+
+    Most sizes are published in whole MiB; whether rounded or cut is not said.
+    """
+    return (file.size_bytes, 0) if file.size_bytes else (file.size_mb << 20, 2 << 20)
+
+
+def wrong(file: CheckpointFile, size: int) -> str:
+    """What is wrong with a file of ``size`` bytes under a published name; empty where nothing is."""
+    want, tolerance = expected(file)
+    if abs(size - want) <= tolerance:
+        return ""
+    return "cut short" if size < want else "another file"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,8 @@ def _retrieve(arguments: argparse.Namespace) -> int:
             found = found.only(stays)
     if arguments.shard is not None:
         k, n = arguments.shard
-        text = f"shard {k}/{n}: {len(found.kept)} pictures in {arguments.store}, {found.encoded} encoded now"
+        where = quoted(arguments.store)
+        text = f"shard {k}/{n}: {len(found.kept)} pictures in {where}, {found.encoded} encoded now"
         say(arguments, {"pictures": len(found.kept), "encoded": found.encoded}, text)
         return 1 if bad else 0
     files = found.write(arguments.out, names) if arguments.out else []
@@ -163,7 +164,7 @@ def _listed(arguments: argparse.Namespace) -> Found:
     return found
 
 
-def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[int, int]]:
+def _batch_pairs(arguments: argparse.Namespace, names: Mapping[str, Path]) -> list[tuple[int, int]]:
     from .._engine.index import scene_pairs
     from .._pairs.folder import read_pairs
     from ..errors import ArgumentError
@@ -176,16 +177,18 @@ def _batch_pairs(arguments: argparse.Namespace, names: list[str]) -> list[tuple[
     return pairs
 
 
-def _store_pairs(arguments: argparse.Namespace, store: str, paths: list[Path]) -> list[tuple[int, int]]:
+def _store_pairs(
+    arguments: argparse.Namespace, store: str, listed: Mapping[str, Path]
+) -> list[tuple[int, int]]:
     """The pairs of ``batch --store``: also those that retrieval finds, from features in the store."""
     from .._pairs import heads, retrieve
 
     if arguments.pairs is not None or not arguments.graph.startswith("retrieval"):
-        return _batch_pairs(arguments, [path.name for path in paths])
+        return _batch_pairs(arguments, listed)
     with open_engine(arguments) as engine:
         engine.load_retrieval(heads.need_retrieval(engine.path, None))
         codebook = heads.find_beside(engine.path, "codebook")
-        images = [str(path) for path in paths]
+        images = [str(path) for path in listed.values()]
         found = retrieve.retrieve(
             engine, images, codebook, arguments.graph, store=store, on_error=lambda i, error: None
         )
@@ -277,8 +280,8 @@ def _batch(arguments: argparse.Namespace) -> int:
     paths, names = list(listed.values()), list(listed)
     store = many.store_of(arguments)
     if store is not None:
-        return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, paths))
-    pairs = _batch_pairs(arguments, names)
+        return many.batch_store(arguments, store, paths, _store_pairs(arguments, store, listed))
+    pairs = _batch_pairs(arguments, listed)
     if arguments.out is None:
         raise ArgumentError("batch: want -o FOLDER, --store STORE, or both")
     files = _file_names(names, pairs)

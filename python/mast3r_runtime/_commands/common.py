@@ -62,7 +62,8 @@ def open_engine(arguments: argparse.Namespace) -> Engine:
     from .._engine.engine import Engine
 
     variant, model = getattr(arguments, "variant", "auto"), getattr(arguments, "model", None)
-    if model is not None and str(model) in places.VARIANTS and not model.exists():
+    if model is not None and not model.exists():
+        places.model_path(model)  # or what is wrong with it, before the engine is made
         variant, model = str(model), None
     engine = Engine(variant, arguments.resolution, arguments.precision, arguments.threads, arguments.backend)
     engine.load(model)

@@ -91,6 +91,8 @@ def _status(arguments: argparse.Namespace) -> int:
         lines.append(f"{model.variant:20}  {model.path or f'not here, {size} MiB'}")
         for file in model.files:
             state = "here" if file.present else f"{file.bytes >> 20} MiB here" if file.bytes else "-"
+            if file.wrong:
+                state = f"here, {file.bytes >> 20} of {file.size_mb} MiB: {file.wrong}"
             lines.append(f"  {file.role:10} {file.size_mb:5} MiB  {state:14}  {file.url}")
     values = [{**dataclasses.asdict(model), "ready": model.ready} for model in models]
     say(arguments, json.loads(json.dumps(values, default=str)), "\n".join(lines))

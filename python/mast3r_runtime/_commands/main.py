@@ -11,9 +11,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from .._library.version import __version__
-from ..errors import DependencyError, Mast3rError, StoreError
+from ..errors import DependencyError, Mast3rError, StoreError, without_secrets
 from . import collection, files, machine, many, pair, profile, scene, views
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
@@ -89,12 +90,19 @@ def _unread() -> int:
 
 
 def _failed(text: str, status: int = 1) -> int:
-    print(f"mast3r: {text}", file=sys.stderr)
+    print(f"mast3r: {without_secrets(text)}", file=sys.stderr)
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors show no secret of a URL among the words that it does not know."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(without_secrets(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="mast3r", description="Two pictures in; points, confidences, descriptors and matches out."
     )
     parser.add_argument("--version", action="version", version=f"mast3r {__version__}")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import quoted
+from ..errors import quoted, without_secrets
 from .common import say
 
 if TYPE_CHECKING:
@@ -192,6 +192,7 @@ class _Progress:
 
 
 def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> None:
+    store = without_secrets(store, store)
     verdicts = {name: int((report.verdicts == n).sum()) for n, name in enumerate(("NO", "UNSURE", "YES"))}
     values = {
         "run": report.run, "store": store, "pairs": len(report.pairs), "done": report.done,

@@ -50,7 +50,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
         "--scale-from", default="network", help="network, none, A,B=METRES (two cameras), or a file of poses"
     )
     make.add_argument("--up", choices=("auto", "none"), default="auto", help="auto: level the world")
-    make.add_argument("--masks", type=Path, help="folder of masks of the same names, white: use")
+    make.add_argument("--masks", type=Path, help="folder of masks of the same names, not black: use")
     make.add_argument("--dense", choices=("all", "none"), default="all")
     make.add_argument("--dense-conf", type=float, default=1.5, help="least confidence (default: 1.5)")
     make.add_argument("--max-dense", type=float, default=5e6, help="points of dense.ply (default: 5e6)")
@@ -99,9 +99,13 @@ def _camera_options(make: argparse.ArgumentParser) -> None:
 
     make.add_argument("--camera", choices=SHARING, default="auto", help="which pictures share a camera")
     make.add_argument("--camera-model", choices=tuple(MODELS))
-    make.add_argument("--intrinsics", help="FX,FY,CX,CY in original pixels, cameras.txt or transforms.json")
+    make.add_argument(
+        "--intrinsics", help="FX,FY,CX,CY in original pixels, or a file of COLMAP or nerfstudio"
+    )
     make.add_argument("--refine-intrinsics", action="store_true", help="start from --intrinsics, then refine")
-    make.add_argument("--poses", type=Path, help="known poses: transforms.json or COLMAP's images.txt")
+    make.add_argument(
+        "--poses", type=Path, help="known poses: a file or folder of COLMAP, or transforms.json"
+    )
     make.add_argument("--fix-poses", action="store_true", help="keep --poses as they are")
     make.add_argument(
         "--focal-from", choices=FOCAL_SOURCES, default="auto", help="where the first guess is from"
@@ -110,21 +114,23 @@ def _camera_options(make: argparse.ArgumentParser) -> None:
 
 def _options(arguments: argparse.Namespace, found: Mapping[str, Path]) -> dict[str, Any]:
     """The command line as the options of :func:`mast3r_runtime.scene.reconstruct`."""
+    from .._pictures import masks
     from .._pictures.header import read
+    from .._pictures.names import Names
     from .._scene import given
 
-    names = list(found)
+    names = Names(found)
     sizes = {}
-    if arguments.intrinsics or arguments.masks:
+    if arguments.intrinsics:
         headers = [read(name, path) for name, path in found.items()]
         sizes = {h.name: (h.width, h.height) for h in headers if not h.problem}
     return {
         "graph": arguments.graph,
-        "pairs": given.pairs(arguments.pairs, names) if arguments.pairs else None,
+        "pairs": _pairs(arguments.pairs, found) if arguments.pairs else None,
         "camera": arguments.camera,
         "camera_model": arguments.camera_model,
         "focal_from": arguments.focal_from,
-        "intrinsics": given.intrinsics(arguments.intrinsics, sizes) if arguments.intrinsics else None,
+        "intrinsics": given.intrinsics(arguments.intrinsics, sizes, names) if arguments.intrinsics else None,
         "refine_intrinsics": arguments.refine_intrinsics,
         "poses": given.poses(arguments.poses, names) if arguments.poses else None,
         "fix_poses": arguments.fix_poses,
@@ -133,7 +139,7 @@ def _options(arguments: argparse.Namespace, found: Mapping[str, Path]) -> dict[s
         "min_inliers": arguments.min_inliers,
         "scale": given.scale(arguments.scale_from, names),
         "up": arguments.up,
-        "masks": given.masks(arguments.masks, sizes) if arguments.masks else None,
+        "masks": masks.find(arguments.masks, dict(found)) if arguments.masks else None,
         "dense": arguments.dense == "all",
         "dense_conf": arguments.dense_conf,
         "features": arguments.features,
@@ -141,6 +147,13 @@ def _options(arguments: argparse.Namespace, found: Mapping[str, Path]) -> dict[s
         "seed": arguments.seed,
         "threads": arguments.threads or -1,
     }
+
+
+def _pairs(path: Path, found: Mapping[str, Path]) -> list[tuple[str, str]]:
+    from .._pairs.folder import read_pairs
+
+    names = list(found)
+    return [(names[i], names[j]) for i, j in read_pairs(path, found, others=True)]
 
 
 def _reconstruct(arguments: argparse.Namespace) -> int:
@@ -331,9 +344,9 @@ def _view(arguments: argparse.Namespace) -> int:
     shown: Any
     if source.is_dir():
         shown, page = Scene.load(source).page(source.resolve().name), source / "scene.html"
-    elif source.suffix in (".ply", ".glb"):
+    elif source.suffix.lower() in (".ply", ".glb"):
         shown, page = points_page(source), source.with_suffix(".html")
-    elif source.suffix == ".npz":
+    elif source.suffix.lower() == ".npz":
         shown, page = result_page(source, source.resolve().parent.name), source.with_suffix(".html")
     else:
         raise ArgumentError(f"view {quoted(source)}: want a folder of reconstruct, result.npz, .ply or .glb")

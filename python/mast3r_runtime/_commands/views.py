@@ -72,6 +72,7 @@ def _cameras(
     arguments: argparse.Namespace, headers: list[Photo]
 ) -> tuple[dict[str, F64] | None, dict[str, Lens] | None]:
     """The known cameras by the names of the pictures."""
+    from .._pictures.names import Names
     from .._scene import given
     from ..errors import ArgumentError
 
@@ -80,7 +81,8 @@ def _cameras(
     if arguments.poses is None:
         return None, None
     sizes = {h.name: (h.width, h.height) for h in headers if not h.problem}
-    return given.poses(arguments.poses, list(sizes)), given.intrinsics(arguments.intrinsics, sizes)
+    names = Names({h.name: h.path for h in headers if not h.problem})
+    return given.poses(arguments.poses, names), given.intrinsics(arguments.intrinsics, sizes, names)
 
 
 def show(arguments: argparse.Namespace, scene: Scene) -> int:

@@ -74,6 +74,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
         num_threads: int = 4,
         backend: str = "auto",
     ) -> None:
+        variant = variant if str(variant) == "auto" else places.resolve(variant)
         self._config = (variant, resolution, precision, num_threads, backend)
         self._path: str | None = None
         self._retrieval: tuple[str | None, str] | None = None
@@ -91,12 +92,14 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     # ---- life ------------------------------------------------------------
 
     def load(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Load a model: a safetensors or ``.pth`` file, or a directory that contains one.
+        """Load a model: a safetensors or ``.pth`` file, a directory that contains one, or a variant by name.
 
-        Without a path, ``mast3r_small``, which ``auto`` means, and ``mast3r_tiny`` are loaded from the
-        wheel, other variants from the cache. A second call replaces the model.
+        A name is one of ``MODEL_SPECS``, or the one under which the model is published, as
+        ``naver/MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric``. Without a path, ``mast3r_small``,
+        which ``auto`` means, and ``mast3r_tiny`` are loaded from the wheel, other variants from the
+        cache. A second call replaces the model.
         """
-        where = places.find(self._config[0]) if path is None else Path(path)
+        where = places.find(self._config[0]) if path is None else places.model_path(path)
         with calls.Job("mast3r_submit_load", self._live(), calls.text("path", where)) as job:
             job.wait()
         self._path = os.fspath(where)

@@ -50,10 +50,10 @@ class Features:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``.npz`` or ``.safetensors``, as the suffix says, in float32."""
         path = Path(path)
-        if path.suffix not in (".npz", ".safetensors"):
+        if path.suffix.lower() not in (".npz", ".safetensors"):
             raise ArgumentError(f"features file {quoted(path.name)}: want .npz or .safetensors")
         with replacing(path) as temporary, open(temporary, "wb") as file:
-            if path.suffix == ".npz":
+            if path.suffix.lower() == ".npz":
                 np.savez(file, **self._arrays())  # type: ignore[arg-type]
             else:
                 file.write(safetensors.pack(self._arrays()))
@@ -78,7 +78,7 @@ class Features:
         if not path.is_file():
             raise ModelNotFoundError(f"features {quoted(path)}: no such file")
         try:
-            if path.suffix == ".safetensors":
+            if path.suffix.lower() == ".safetensors":
                 return cls._of(safetensors.unpack(path.read_bytes()))
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
                 return cls._of(archive)

@@ -15,7 +15,7 @@ from .._pictures.arrays import U8
 from .._results.geometry import network_focal, pair_cameras
 from .._results.results import InferenceResult, MatchResult, Overlap, Transform
 from ..errors import ArgumentError, Mast3rError, checked, quoted
-from . import export
+from . import export, far
 from .page import Camera, Cloud, Matches, Page
 
 __all__ = ["pair_page", "points_page", "result_page"]
@@ -118,6 +118,35 @@ def _middle(focal: float, width: int, height: int) -> npt.NDArray[np.float64]:
     return np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
 
 
+# The names under which programs keep a point's colour in PLY; trimesh knows the first.
+_COLOURS = (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b"))
+_HARMONICS = ("f_dc_0", "f_dc_1", "f_dc_2")
+_C0 = 0.28209479177387814  # the spherical harmonic of order 0: 1 / (2 sqrt(pi))
+
+
+def _ply_colours(raw: npt.NDArray[Any]) -> U8 | None:
+    """Colours ``[N, 3]`` of a PLY's vertices by any of their names, of 3D Gaussians the mean of all sides."""
+    have = raw.dtype.names or ()
+    for names in _COLOURS:
+        if set(names) <= set(have):
+            values = np.stack([raw[name] for name in names], 1)
+            if values.dtype.kind == "f":  # as shares of 1, or as bytes
+                most = np.nanmax(values, initial=0.0)
+                values = np.nan_to_num(values * (255.0 if most <= 1 else 1.0))
+            return np.asarray(np.clip(np.rint(values), 0, 255), np.uint8)
+    if set(_HARMONICS) <= set(have):
+        values = 0.5 + _C0 * np.stack([raw[name] for name in _HARMONICS], 1).astype(np.float64)
+        return np.asarray(np.clip(np.rint(np.nan_to_num(values) * 255), 0, 255), np.uint8)
+    return None
+
+
+def _opacity(raw: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+    """The opacity of 3D Gaussians, 0 to 1, which their files hold as a logit."""
+    if not {*_HARMONICS, "opacity"} <= set(raw.dtype.names or ()):
+        return None
+    return np.asarray(1 / (1 + np.exp(-np.clip(np.nan_to_num(raw["opacity"].astype(np.float64)), -50, 50))))
+
+
 @checked
 def points_page(path: Path, title: str | None = None) -> Page:
     """A file of points (PLY or GLB) as a page without pictures."""
@@ -126,17 +155,25 @@ def points_page(path: Path, title: str | None = None) -> Page:
     try:
         loaded: Any = trimesh.load(str(path))
         cloud: Any = loaded.to_geometry() if isinstance(loaded, trimesh.Scene) else loaded
-        points = np.asarray(cloud.vertices, np.float32)
+        points = np.asarray(cloud.vertices, np.float64)
         colours = np.asarray(cloud.visual.vertex_colors if hasattr(cloud, "faces") else cloud.colors)
+        raw = loaded.metadata.get("_ply_raw", {}).get("vertex", {}).get("data")
+        own = None if raw is None or len(raw) != len(points) else _ply_colours(raw)
+        opacity = _opacity(raw) if own is not None else None
     except FileNotFoundError:
         raise
     except Exception as error:  # hostile bytes end in any of a dozen errors of its parsers
         raise ArgumentError(f"points {quoted(path)}: {error!r}") from error
-    if colours.shape[0] != len(points):
+    if points.ndim != 2 or points.shape[1:] != (3,) or not far.finite(points, path.name).any():
+        raise ArgumentError(f"points {quoted(path)}: no points that are finite")
+    if colours.ndim != 2 or colours.shape[0] != len(points) or colours.shape[1] < 3:
         colours = np.full((len(points), 4), 190, np.uint8)
     colours = colours[:, :3].astype(np.uint8)
     if path.suffix.lower() == ".glb":
-        points, colours = points * np.array([1, -1, -1], np.float32), export.from_linear(colours)
+        points, colours = points * np.array([1.0, -1, -1]), export.from_linear(colours)
+    if own is not None:
+        colours = own
     n = len(points)
-    whole = Cloud("points", points, colours, np.zeros(n), np.zeros(n, np.int64))
+    sure, quantity = (np.zeros(n), "confidence") if opacity is None else (opacity, "opacity")
+    whole = Cloud("points", points, colours, sure, np.zeros(n, np.int64), quantity)
     return Page(title or path.name, [whole], [], scale="Units as in the file.")

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from .._checkpoints import places
@@ -39,7 +38,7 @@ def workers_for(model: str | os.PathLike[str] | None, variant: str = "auto", bac
     gpus = ("metal", "cuda") if wanted == "auto" else (wanted,) if wanted != "cpu" else ()
     if any(not available(name) for name in gpus):
         return 1
-    place = Path(places.find(variant) if model is None else model)
+    place = places.find(variant) if model is None else places.model_path(model)
     files = [place] if place.is_file() else [p for p in place.glob("*.safetensors")]
     size = sum(p.stat().st_size for p in files)
     count = max(1, cores() // (1 if size < SMALL else 4))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._checkpoints import places
 from .._store.places import location
 from .._store.store import Store
 from ..errors import ArgumentError, checked
@@ -153,7 +154,7 @@ def run_pairs(
     Store(root)
     executor, workers, neighbours = _executor(client)
     setup = Setup(
-        root, None if model is None else os.path.abspath(model),
+        root, None if model is None else os.path.abspath(places.model_path(model)),
         variant, backend, precision, resolution, threads, neighbours, fsync, pack,
     )  # fmt: skip
     there = next((path for path in paths if os.path.exists(path)), paths[0])  # one may be gone by now

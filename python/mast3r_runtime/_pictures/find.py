@@ -177,7 +177,6 @@ class _Listing:
         elif what.name != "other":
             self.left_out[name if name not in self.left_out else path.as_posix()] = what.advice
 
-
     def picture(self, name: str, path: Path, source: Path) -> None:
         """One picture, unless a command wrote it."""
         output = self.outputs.of(path)

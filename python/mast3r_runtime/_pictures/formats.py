@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import functools
-import os
 import shlex
 import stat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-__all__ = ["Kind", "formats", "kind", "suffixes", "what"]
+from .plain import irregular, no_wait
+
+__all__ = ["Kind", "formats", "kind", "known_suffixes", "suffixes", "what"]
 
 # What Pillow is asked for. Not for everything that it knows: for EPS it starts Ghostscript.
 FORMATS = (
@@ -79,6 +80,11 @@ def suffixes() -> set[str]:
     return {suffix for suffix, name in Image.registered_extensions().items() if name in known}
 
 
+def known_suffixes() -> set[str]:
+    """The suffixes, in small letters, of all pictures, also of those that cannot be read here."""
+    return suffixes() | set(_UNREADABLE)
+
+
 def kind(path: Path) -> Kind:
     """What a file of a folder is: by its suffix, and by its first bytes where that says nothing.
 
@@ -115,21 +121,6 @@ def _by_bytes(path: Path) -> Kind:
     if text.startswith("a video"):
         return Kind("video", text)
     return Kind("unreadable", text) if text in (_HEIC, _AVIF, _JXL, _RAW) else Kind("other")
-
-
-def no_wait(path: str, flags: int) -> int:
-    """An opener that does not wait for whoever writes into a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-
-
-def irregular(mode: int) -> str:
-    """What a file is that is none, by its mode."""
-    for test, text in (
-        (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"),
-    ):  # fmt: skip
-        if test(mode):
-            return text
-    return "a device"
 
 
 def video(form: str, name: str = "VIDEO") -> str:

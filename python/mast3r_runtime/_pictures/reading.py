@@ -27,6 +27,7 @@ import numpy.typing as npt
 from ..errors import ImageError, ImageNotFoundError, checked, quoted
 from . import formats as kinds
 from .arrays import U8, as_rgb
+from .plain import irregular, no_wait
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
@@ -86,7 +87,7 @@ def fetch(path: str | bytes | os.PathLike[str]) -> Source:
     name = os.fsdecode(path)
     with _about(name):
         try:
-            with open(path, "rb", opener=kinds.no_wait) as file:
+            with open(path, "rb", opener=no_wait) as file:
                 return Source(name, _bytes(file, name), name)
         except FileNotFoundError as error:
             raise ImageNotFoundError(f"image {quoted(name)}: no such file") from error
@@ -100,7 +101,7 @@ def fetch(path: str | bytes | os.PathLike[str]) -> Source:
 def _bytes(file: BinaryIO, name: str) -> bytes:
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
-        raise ImageError(f"image {quoted(name)}: {kinds.irregular(status.st_mode)}, want a file")
+        raise ImageError(f"image {quoted(name)}: {irregular(status.st_mode)}, want a file")
     head = file.read(kinds.HEAD)
     if status.st_size > LARGE and (text := kinds.what(head, os.path.basename(name))).startswith("a video"):
         raise ImageError(f"image {quoted(name)}: {text}")

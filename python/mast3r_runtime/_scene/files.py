@@ -110,7 +110,7 @@ def _write_transforms(scene: Scene, folder: Path) -> list[Path]:
     target = folder / "sparse_up.ply"
     out = [_json(folder / "transforms.json", values)]
     if len(points):
-        write_points(target, (points.xyz @ _UP[:3, :3].T).astype(np.float32), points.rgb)
+        write_points(target, points.xyz @ _UP[:3, :3].T, points.rgb)
         out.append(target)
     return out
 
@@ -128,11 +128,11 @@ def _write_ply(scene: Scene, folder: Path, max_dense: int = MAX_DENSE) -> list[P
     points = scene.points if scene.components else ()
     if len(points):
         out.append(folder / "sparse.ply")
-        write_points(out[-1], scene.points.xyz.astype(np.float32), scene.points.rgb)
+        write_points(out[-1], scene.points.xyz, scene.points.rgb)
     cloud = scene.dense_points(0, max_dense)
     if len(cloud.points):
         out.append(folder / "dense.ply")
-        write_points(out[-1], cloud.points.astype(np.float32), cloud.colours)
+        write_points(out[-1], cloud.points, cloud.colours)
     return out
 
 
@@ -144,7 +144,7 @@ def _write_glb(scene: Scene, folder: Path) -> list[Path]:
     if not len(points):
         return []
     pictures = [p for p in scene.placed if p.component == 0]
-    return [glb.write(folder / "scene.glb", np.asarray(points, np.float32), colours, pictures)]
+    return [glb.write(folder / "scene.glb", points, colours, pictures)]
 
 
 def _write_html(scene: Scene, folder: Path) -> list[Path]:

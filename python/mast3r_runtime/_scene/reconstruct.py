@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from .._pairs.rule import stride_for
 from .._pictures.arrays import U8
 from .._pictures.find import Found, find
 from .._pictures.header import Photo, read, why
+from .._pictures.masks import Mask
 from .._pictures.reading import pixels_of
 from .._store.store import Store
 from ..errors import ArgumentError, ImageError, SceneError, checked, quoted, shown
@@ -32,92 +32,16 @@ from . import dense, gauge, memo, sift, solver, start, uncertainty
 from .budget import estimate
 from .dense import DepthMap
 from .evidence import Evidence, gather
-from .model import F64, Lens, Model
+from .model import F64, Model
+from .options import ImagePath, Options, fitted, unused
 from .parts import Component, Picture
 from .problem import Problem, pycolmap
 from .scene import Scene
-from .tracks import key_points
+from .tracks import hidden_shares, key_points
 
 __all__ = ["Options", "reconstruct"]
 
-MAPPERS = ("auto", "global", "incremental")
 COMPLETE_UP_TO = 40  # pictures
-ImagePath = str | os.PathLike[str]
-
-
-@checked
-@dataclass(frozen=True)
-class Options:
-    """How to reconstruct. The same names as on the command line.
-
-    ``graph`` is that of :func:`mast3r_runtime.scene_pairs`, or "auto": complete up to 40 pictures,
-    then by retrieval where there is a head, else ``logwin-5``. ``pairs`` are pairs of names in its
-    place. ``intrinsics`` are lenses by name, kept unless ``refine_intrinsics``. ``poses`` are known
-    poses by name, world from camera: then only points are solved, and the poses are adjusted unless
-    ``fix_poses``; the world stays theirs, and pictures without one are not placed. ``scale`` is
-    "network", "none", a pair of names and their distance in metres, or places of cameras in metres
-    by name. ``up`` is "auto", which levels the world, or "none". ``masks`` are arrays by
-    name, not 0 where to look. ``stride`` is in network pixels; 0 means 8, or 16 above 200 pictures.
-    ``features`` is how the store keeps them: "float32", "float16", or "auto": float16 where an
-    earlier run of this model left such, so that its pairs are found.
-    ``threads`` are the solver's; 1 makes it give the same bits every time.
-    """
-
-    graph: str = "auto"
-    pairs: Sequence[tuple[str, str]] | None = None
-    camera: str = "auto"
-    camera_model: str | None = None
-    focal_from: str = "auto"
-    intrinsics: Mapping[str, Lens] | None = None
-    refine_intrinsics: bool = False
-    poses: Mapping[str, F64] | None = None
-    fix_poses: bool = False
-    mapper: str = "auto"
-    stride: int = 0
-    min_inliers: int = 30
-    scale: str | tuple[str, str, float] | Mapping[str, F64] = "network"
-    up: str = "auto"
-    masks: Mapping[str, U8] | None = None
-    dense: bool = True
-    dense_conf: float = 1.5
-    features: str = "auto"
-    covariance: bool = False
-    seed: int = 0
-    threads: int = -1
-
-    def __post_init__(self) -> None:
-        if self.mapper not in MAPPERS:
-            raise ArgumentError(f"mapper {self.mapper!r}, want one of {', '.join(MAPPERS)}")
-        if not 0 <= self.stride <= 64:
-            raise ArgumentError(f"stride {self.stride}, want 1 to 64 network pixels, or 0 for the default")
-        if self.up not in ("auto", "none"):
-            raise ArgumentError(f"up {self.up!r}, want auto or none")
-        if self.fix_poses and not self.poses:
-            raise ArgumentError("fix_poses without poses")
-        for name, pose in (self.poses or {}).items():
-            if np.shape(pose) != (4, 4) or not np.isfinite(pose).all():
-                raise ArgumentError(f"pose of {quoted(name)}: shape {np.shape(pose)}, want finite [4, 4]")
-        if self.min_inliers < 8:
-            raise ArgumentError(f"min_inliers {self.min_inliers}, want at least 8")
-        for name in ("refine_intrinsics", "fix_poses", "dense", "covariance"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ArgumentError(f"{name} {getattr(self, name)!r:.80}, want True or False")
-        for name in ("seed", "threads", "stride", "min_inliers"):
-            if abs(operator.index(getattr(self, name))) >= 1 << 31:
-                raise ArgumentError(f"{name} {getattr(self, name)}, want a number below 2^31")
-        if not np.isfinite(self.dense_conf):
-            raise ArgumentError(f"dense_conf {self.dense_conf}, want a finite number")
-        _check_scale(self.scale)
-
-
-def _check_scale(scale: object) -> None:
-    if isinstance(scale, str) and scale in ("network", "none") or isinstance(scale, Mapping):
-        return
-    if isinstance(scale, tuple) and len(scale) == 3 and np.isfinite(scale[2]) and scale[2] > 0:
-        return
-    raise ArgumentError(
-        f"scale {scale!r:.80}, want network, none, two names and their distance, or places by name"
-    )
 
 
 @checked
@@ -183,10 +107,15 @@ def reconstruct(
         pycolmap()  # before the work, in case it is missing
     looked: Scene | None = None
     headers = [read(name, path) for name, path in found.items()]
+    chosen = fitted(chosen, headers)
     if many:
+        if matcher is None and (idle := [*unused(chosen), *["database"] * (database is not None)]):
+            raise ArgumentError(f"{', '.join(idle)}: of no use without a matcher: the scene is the network's")
+        if chosen.scale != "network":
+            raise ArgumentError("scale: lengths are those of the network's cameras, where the scene starts")
         looked = start.look(engine, headers, chosen.poses, chosen.intrinsics)
         if matcher is None:
-            return replace(looked, report={**looked.report, "left_out": dict(found.left_out)})
+            return start.finished(looked, chosen.masks or {}, found.left_out)
         chosen = replace(chosen, **start.cameras(looked, chosen.intrinsics, chosen.refine_intrinsics))
         engine = engine if isinstance(matcher, str) else matcher
     with ExitStack() as stack:
@@ -277,7 +206,8 @@ class _Run:
             self.store, problem, self.options.mapper, self.options.covariance, tick, self.lap, self.database
         )
         self.lap("solve")
-        reasons = _reasons(problem, answer.verified, answer.solved)
+        hidden = hidden_shares(evidence.pairs, self.masks(used))
+        reasons = _reasons(problem, answer.verified, answer.solved, hidden)
         if not answer.solved.models:
             raise self.failed(headers, twins, "no pair of pictures holds", used, reasons)
         return self.scene(headers, used, twins, evidence, answer, reasons)
@@ -291,7 +221,7 @@ class _Run:
         """Pairs i < j, each once."""
         options, count = self.options, len(used)
         if options.pairs is not None:
-            number = {photo.name: i for i, photo in enumerate(used)}
+            number = {photo.name: i for i, photo in enumerate(used)}  # unreadable ones are in none
             known = [(number[a], number[b]) for a, b in options.pairs if a in number and b in number]
         else:
             known = [(a, b) for a, b in self.scene_pairs(used)]
@@ -318,25 +248,22 @@ class _Run:
     def problem(self, used: Sequence[Photo], evidence: Evidence) -> Problem:
         options = self.options
         given = {i: lens for i, p in enumerate(used) if (lens := (options.intrinsics or {}).get(p.name))}
-        for i, lens in given.items():
-            if (lens.width, lens.height) != (used[i].width, used[i].height):
-                raise ArgumentError(
-                    f"intrinsics for {used[i].name}: for {lens.width} x {lens.height} pixels, "
-                    f"the picture has {used[i].width} x {used[i].height}"
-                )
         planned = lenses.plan(
             used, evidence.focals, options.camera, options.camera_model, given, options.focal_from,
             options.refine_intrinsics,
         )  # fmt: skip
-        masks = {
-            i: mask for i, p in enumerate(used) if (mask := (options.masks or {}).get(p.name)) is not None
-        }
+        masks = self.masks(used)
         pixel = [evidence.pixel.get(i, 1.0) for i in range(len(used))]
         return Problem(
             [p.name for p in used], key_points(len(used), evidence.pairs, masks), planned.lenses, planned.of,
             planned.fixed, planned.known, pixel, options.seed, options.threads, options.min_inliers,
             self.given_poses(used), options.fix_poses, planned.turned, planned.open, planned.others,
         )  # fmt: skip
+
+    def masks(self, used: Sequence[Photo]) -> dict[int, Mask]:
+        """By number: where to look."""
+        masks = self.options.masks or {}
+        return {i: np.asarray(masks[p.name], bool) for i, p in enumerate(used) if p.name in masks}
 
     def given_poses(self, used: Sequence[Photo]) -> dict[int, F64]:
         """Camera from world, by number."""
@@ -426,6 +353,7 @@ class _Run:
         ratios = gauge.depth_ratios(model, evidence.depth, evidence.transforms)
         colours = np.zeros((len(model.points), 3))
         maps: dict[int, DepthMap] = {}
+        masks = self.masks(used)
         errors = model.errors()
         for i in (int(p) for p in model.pictures):
             try:
@@ -439,6 +367,8 @@ class _Run:
                 bent = dense.bend(evidence.depth[i], *ratios[i])
                 confidence = evidence.confidence[i]
                 good = (confidence >= self.options.dense_conf) & (bent > 0) & np.isfinite(bent)
+                if i in masks:
+                    good &= dense.at_network(masks[i], t)
                 maps[i] = DepthMap(bent, confidence, good, dense.small(image, t), t)
         around = dense.neighbours(model)
         agreed = {i: maps[i].keep & dense.agreement(model, maps, i, around[i]) for i in maps}
@@ -545,8 +475,10 @@ def _distinct(headers: Sequence[Photo]) -> tuple[list[Photo], dict[str, str]]:
     return used, twins
 
 
-def _reasons(problem: Problem, verified: solver.Verified, solved: solver.Solved) -> dict[int, str]:
-    """Why each picture that is in no component is in none."""
+def _reasons(
+    problem: Problem, verified: solver.Verified, solved: solver.Solved, hidden: Mapping[int, float]
+) -> dict[int, str]:
+    """Why each picture that is in no component is in none. ``hidden`` are shares of matches under a mask."""
     placed = {int(i) for m in solved.models for i in m.pictures}
     passed = {i for pair in verified.passed(problem.least) for i in pair}
     out = {}
@@ -565,6 +497,8 @@ def _reasons(problem: Problem, verified: solver.Verified, solved: solver.Solved)
             out[i] = f"no pair with {problem.least} inliers{with_whom}"
         else:
             out[i] = f"matched, but the solver found no place for it{with_whom}"
+        if hidden.get(i):
+            out[i] += f"; {hidden[i]:.0%} of its matches are masked"
     return out
 
 

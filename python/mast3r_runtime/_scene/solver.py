@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._files.whole import replacing
+from .._output import far
 from . import adjust, check
 from .loops import contradictions
 from .model import F64, QUARTER, Lens, Model
@@ -538,13 +539,20 @@ def absolute_pose(lens: Lens, unit: float, xy: F64, xyz: F64, refine: bool) -> A
     options.ransac.random_seed = 0
     refining = colmap.AbsolutePoseRefinementOptions()
     refining.refine_focal_length = refine
-    found = colmap.estimate_and_refine_absolute_pose((xy + 0.5) / unit, xyz, camera, options, refining, True)
+    start = far.origin(xyz)  # in a world of maps the solver finds nothing
+    near = xyz - start
+    found = colmap.estimate_and_refine_absolute_pose((xy + 0.5) / unit, near, camera, options, refining, True)
     if found is None:
         return None
     pose = np.eye(4)
     pose[:3] = found["cam_from_world"].matrix()
+    turned = pose[:3, :3] @ start
+    pose[:3, 3] -= turned
     refined = replace(lens, params=tuple(map(float, camera.params))).moved(-0.5, unit)
     covariance = found.get("covariance")
-    return AbsolutePose(
-        pose, refined, int(found["num_inliers"]), None if covariance is None else np.asarray(covariance)
-    )
+    if covariance is not None:  # a turn by d moves t by [R start] x 2 d: d is half the turn
+        x, y, z = 2 * turned
+        jacobian = np.eye(6)
+        jacobian[3:, :3] = [[0, -z, y], [z, 0, -x], [-y, x, 0]]
+        covariance = jacobian @ np.asarray(covariance) @ jacobian.T
+    return AbsolutePose(pose, refined, int(found["num_inliers"]), covariance)

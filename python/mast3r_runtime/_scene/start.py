@@ -12,7 +12,7 @@ import numpy as np
 from .._engine.engine import Engine
 from .._pictures.header import Photo, need_pinhole
 from ..errors import ArgumentError, SceneError
-from . import sift
+from . import dense, sift
 from .model import F64, Lens
 from .parts import Picture
 from .scene import Scene
@@ -45,6 +45,17 @@ def look(
     need_pinhole(photos, intrinsics or ())
     scene = engine.infer_views(readable, **known(list(readable), poses, intrinsics), **options)
     return with_unreadable(scene, photos)
+
+
+def finished(scene: Scene, masks: Mapping[str, Any], left_out: Mapping[str, str]) -> Scene:
+    """A scene that needs no solver: what is masked is not kept, and what was left out is in its report."""
+    pictures = dict(scene.pictures)
+    for name, mask in masks.items():
+        p = pictures[name]
+        if p.depth is not None:
+            keep = p.depth.keep & dense.at_network(mask, p.depth.transform)
+            pictures[name] = replace(p, depth=replace(p.depth, keep=keep))
+    return replace(scene, pictures=pictures, report={**scene.report, "left_out": dict(left_out)})
 
 
 def with_unreadable(scene: Scene, photos: Sequence[Photo]) -> Scene:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.request import url2pathname
 
-from ..errors import ArgumentError, DependencyError, FileError, StoreError, quoted
+from ..errors import ArgumentError, DependencyError, FileError, StoreError, quoted, without_secrets
 from . import kinds
 
 __all__ = ["Entry", "Folder", "ObjectStore", "Place", "location", "place_of"]
@@ -194,19 +194,19 @@ class ObjectStore:
     """Objects of a bucket, through fsspec (extra ``cluster``)."""
 
     def __init__(self, url: str) -> None:
+        self._url, self.where = url, without_secrets(url, url)
         try:
             fsspec: Any = importlib.import_module("fsspec.core")
         except ImportError as error:
             raise DependencyError(
-                f"store {quoted(url)}: a URL needs fsspec; pip install 'mast3r-runtime[cluster]'"
+                f"store {quoted(self.where)}: a URL needs fsspec; pip install 'mast3r-runtime[cluster]'"
             ) from error
-        self.where = url
         try:
             self._fs, self._root = fsspec.url_to_fs(url)
-        except ImportError as error:
-            raise DependencyError(f"store {quoted(url)}: {error}") from error
-        except ValueError as error:
-            raise ArgumentError(f"store {quoted(url)}: {error}") from error
+        except Exception as error:  # each kind of object store has errors of its own
+            kinds_of = {ImportError: DependencyError, ValueError: ArgumentError}
+            kind = next((ours for theirs, ours in kinds_of.items() if isinstance(error, theirs)), FileError)
+            raise kind(f"store {quoted(self.where)}: {self._told(error)}") from None
         # Other writers are other processes: a listing that was kept would not have what they wrote.
         self._fs.use_listings_cache = False
         self._root = self._root.rstrip("/")
@@ -241,15 +241,20 @@ class ObjectStore:
         """None: an object store shows whole objects alone."""
         return iter(())
 
+    def _told(self, error: Exception) -> str:
+        """What an error says; who passes it on has no cause beside it, whose text would have the URL."""
+        return without_secrets(str(error), self._url)
+
     def _ask(self, name: str, what: Any, *arguments: Any) -> Any:
         try:
             return what(*arguments)
         except FileNotFoundError:
-            raise
+            raise FileNotFoundError(errno.ENOENT, "no such object", name) from None
         except PermissionError as error:
-            raise StoreError(f"store {quoted(self.where)}: {name}: {error}") from error
+            raise StoreError(f"store {quoted(self.where)}: {name}: {self._told(error)}") from None
         except Exception as error:  # each kind of object store has errors of its own
-            raise FileError(f"store {quoted(self.where)}: {name}: {type(error).__name__}: {error}") from error
+            told = f"{type(error).__name__}: {self._told(error)}"
+            raise FileError(f"store {quoted(self.where)}: {name}: {told}") from None
 
 
 def _seconds(entry: dict[str, Any]) -> float:
