@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .model import F64, CAMERA_MODELS
+from .model import CAMERA_MODELS, F64
 from .problem import Problem, colmap_camera, units
 
-__all__ = ["adjuster", "exact", "moved_focals", "rough", "sigma_of", "variance_of"]
+__all__ = ["adjuster", "exact", "rough", "sigma_of", "variance_of"]
 
 ROUNDS = 3
 STEPS = 10  # of the solver in a round; the next goes on from there
@@ -107,16 +107,6 @@ def _kept(problem: Problem, raw: Any) -> frozenset[int]:
     return problem.fixed
 
 
-def moved_focals(problem: Problem, raw: Any) -> dict[int, float]:
-    """By camera with a known focal length, how many times the known one it has become."""
-    out = {}
-    for c in problem.known:
-        if c + 1 in raw.cameras:
-            now = raw.cameras[c + 1].mean_focal_length() * problem.unit(c)
-            out[c] = now / problem.lenses[c].focal
-    return out
-
-
 def sigma_of(problem: Problem, raw: Any) -> float:
     """The robust standard deviation of a coordinate of the observations, in units."""
     return _sigma(_observations(problem, raw).error)
@@ -130,7 +120,7 @@ def variance_of(problem: Problem, raw: Any) -> float:
     """
     error = _observations(problem, raw).error
     free = 2 * len(error) - 3 * raw.num_points3D() - 6 * raw.num_reg_images()
-    return float((error**2).sum()) / max(free, 1)
+    return float(np.square(error).sum()) / max(free, 1)
 
 
 def _sigma(error: F64) -> float:
@@ -155,7 +145,8 @@ def _observations(problem: Problem, raw: Any) -> _Seen:
     if not images:
         none = np.zeros(0, np.int64)
         return _Seen(none, none, np.zeros(0))
-    return _Seen(np.concatenate(images), np.concatenate(numbers), np.nan_to_num(np.concatenate(errors), nan=np.inf))
+    error = np.nan_to_num(np.concatenate(errors), nan=np.inf)
+    return _Seen(np.concatenate(images), np.concatenate(numbers), error)
 
 
 def _rounds(colmap: Any, problem: Problem, raw: Any, held: Collection[int] = ()) -> float:

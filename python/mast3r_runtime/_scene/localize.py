@@ -20,7 +20,8 @@ from .._results.results import InferenceResult
 from ..errors import ArgumentError, Mast3rError, SceneError, quoted
 from .model import F64, Lens
 from .problem import pycolmap
-from .solver import LEAST_SHARE, absolute_pose
+from .resection import absolute_pose
+from .solver import LEAST_SHARE
 
 if TYPE_CHECKING:
     from .parts import Picture

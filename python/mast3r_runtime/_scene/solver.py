@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from .._files.whole import replacing
-from .._output import far
 from . import adjust, check
 from .loops import contradictions
-from .model import F64, QUARTER, Lens, Model
-from .problem import Problem, colmap_camera, pycolmap, read, scaled_camera, units
+from .model import F64, Model
+from .problem import Problem, colmap_camera, pycolmap, read, units
 from .tracks import thinned
 
-__all__ = ["AbsolutePose", "Solved", "Verified", "absolute_pose", "solve", "verify"]
+__all__ = ["Solved", "Verified", "solve", "verify"]
 
 SAME_PIXELS = 0.25  # network pixels: matches that move less are of one view
 LEAST_SHARE = 0.25  # of a pair's matches that must be inliers
@@ -71,9 +70,7 @@ class Verified:
         if own and max(self.shift[p] for p in own) < SAME_PIXELS:
             return "the same view as the pictures that it matches: nothing moves between them"
         if own and max(self.angle[p] for p in own) < check.LEAST_ANGLE:
-            return (
-                "no parallax: between it and the pictures that it matches the camera only turned, or all is far away"
-            )
+            return "no parallax: the camera only turned between it and what it matches, or all is far away"
         return ""
 
 
@@ -209,7 +206,9 @@ def _tries(
     passed = verified.passed(problem.least)
     count = len({i for pair in passed for i in pair})
 
-    def run(trial: Problem, own: Verified, held: Collection[int], place: Path, where: Path) -> Iterator[Solved]:
+    def run(
+        trial: Problem, own: Verified, held: Collection[int], place: Path, where: Path
+    ) -> Iterator[Solved]:
         place.mkdir(exist_ok=True)
         for name, mapped in _mappers(colmap, trial, own, where, own.passed(trial.least), mapper, count, held):
             colmap.set_random_seed(trial.seed)
@@ -507,9 +506,10 @@ def _focal_notes(problem: Problem, solved: Solved) -> list[str]:
         now = [lens.focal for m in solved.models for i, lens in zip(m.pictures, m.lenses)
                if problem.camera_of[int(i)] == c]  # fmt: skip
         if now and not 1 / FAR < now[0] / first < FAR:
+            name = problem.names[problem.camera_of.index(c)]
             out.append(
                 f"focal length {now[0]:.0f} px, where {first:.0f} px were given or are in EXIF "
-                f"({now[0] / first - 1:+.0%}): {problem.names[problem.camera_of.index(c)]} and others of its camera"
+                f"({now[0] / first - 1:+.0%}): {name} and others of its camera"
             )
     return out
 
@@ -518,41 +518,3 @@ def _other_notes(problem: Problem, solved: Solved) -> list[str]:
     """That focal lengths of EXIF were not used at all."""
     notes = _focal_notes(problem, solved)
     return [f"{note}; the focal length in EXIF was not used" for note in notes]
-
-
-@dataclass(frozen=True)
-class AbsolutePose:
-    """Camera from world ``[4, 4]``, the camera as refined, inliers, covariance ``[6, 6]`` of the pose."""
-
-    pose: F64
-    lens: Lens
-    inliers: int
-    covariance: F64 | None
-
-
-def absolute_pose(lens: Lens, unit: float, xy: F64, xyz: F64, refine: bool) -> AbsolutePose | None:
-    """The pose that brings points ``[m, 3]`` to pixels ``[m, 2]``; ``refine`` frees the focal length."""
-    colmap = pycolmap("localize")
-    camera = scaled_camera(colmap, lens, unit)
-    options = colmap.AbsolutePoseEstimationOptions()
-    options.ransac.max_error = VERIFY_ERROR
-    options.ransac.random_seed = 0
-    refining = colmap.AbsolutePoseRefinementOptions()
-    refining.refine_focal_length = refine
-    start = far.origin(xyz)  # in a world of maps the solver finds nothing
-    near = xyz - start
-    found = colmap.estimate_and_refine_absolute_pose((xy + 0.5) / unit, near, camera, options, refining, True)
-    if found is None:
-        return None
-    pose = np.eye(4)
-    pose[:3] = found["cam_from_world"].matrix()
-    turned = pose[:3, :3] @ start
-    pose[:3, 3] -= turned
-    refined = replace(lens, params=tuple(map(float, camera.params))).moved(-0.5, unit)
-    covariance = found.get("covariance")
-    if covariance is not None:  # a turn by d moves t by [R start] x 2 d: d is half the turn
-        x, y, z = 2 * turned
-        jacobian = np.eye(6)
-        jacobian[3:, :3] = [[0, -z, y], [z, 0, -x], [-y, x, 0]]
-        covariance = jacobian @ np.asarray(covariance) @ jacobian.T
-    return AbsolutePose(pose, refined, int(found["num_inliers"]), covariance)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .model import F64, QUARTER
 from .adjust import adjuster, variance_of
+from .model import F64, QUARTER
 from .problem import Problem, pycolmap
 from .solver import Solved
 
