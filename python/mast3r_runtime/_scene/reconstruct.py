@@ -174,7 +174,7 @@ class _Run:
         if len(used) < 2:
             raise self.failed(headers, twins, f"{len(used)} readable pictures that differ, want at least 2")
         count = len(used)
-        stride = self.options.stride or stride_for(count)
+        self.stride = stride = self.options.stride or stride_for(count)
         pairs = self.graph(used)
         if not pairs:
             raise self.failed(headers, twins, f"graph {self.options.graph!r}: no pairs")
@@ -423,6 +423,7 @@ class _Run:
                 for c in components
             ],
             "scale": vars(scale),
+            "stride": self.stride,
             "encoded": evidence.encoded,
             "decoded": evidence.decoded,
             "seconds": dict(self.timing),
