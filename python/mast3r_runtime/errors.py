@@ -93,9 +93,13 @@ def reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-def shown(text: object) -> str:
-    """A name for people: one line, without what a terminal obeys (escapes, other directions of text)."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+def shown(text: object, lines: bool = False) -> str:
+    """A name for people: one line, without what a terminal obeys (escapes, other directions of text).
+
+    With ``lines``, a whole text, whose lines and tabs stay.
+    """
+    kept = "\n\t" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in str(text))
 
 
 class Mast3rError(RuntimeError):

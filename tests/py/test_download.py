@@ -533,6 +533,11 @@ def test_a_name_server_that_does_not_answer(
 
     from mast3r_runtime._checkpoints import fetch
 
+    waits: list[tuple[float, str]] = []
+
+    def refused(host: str, *arguments: object, **named: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
     def slow(host: str, *arguments: object, **named: object) -> None:
         time.sleep(0.6)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
@@ -542,4 +547,10 @@ def test_a_name_server_that_does_not_answer(
     with pytest.raises(errors.DownloadError, match="Temporary failure"):
         m3r.download("da3_small", source="naver", progress=False)
     assert "no answer after 0.2 s" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: refused(*a, **k))
+    monkeypatch.setattr(time, "sleep", lambda seconds: waits.append((seconds, caplog.text)))
+    with pytest.raises(errors.DownloadError, match="5 times in a row"):
+        m3r.download("da3_small", source="naver", progress=False)
+    assert len(waits) == 4 and all("trying again" in text for _, text in waits)  # before the first wait
     assert fetch._PATIENCE < 3

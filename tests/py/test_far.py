@@ -102,6 +102,28 @@ def test_few_far_points_are_exact(tmp_path: Path) -> None:
         assert np.abs(trimesh.load(tmp_path / "a.ply").vertices - points).max() < 1e-7
 
 
+def test_whole_metres_of_a_map(tmp_path: Path) -> None:
+    points = np.rint(room(40) * 100 + FARTHEST * 10).astype(np.int64)
+    export.write_points(tmp_path / "a.ply", points, grey(40))
+    np.testing.assert_array_equal(trimesh.load(tmp_path / "a.ply").vertices, points)
+
+
+def test_text_files_of_points(tmp_path: Path) -> None:
+    """PLY as text, and with the bytes the other way round."""
+    points = room() + UTM
+    head = "ply\nformat {} 1.0\nelement vertex 2000\n" + "".join(f"property double {a}\n" for a in "xyz")
+    head += "".join(f"property uchar diffuse_{c}\n" for c in ("red", "green", "blue")) + "end_header\n"
+    rows = "".join("{:.9f} {:.9f} {:.9f} 10 20 30\n".format(*row) for row in points)
+    (tmp_path / "a.ply").write_text(head.format("ascii") + rows, encoding="ascii")
+    back = np.zeros(2000, [(a, ">f8") for a in "xyz"] + [(c, "u1") for c in "rgb"])
+    for k in range(3):
+        back["xyz"[k]], back["rgb"[k]] = points[:, k], (10, 20, 30)[k]
+    (tmp_path / "b.ply").write_bytes(head.format("binary_big_endian").encode() + back.tobytes())
+    for name in ("a.ply", "b.ply"):
+        (cloud,) = points_page(tmp_path / name).clouds
+        assert np.abs(cloud.points - points).max() < 1e-8 and (cloud.colours == [10, 20, 30]).all(), name
+
+
 def test_float32_stays_what_it_was(tmp_path: Path) -> None:
     points = room().astype(np.float32)
     export.write_points(tmp_path / "a.ply", points, grey(len(points)))
@@ -280,7 +302,9 @@ def moved(scene: Scene, by: np.ndarray) -> Scene:
 
 
 @pytest.mark.parametrize("by", [UTM, FARTHEST], ids=str)
-def test_a_scene_of_maps(near: Scene, wheel: CPUEngine, tmp_path: Path, by: np.ndarray) -> None:
+def test_a_scene_of_maps(
+    near: Scene, wheel: CPUEngine, tmp_path: Path, by: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every file of it, as other programs read it, and a picture of it found again."""
     away = moved(near, by)
     away.write(tmp_path, ["npz", "report", "dense", "ply", "transforms", "glb", "html"])
@@ -311,6 +335,10 @@ def test_a_scene_of_maps(near: Scene, wheel: CPUEngine, tmp_path: Path, by: np.n
     assert located.pose is not None and here.pose is not None and located.inliers > 0.8 * here.inliers
     assert np.linalg.norm(located.pose[:3, 3] - by - here.pose[:3, 3]) < 0.02
     assert located.covariance is not None and np.isfinite(located.covariance).all()
+    assert cli.main(["localize", str(tmp_path), str(path), "--resolution", "192", "--backend", "cpu"]) == 0
+    said = re.search(r"^at (\S+) (\S+) (\S+) ", capsys.readouterr().out, re.M)
+    assert said and np.abs(np.array(said.groups(), float) - by).max() < 20
+    assert np.abs(np.array(said.groups(), float) - located.pose[:3, 3]).max() < 0.1
 
 
 def test_matches_by_geometry_of_maps(near: Scene, caplog: pytest.LogCaptureFixture) -> None:

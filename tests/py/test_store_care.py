@@ -157,7 +157,15 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="behind a link"):
         kind, key = kinds.own(names[0])  # type: ignore[misc]
         store.remove(kind, key, kinds.suffix_of(kind))
+    for name in names[:2]:  # behind a folder of a kind, and behind one below
+        kind, key = kinds.own(name)  # type: ignore[misc]
+        with pytest.raises(FileError, match="behind a link"):
+            store.write(kind, key, b"new", kinds.suffix_of(kind))
     assert files(elsewhere) == before
+    (tmp_path / "whole").symlink_to(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    assert len(fill(Store(tmp_path / "whole"))) == len(files(tmp_path / "other")) - 1
+    assert check(Store(tmp_path / "whole")).files == len(names) + 1
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="a file that its owner cannot read")

@@ -25,7 +25,7 @@ from PIL import Image
 from mast3r_runtime import cli, export
 from mast3r_runtime._commands import demo
 from mast3r_runtime._output import page as pages
-from mast3r_runtime.errors import ArgumentError, DependencyError, ShapeError
+from mast3r_runtime.errors import ArgumentError, DependencyError, FileError, ShapeError
 from mast3r_runtime.viewer import (
     Camera,
     Cloud,
@@ -425,7 +425,7 @@ def test_files_of_points(tmp_path: Path) -> None:
         got, want = (export._linear(c) if linear else c for c in (page.clouds[0].colours, made.colours))
         np.testing.assert_array_equal(got, want)
     (tmp_path / "bad.ply").write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex 99999999999\n")
-    with pytest.raises(ArgumentError, match="bad.ply"):
+    with pytest.raises(FileError, match="bad.ply"):
         points_page(tmp_path / "bad.ply")
 
 
@@ -457,10 +457,10 @@ def test_result_file_is_a_page(engine: Any, tmp_path: Path, rng: np.random.Gener
     whole = path.read_bytes()
     for bad in (b"", whole[:200], whole[: len(whole) // 2], b"x" * 300):
         path.write_bytes(bad)
-        with pytest.raises(ArgumentError, match="result"):
+        with pytest.raises(FileError, match="result"):
             result_page(path)
     np.savez(path, pts3d_1=np.zeros(3))
-    with pytest.raises(ArgumentError, match="result"):
+    with pytest.raises(FileError, match="result"):
         result_page(path)
 
 

@@ -21,7 +21,7 @@ from ..errors import (
     checked,
 )
 from . import places
-from .specs import MODEL_SPECS, CheckpointFile, expected, wrong
+from .specs import MODEL_SPECS, CheckpointFile, expected, restore, wrong
 
 __all__ = ["SOURCES", "FileStatus", "ModelStatus", "download", "status"]
 
@@ -59,6 +59,9 @@ class FileStatus:
     bytes: int
     sha256: str
     wrong: str = ""
+
+
+setattr(FileStatus, "__setstate__", restore)  # noqa: B010 (Python 3.10 replaces one in the body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,8 @@ def fetch(
         return target  # without the lock: a read-only cache with the file in it is fine
     if offline():
         raise OfflineError(
-            f"{target} is not there, and HF_HUB_OFFLINE or MAST3R_OFFLINE forbids to fetch it; it is "
-            f"{without_secrets(urls[-1])}, which may be fetched elsewhere and put there"
+            f"{target} is not there, and HF_HUB_OFFLINE or MAST3R_OFFLINE forbids to fetch it; "
+            f"{urls[-1]} may be fetched elsewhere and put there"
         )
     with _system(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -135,10 +135,15 @@ def fetch(
             with _system(target):
                 _publish(part, target)
             return target
-        if len(failures) == 1:
-            raise failures[0]
-        kind = ChecksumError if all(isinstance(e, ChecksumError) for e in failures) else DownloadError
-        raise kind(f"{target.name}: no address works: " + "; ".join(map(str, failures)))
+        raise _all_of(target.name, failures)
+
+
+def _all_of(name: str, failures: Sequence[DownloadError]) -> DownloadError:
+    """One error of those of all addresses."""
+    if len(failures) == 1:
+        return failures[0]
+    kind = ChecksumError if all(isinstance(e, ChecksumError) for e in failures) else DownloadError
+    return kind(f"{name}: no address works: " + "; ".join(map(str, failures)))
 
 
 def _there(target: Path, expected: Expected, force: bool) -> bool:
@@ -210,7 +215,9 @@ def _complete(
             fruitless = 0 if _size(part) > before else fruitless + 1
             if fruitless >= attempts:
                 raise DownloadError(f"{url}: {cut}, {attempts} times in a row") from cut
-            _log.info("%s: %s; trying again", without_secrets(url), cut)
+            # The first is said aloud: the others take their time.
+            level = logging.WARNING if fruitless == 1 else logging.INFO
+            _log.log(level, "%s: %s; trying again", without_secrets(url), cut)
             limits.check()
             time.sleep(min(max(pause * 2**fruitless, cut.wait), max(limits.remaining(), 0)))
     else:

@@ -96,7 +96,7 @@ def resolve(variant: object) -> str:
     text = str(variant)
     name = ALIASES.get(text, text)
     if name not in VARIANTS:
-        name = _PUBLISHED.get(text.lower().strip("/"), "")
+        name = _PUBLISHED.get(text.lower().replace("\\", "/").strip("/"), "")  # as a path of Windows, too
     if not name:
         raise ArgumentError(
             f"variant {quoted(text)}, want one of {', '.join((*VARIANTS, *ALIASES))}, or the name under "

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
+from typing import Any
 
 __all__ = [
     "BASE_URL",
@@ -16,6 +17,7 @@ __all__ = [
     "HubFile",
     "ModelSpec",
     "expected",
+    "restore",
     "wrong",
 ]
 
@@ -133,7 +135,7 @@ class ModelSpec:
     license: str = field(default=LICENSE, repr=False)
 
 
-def _restore(self: CheckpointFile | ModelSpec, state: list[object]) -> None:
+def restore(self: Any, state: list[object]) -> None:
     """What was pickled before a class had its last fields gets their defaults."""
     every = fields(self)
     for each, value in zip(every, [*state, *(f.default for f in every[len(state) :])]):
@@ -142,7 +144,7 @@ def _restore(self: CheckpointFile | ModelSpec, state: list[object]) -> None:
 
 # Python 3.10 replaces a method of that name in the body of a class.
 for _kind in (CheckpointFile, ModelSpec):
-    setattr(_kind, "__setstate__", _restore)  # noqa: B010
+    setattr(_kind, "__setstate__", restore)  # noqa: B010
 
 
 _MAST3R = "MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric"

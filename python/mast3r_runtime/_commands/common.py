@@ -19,11 +19,12 @@ from ..errors import shown
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
+    from .._files.folder import OutFolder
     from .._scene.scene import Scene
 
 __all__ = [
-    "backend_option", "engine_options", "look", "not_placed", "note", "open_engine", "say", "say_left_out",
-    "say_memory",
+    "backend_option", "engine_options", "file_options", "folder_options", "held_folder", "look", "memory_of",
+    "not_placed", "note", "open_engine", "say", "say_left_out", "say_memory", "size_of",
 ]  # fmt: skip
 
 
@@ -57,6 +58,27 @@ def engine_options(parser: argparse.ArgumentParser, model: bool = True) -> None:
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: every core)")
 
 
+def folder_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a verb that fills a folder."""
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for another run that writes into the folder"
+    )
+
+
+def file_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a verb that writes a file under a name of the user's."""
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a file that mast3r did not write; never an input"
+    )
+
+
+def held_folder(arguments: argparse.Namespace, section: str, verb: str) -> OutFolder:
+    """The folder of ``-o``, for the files of one product. See :class:`.OutFolder`."""
+    from .._files.folder import OutFolder
+
+    return OutFolder(arguments.out, section, verb, wait=arguments.wait)
+
+
 def open_engine(arguments: argparse.Namespace) -> Engine:
     """Open the engine that the options ask for and load its model."""
     from .._engine.engine import Engine
@@ -70,31 +92,39 @@ def open_engine(arguments: argparse.Namespace) -> Engine:
     return engine
 
 
-def say_memory(engine: Engine) -> None:
-    """Say before a long run what a pair needs; where it does not fit, the run's first pair says so."""
+def memory_of(engine: Engine) -> dict[str, Any]:
+    """What a pair needs, as ``estimate_memory`` says it."""
     from .._engine.reports import estimate_memory
     from .._engine.timing import native_size
 
     info = engine.info()
-    need = estimate_memory(
+    return estimate_memory(
         engine.path,
         size=native_size(engine),
         backend=str(info["backend"]),
         precision=str(info["precision"]),
         num_threads=int(info["threads"]),
     )
-    left = f"; {need['limit']} leaves {_size(need['free'])}" if need["limit"] else ""
+
+
+def say_memory(engine: Engine) -> None:
+    """Say before a long run what a pair needs; where it does not fit, the run's first pair says so."""
+    need = memory_of(engine)
+    left = f"; {need['limit']} leaves {size_of(need['free'])}" if need["limit"] else ""
     size = f"{need['width_1']} x {need['height_1']}"
-    print(f"mast3r: a pair of {size} needs about {_size(need['total'])} of memory{left}", file=sys.stderr)
+    print(f"mast3r: a pair of {size} needs about {size_of(need['total'])} of memory{left}", file=sys.stderr)
 
 
-def _size(count: int) -> str:
+def size_of(count: int) -> str:
+    """Bytes for people."""
     return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.0f} MB"
 
 
 def say(arguments: argparse.Namespace, values: Any, text: str) -> None:
     """Print the result: ``values`` as JSON where that is wanted, else ``text``."""
-    print(json.dumps(_plain(values), indent=2, allow_nan=False) if arguments.json else text)
+    print(
+        json.dumps(_plain(values), indent=2, allow_nan=False) if arguments.json else shown(text, lines=True)
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -128,7 +158,7 @@ def not_placed(scene: Scene) -> list[str]:
 
 def note(arguments: argparse.Namespace, text: str) -> None:
     """A line for people; kept out of the way of JSON."""
-    print(text, file=sys.stderr if arguments.json else sys.stdout)
+    print(shown(text, lines=True), file=sys.stderr if arguments.json else sys.stdout)
 
 
 def look(arguments: argparse.Namespace, page: Path) -> None:

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from .._files.single import MARK
+from .._files.whole import replacing
 from .._library.version import __version__
 from ..errors import without_secrets
 
@@ -110,7 +112,9 @@ def watch(pairs: int, settings: dict[str, Any]) -> dict[str, Any]:
 
 def write(report: dict[str, Any], path: Path) -> None:
     """Write the report as a zip file of a JSON file and one for reading."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.comment = MARK.encode()
         archive.writestr("report.json", json.dumps(report, indent=2))
         archive.writestr("report.txt", _text(report))
 

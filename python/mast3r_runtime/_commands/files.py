@@ -12,7 +12,7 @@ from pathlib import Path
 from .._checkpoints import places
 from .._checkpoints.specs import DA3_LICENSE, LICENSE, MODEL_SPECS
 from ..errors import ArgumentError
-from .common import say
+from .common import file_options, say
 
 __all__ = ["add"]
 
@@ -39,6 +39,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     convert.add_argument("target", metavar="OUT", nargs="?", type=Path, help="file or folder")
     convert.add_argument("--dtype", choices=DTYPES, default="fp16", help="of the weights (default: fp16)")
     convert.add_argument("--quiet", action="store_true", help="no bar")
+    file_options(convert)
     _cache_options(convert)
 
 
@@ -100,8 +101,12 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _convert(arguments: argparse.Namespace) -> int:
-    from .._checkpoints.convert import convert
+    from .._checkpoints.convert import convert, targets
+    from .._files.single import single
 
+    sources, candidates = targets(arguments.source, arguments.target, arguments.cache_dir)
+    for candidate in candidates:
+        single(candidate, (), sources, arguments.overwrite)
     paths = convert(
         arguments.source,
         arguments.target,

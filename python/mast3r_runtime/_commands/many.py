@@ -13,17 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import quoted, without_secrets
-from .common import say
+from ..errors import quoted, shown, without_secrets
+from .common import held_folder, say
 
 if TYPE_CHECKING:
     from .._pairs.driver import Progress
     from .._pairs.run import Report
+    from .._pictures.find import Found
     from .._store.store import Store
 
 __all__ = ["add", "batch_options", "batch_store", "shard", "store_of"]
 
-FULL = 5  # exit status: the store cannot be written
+LISTED = "listed"  # of the list of what was written: a store's pairs
 FOREIGN = 10  # names of other files that are shown
 TOO_MANY_FAILED = 6  # exit status: more pairs failed than --max-failed
 
@@ -113,15 +114,20 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
 
 
 def batch_store(
-    arguments: argparse.Namespace, store: str, paths: list[Path], pairs: list[tuple[int, int]]
+    arguments: argparse.Namespace, store: str, listed: Found, pairs: list[tuple[int, int]]
 ) -> int:
     """``batch --store``."""
     from .._pairs.driver import Interrupted
     from .._pairs.run import run_pairs
     from ..errors import StoreError
 
+    paths = list(listed.values())
     if arguments.status:
         return _say_status(arguments, store, paths, pairs)
+    writes = arguments.out is not None and str(arguments.out) != store
+    if writes:
+        with held_folder(arguments, LISTED, "batch") as out:  # before the work; workers may share it
+            out.claim(["pairs.txt"])
     said = _Progress(arguments.json_progress)
     try:
         with _client(arguments) as client, said:
@@ -135,15 +141,14 @@ def batch_store(
                 progress=said.tell,
             )  # fmt: skip
     except StoreError as error:
-        print(f"mast3r: {error}; {said.missing()}", file=sys.stderr)
-        return FULL
+        raise StoreError(f"{error}; {said.missing()}") from error
     except KeyboardInterrupt as error:
         how = "" if isinstance(error, Interrupted) else " at once"
         raise KeyboardInterrupt(f"interrupted{how}; {said.missing()}; the same command goes on") from error
     names = [path.name for path in paths]
-    if arguments.out is not None and str(arguments.out) != store:
+    if writes:
         _write_pairs(arguments.out, names, report, arguments.drop)
-    _say_report(arguments, store, report)
+    _say_report(arguments, store, report, listed)
     return TOO_MANY_FAILED if len(report.failed) > arguments.max_failed else 0
 
 
@@ -191,13 +196,14 @@ class _Progress:
             self._bar.close()
 
 
-def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> None:
+def _say_report(arguments: argparse.Namespace, store: str, report: Report, listed: Found) -> None:
     store = without_secrets(store, store)
     verdicts = {name: int((report.verdicts == n).sum()) for n, name in enumerate(("NO", "UNSURE", "YES"))}
     values = {
         "run": report.run, "store": store, "pairs": len(report.pairs), "done": report.done,
         "computed": report.computed, "encoded": report.encoded, "verdicts": verdicts,
         "failed": [vars(f) for f in report.failed], "seconds": round(report.seconds, 3),
+        "left_out": dict(listed.left_out),
     }  # fmt: skip
     if arguments.json_progress:
         print(json.dumps({"event": "done", **values}), flush=True)
@@ -207,20 +213,20 @@ def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> No
         f"{report.encoded} pictures encoded, {report.seconds:.0f} s. Something in common: "
         f"{verdicts['YES']} yes, {verdicts['UNSURE']} unsure, {verdicts['NO']} no. Run {report.run}"
     )
-    shown = report.failed[:20]
-    text += "".join(f"\nfailed: {' '.join(f.pair)}: {f.error}: {f.message}" for f in shown)
-    if len(report.failed) > len(shown):
-        text += f"\nand {len(report.failed) - len(shown)} more: mast3r store {store} --list failed"
+    some = report.failed[:20]
+    text += "".join(f"\nfailed: {shown(' '.join(f.pair))}: {f.error}: {shown(f.message)}" for f in some)
+    if len(report.failed) > len(some):
+        text += f"\nand {len(report.failed) - len(some)} more: mast3r store {store} --list failed"
     say(arguments, values, text)
 
 
 def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | None) -> None:
     """``pairs.txt`` of the pairs that are not dropped, with their number of matches."""
+    from .._files.folder import OutFolder
     from .._files.whole import replacing
     from .._pairs.verdicts import drops
     from .._pairs.worker import VERDICTS
 
-    folder.mkdir(parents=True, exist_ok=True)
     gap = "\t" if any(" " in name for name in names) else " "
     rows = [
         f"{names[i]}{gap}{names[j]}{gap}{matches}\n"
@@ -229,8 +235,10 @@ def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | Non
         )
         if verdict >= 0 and not drops(drop, VERDICTS[verdict])
     ]
-    with replacing(folder / "pairs.txt") as temporary:
-        temporary.write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
+    with OutFolder(folder, LISTED, "batch", wait=True) as out:
+        with replacing(out.stage / "pairs.txt") as temporary:
+            temporary.write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
+        out.finish()
 
 
 def _say_status(

@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -16,14 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 from .._checkpoints.download import status
 from ..errors import shown
-from .common import engine_options, look, not_placed, note, open_engine, say, say_left_out, say_memory
+from .common import (
+    engine_options,
+    file_options,
+    folder_options,
+    held_folder,
+    look,
+    memory_of,
+    not_placed,
+    note,
+    open_engine,
+    say,
+    say_left_out,
+    size_of,
+)
+from .progress import Steps
+from .views import image_options
 from .views import show as show_views
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
+    from .._files.folder import OutFolder
+    from .._pictures.find import Found
+    from .._scene.scene import Scene
 
 __all__ = ["NOT_LOCATED", "NOT_STRICT", "add", "demo_scene"]
 
+_DEMO_FORMATS = ("report", "npz", "colmap", "transforms", "ply", "glb", "images")
 NOT_LOCATED = 3  # exit status: the picture does not fit the scene
 NOT_STRICT = 4  # exit status: --strict, and a picture is not placed
 
@@ -62,11 +78,12 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
         help="how the store keeps features (default: float16 where a batch left such, else float32)",
     )  # fmt: skip
     make.add_argument("--keep-database", action="store_true", help="keep COLMAP's database.db")
-    make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
+    image_options(make)
     make.add_argument("--strict", action="store_true", help="exit with 4 where a picture is not placed")
     make.add_argument("--html", action=argparse.BooleanOptionalAction, default=True, help="write scene.html")
     make.add_argument("--open", action="store_true", help="open scene.html in the browser")
     make.add_argument("--json", action="store_true", help="print the report as JSON")
+    folder_options(make)
 
     find = verb("localize", _localize, "Find where a new picture of a scene was taken.")
     find.add_argument("scene", type=Path)
@@ -83,6 +100,8 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     show.add_argument("--live", action="store_true", help="serve it by viser in place of writing a page")
     show.add_argument("--port", type=int, default=8080, help="of --live (default: 8080)")
     show.add_argument("--json", action="store_true", help="print JSON")
+    file_options(show)
+    folder_options(show)
 
 
 def _graph_options(make: argparse.ArgumentParser) -> None:
@@ -158,30 +177,26 @@ def _pairs(path: Path, found: Mapping[str, Path]) -> list[tuple[str, str]]:
 
 def _reconstruct(arguments: argparse.Namespace) -> int:
     from .._pictures.find import find
-    from .._scene.files import FORMATS
-    from .._scene.reconstruct import reconstruct
-    from ..errors import SceneError
+    from .._scene import files
+    from .._scene.album import plan
 
     found = find(arguments.pictures, arguments.recursive, arguments.out)
     options = _options(arguments, found)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    store = arguments.store or arguments.out / ".cache"
-    options["database"] = arguments.out / "database.db" if arguments.keep_database else None
-    with _Bars() as bars, ExitStack() as stack:
-        engine = stack.enter_context(open_engine(arguments))
-        matcher = _matcher(arguments, engine, stack)
-        if matcher is None and not engine.info()["desc_dim"]:
-            return show_views(arguments, reconstruct(engine, found, **options))
-        say_memory(engine if matcher is None or isinstance(matcher, str) else matcher)
-        try:
-            scene = reconstruct(engine, found, store=store, progress=bars, matcher=matcher, **options)
-        except SceneError as error:
-            if error.report is not None:
-                (arguments.out / "report.json").write_text(json.dumps(error.report, indent=1) + "\n")
-            raise
-    formats = [name for name in FORMATS if name != "html" or arguments.html]
-    scene.write(arguments.out, formats, int(arguments.max_dense))
-    _link(arguments.out / "images", [(p.name, p.path) for p in scene.placed], arguments.copy_images)
+    formats = [name for name in files.FORMATS if name != "html" or arguments.html]
+    with held_folder(arguments, files.SECTION, "reconstruct") as out:
+        album = plan(found, out)
+        out.claim([*files.targets(list(found), formats), *album.targets()])
+        options["database"] = None
+        if arguments.keep_database:
+            out.claim(["database.db"])
+            options["database"] = out.stage / "database.db"
+        scene = _solved(arguments, out, found, options)
+        if "network" in scene.report:  # cameras of a network of many views, as they are
+            return show_views(arguments, scene, out, album)
+        files.write_into(
+            scene, out, formats, int(arguments.max_dense), copy_images=arguments.copy_images,
+            keep_gps=arguments.keep_gps, album=album,
+        )  # fmt: skip
     say_left_out(found.left_out)
     for line in _warnings(scene):
         print(f"mast3r: {line}", file=sys.stderr)
@@ -189,6 +204,44 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     if arguments.open and arguments.html:
         look(arguments, arguments.out / "scene.html")
     return NOT_STRICT if arguments.strict and len(scene.placed) < len(scene.pictures) else 0
+
+
+def _say_size(engine: Engine, found: Found, options: dict[str, Any], step: str, total: int) -> None:
+    """Say once how large the run is, before its first pair."""
+    if step != "pairs":
+        return
+    from .._pairs.rule import stride_for
+    from .._scene.budget import estimate
+
+    count = len(found)
+    need = memory_of(engine)
+    most = need["total"] + estimate(engine, count, total, options["stride"] or stride_for(count)).bytes
+    free = f"; {need['limit']} leaves {size_of(need['free'])}" if need["limit"] else ""
+    text = f"{count} pictures, {total} pairs, about {size_of(most)} of memory at the most{free}"
+    print(f"mast3r: {text}", file=sys.stderr, flush=True)
+
+
+def _solved(arguments: argparse.Namespace, out: OutFolder, found: Found, options: dict[str, Any]) -> Scene:
+    from .._scene.files import write_failure
+    from .._scene.reconstruct import reconstruct
+    from ..errors import SceneError
+
+    with ExitStack() as stack:
+        engine = stack.enter_context(open_engine(arguments))
+        matcher = _matcher(arguments, engine, stack)
+        if matcher is None and not engine.info()["desc_dim"]:
+            return reconstruct(engine, found, **options)
+        pairs_by = engine if matcher is None or isinstance(matcher, str) else matcher
+        bars = stack.enter_context(
+            Steps(lambda step, total: _say_size(pairs_by, found, options, step, total))
+        )
+        store = arguments.store or out.path / ".cache"
+        try:
+            return reconstruct(engine, found, store=store, progress=bars, matcher=matcher, **options)
+        except SceneError as error:
+            if error.report is not None:
+                print(f"mast3r: the report is {write_failure(out, error.report)}", file=sys.stderr)
+            raise
 
 
 def _matcher(arguments: argparse.Namespace, engine: Engine, stack: ExitStack) -> Engine | str | None:
@@ -234,63 +287,28 @@ def _say_scene(arguments: argparse.Namespace, scene: Any) -> None:
     say(arguments, report, text)
 
 
-def _link(folder: Path, pictures: list[tuple[str, Path]], copy: bool) -> None:
-    """The pictures under their names, as links where the system has them."""
-    for name, path in pictures:
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        try:
-            if copy:
-                raise OSError
-            target.symlink_to(os.path.relpath(path.resolve(), target.parent.resolve()))
-        except OSError:
-            shutil.copyfile(path, target)
-
-
-class _Bars:
-    """One bar for every step."""
-
-    def __init__(self) -> None:
-        self.step, self.bar = "", None
-
-    def __call__(self, step: str, done: int, total: int) -> None:
-        from tqdm.auto import tqdm
-
-        if step != self.step:
-            self.__exit__()
-            self.step = step
-            self.bar = tqdm(total=total, desc=step, disable=None, leave=False, file=sys.stderr)
-        assert self.bar is not None
-        self.bar.update(done - self.bar.n)
-
-    def __enter__(self) -> _Bars:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
-
-
-def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any]) -> Path | None:
-    """The demo's last part: a scene of rendered views, and how far it is from the truth."""
+def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, Any], out: OutFolder) -> bool:
+    """The demo's last part: a scene of rendered views, and how far it is from the truth; whether it is."""
+    from .._files.folder import OutFolder
     from .._output.html import write_html
-    from .._scene import known
+    from .._scene import files, known
     from .._scene.reconstruct import reconstruct
     from ..errors import DependencyError
 
-    try:
-        scene = reconstruct(engine, known.paths())
-    except DependencyError as error:
-        note(arguments, f"Scene: left out, {error}")
-        return None
-    rated = known.rate(scene)
-    scores["scene"] = {**vars(rated), "seconds": scene.report["seconds"]}
     folder = arguments.out / "scene"
-    scene.write(folder, ["report", "npz", "colmap", "transforms", "ply", "glb"])
-    page = write_html(arguments.out / "scene.html", scene, title="The demo's room")
+    with OutFolder(folder, files.SECTION, "demo", wait=arguments.wait) as place:
+        place.claim(files.targets([path.name for path in known.paths()], _DEMO_FORMATS))
+        try:
+            scene = reconstruct(engine, known.paths())
+        except DependencyError as error:
+            note(arguments, f"Scene: left out, {error}")
+            return False
+        rated = known.rate(scene)
+        scores["scene"] = {**vars(rated), "seconds": scene.report["seconds"]}
+        files.write_into(scene, place, _DEMO_FORMATS)
+    write_html(out.stage / "scene.html", scene, title="The demo's room")
     note(arguments, f"Scene (rendered views): {rated.text()}; {scene.report['seconds']['total']:.0f} s")
-    return page
+    return True
 
 
 def _localize(arguments: argparse.Namespace) -> int:
@@ -312,9 +330,10 @@ def _localize(arguments: argparse.Namespace) -> int:
     if found.pose is None:
         text = f"{found.reason}: {found.inliers} inliers of {found.matches} matches, best with {found.best}"
     else:
-        x, y, z = found.pose[:3, 3]
+        # four digits; of coordinates of maps those behind the point as well
+        place = " ".join(f"{v:.3f}" if abs(v) >= 1000 else f"{v:.4g}" for v in found.pose[:3, 3])
         text = (
-            f"at {x:.4g} {y:.4g} {z:.4g} {scene.scale.unit} in component {found.component}: "
+            f"at {place} {scene.scale.unit} in component {found.component}: "
             f"{found.inliers} inliers of {found.matches} matches, best with {found.best}"
         )
     say(arguments, values, text)
@@ -335,25 +354,41 @@ def _live(arguments: argparse.Namespace, shown: Any) -> int:
 
 
 def _view(arguments: argparse.Namespace) -> int:
+    from .._files.folder import OutFolder
+    from .._files.single import single
     from .._output.html import write_html
     from .._output.sources import points_page, result_page
+    from .._scene.files import SECTION
     from .._scene.scene import Scene
     from ..errors import ArgumentError, quoted
 
     source: Path = arguments.source
+    suffix = source.suffix.lower()
+    beside = source.with_suffix(".html") if suffix else source
+    if not source.is_dir() and suffix not in (".ply", ".glb", ".npz"):
+        raise ArgumentError(f"view {quoted(source)}: want a folder of reconstruct, result.npz, .ply or .glb")
+    own = source.is_dir() and arguments.out is None
+    target: Path = source / "scene.html" if own else arguments.out or beside
+    if not own and not arguments.live:
+        single(target, (".html", ".htm"), [source], arguments.overwrite)
     shown: Any
     if source.is_dir():
-        shown, page = Scene.load(source).page(source.resolve().name), source / "scene.html"
-    elif source.suffix.lower() in (".ply", ".glb"):
-        shown, page = points_page(source), source.with_suffix(".html")
-    elif source.suffix.lower() == ".npz":
-        shown, page = result_page(source, source.resolve().parent.name), source.with_suffix(".html")
+        shown = Scene.load(source).page(source.resolve().name)
+    elif suffix == ".npz":
+        shown = result_page(source, source.resolve().parent.name)
     else:
-        raise ArgumentError(f"view {quoted(source)}: want a folder of reconstruct, result.npz, .ply or .glb")
+        shown = points_page(source)
     if arguments.live:
         return _live(arguments, shown)
-    target = arguments.out or page
-    write_html(target, shown, max_points=int(arguments.max_points), thumb=arguments.thumb)
+    options = {"max_points": int(arguments.max_points), "thumb": arguments.thumb}
+    if own:  # a file of the scene: it goes where the scene's others are listed
+        with OutFolder(source, SECTION, "view", wait=arguments.wait) as out:
+            out.claim(["scene.html"])
+            write_html(out.stage / "scene.html", shown, **options)
+            out.finish(key=out.earlier().key, add=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_html(target, shown, **options)
     size = target.stat().st_size
     say(
         arguments,

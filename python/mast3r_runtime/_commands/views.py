@@ -11,14 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import shown
-from .common import engine_options, look, not_placed, open_engine, say, say_left_out
+from .common import (
+    engine_options,
+    folder_options,
+    held_folder,
+    look,
+    not_placed,
+    open_engine,
+    say,
+    say_left_out,
+)  # fmt: skip
 
 if TYPE_CHECKING:
+    from .._files.folder import OutFolder
     from .._pictures.header import Photo
+    from .._scene.album import Album
     from .._scene.model import F64, Lens
     from .._scene.scene import Scene
 
-__all__ = ["add", "show"]
+__all__ = ["add", "image_options", "show"]
 
 DEFAULT = "da3_base"
 REFERENCES = ("saddle_balanced", "first", "middle", "saddle_sim_range")
@@ -47,12 +58,23 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     make.add_argument("--html", action=argparse.BooleanOptionalAction, default=True, help="write scene.html")
     make.add_argument("--open", action="store_true", help="open scene.html in the browser")
     make.add_argument("--json", action="store_true", help="print the report as JSON")
+    image_options(make)
+    folder_options(make)
+
+
+def image_options(make: argparse.ArgumentParser) -> None:
+    """Add what says how the pictures come into ``images/``."""
+    make.add_argument("--copy-images", action="store_true", help="copy the pictures, not link them")
+    make.add_argument(
+        "--keep-gps", action="store_true", help="keep where the pictures were taken in the copies in images/"
+    )
 
 
 def _views(arguments: argparse.Namespace) -> int:
     from .._pictures.find import find
     from .._pictures.header import read
-    from .._scene import start
+    from .._scene import files, start
+    from .._scene.album import plan
 
     found = find(arguments.pictures, arguments.recursive, arguments.out)
     found.need(1, f"views: {', '.join(map(shown, arguments.pictures))}")
@@ -60,12 +82,17 @@ def _views(arguments: argparse.Namespace) -> int:
         arguments.variant = "auto"
     headers = [read(name, path) for name, path in found.items()]
     poses, lenses = _cameras(arguments, headers)
-    with open_engine(arguments) as engine:
-        scene = start.look(
-            engine, headers, poses, lenses, reference=arguments.reference, rays=arguments.rays,
-            window=arguments.window, overlap=arguments.overlap,
-        )  # fmt: skip
-    return show(arguments, replace(scene, report={**scene.report, "left_out": dict(found.left_out)}))
+    with held_folder(arguments, files.SECTION, "views") as out:
+        formats = [name for name in files.FORMATS if name != "html" or arguments.html]
+        album = plan(found, out)
+        out.claim([*files.targets(list(found), formats), *album.targets()])
+        with open_engine(arguments) as engine:
+            scene = start.look(
+                engine, headers, poses, lenses, reference=arguments.reference, rays=arguments.rays,
+                window=arguments.window, overlap=arguments.overlap,
+            )  # fmt: skip
+        report = {**scene.report, "left_out": dict(found.left_out)}
+        return show(arguments, replace(scene, report=report), out, album)
 
 
 def _cameras(
@@ -85,12 +112,14 @@ def _cameras(
     return given.poses(arguments.poses, names), given.intrinsics(arguments.intrinsics, sizes, names)
 
 
-def show(arguments: argparse.Namespace, scene: Scene) -> int:
+def show(arguments: argparse.Namespace, scene: Scene, out: OutFolder, album: Album) -> int:
     """Write a scene that needed no solver, and say what it is."""
-    from .._scene.files import FORMATS
+    from .._scene.files import FORMATS, write_into
 
     formats = [name for name in FORMATS if name != "html" or arguments.html]
-    files = scene.write(arguments.out, formats)
+    files = write_into(
+        scene, out, formats, copy_images=arguments.copy_images, keep_gps=arguments.keep_gps, album=album
+    )
     say_left_out(scene.report.get("left_out", {}))
     for line in [*not_placed(scene), *_warnings(scene.report["windows"])]:
         print(f"mast3r: {line}", file=sys.stderr)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._checkpoints import places
+from .._files.single import not_an_input
 from .._library import calls
 from .._library import structs as S
 from .._library.device import backend_wanted, create, info_of
@@ -313,6 +314,9 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
         list of Path
             The files written.
         """
+        if self.path is not None:
+            for file in (os.fspath(path), f"{os.fspath(path)}.data"):
+                not_an_input(Path(file), [self.path])
         options = S.struct(
             S.ExportOptions,
             half=2 if half_compute else int(bool(half)),

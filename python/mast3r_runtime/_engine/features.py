@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files import zips
+from .._files.plain import opened, read_bytes
 from .._files.whole import replacing
 from .._library import calls
 from .._library import structs as S
@@ -19,6 +21,7 @@ from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
 from .._pictures.reading import ImageLike, read_image
 from .._results.results import GPUInferenceResult, Transform
+from .._results.windows import transform_of
 from .._store import safetensors
 from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked, quoted
 
@@ -69,7 +72,7 @@ class Features:
             raise ValueError(f"tokens {tokens.dtype} {tokens.shape}, want float32 or float16 [N, D]")
         if transform.shape != (len(Transform.__slots__),):
             raise ValueError(f"transform {transform.shape}, want 8 integers")
-        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), Transform(*map(int, transform)))
+        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), transform_of(transform))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Features:
@@ -79,9 +82,9 @@ class Features:
             raise ModelNotFoundError(f"features {quoted(path)}: no such file")
         try:
             if path.suffix.lower() == ".safetensors":
-                return cls._of(safetensors.unpack(path.read_bytes()))
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                return cls._of(archive)
+                return cls._of(safetensors.unpack(read_bytes(path)))
+            with opened(path) as file:
+                return cls._of(zips.arrays(file))
         except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
             raise WeightsError(f"features {quoted(path)}: {error!r}") from error
 

@@ -163,7 +163,6 @@ class Runtime:
         if name in ("", ".", "..") or Path(name).name != name:
             raise ArgumentError(f"name {name!r}, want the name of a folder")
         folder = self.config.directories()["export_dir"] / name
-        folder.mkdir(parents=True, exist_ok=True)
         export.write_result(folder, result, matches, read_image(img1), read_image(img2))
         return folder
 

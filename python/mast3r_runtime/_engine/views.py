@@ -18,7 +18,7 @@ from .._library.memory import GPUTensor
 from .._library.options import image_array, views_options, windows_of
 from .._pictures.arrays import U8
 from .._pictures.header import why
-from .._pictures.reading import ImageLike, read_image
+from .._pictures.reading import ImageLike, about, read_image
 from .._results.results import Transform, _timing
 from ..errors import ArgumentError, ImageError, ShapeError, checked
 
@@ -147,7 +147,9 @@ class ViewMethods:
         """
         engine = self._live()
         names, sources = _named(pictures)
-        read, lost = _read(names, sources)
+        info = info_of(engine)
+        size = resolution or int(info["resolution"]) or 1
+        read, lost = _read(names, sources, int(info["patch"]) / size if preprocess else 0.0)
         known = poses is not None
         if lost:
             poses, intrinsics = (_rows(v, names, lost) for v in (poses, intrinsics))
@@ -160,19 +162,25 @@ class ViewMethods:
             job.wait()
             taken = [job.take(S.SceneView, "mast3r_job_take_view", i) for i in range(len(read))]
             windows, timing = windows_of(job)
-        variant = str(info_of(engine)["variant"])
+        variant = str(info["variant"])
         views = tuple(_view(v) for v in taken)
         shown = tuple(Window(*w) for w in windows)
         done = Taken(variant, names, sources, read, views, shown, _timing(timing), known, lost)
         return assemblers[-1](done)
 
 
-def _read(names: Sequence[str], sources: Sequence[Any]) -> tuple[tuple[U8, ...], dict[str, str]]:
-    """The pixels of the pictures, and why files among them cannot be read. Raises where none can."""
+def _read(
+    names: Sequence[str], sources: Sequence[Any], thinnest: float
+) -> tuple[tuple[U8, ...], dict[str, str]]:
+    """The pixels of the pictures, and why files among them cannot be read. Raises where none can.
+
+    ``thinnest`` is the least a short side may be of a long one.
+    """
     read, lost, first = [], {}, None
     for name, source in zip(names, sources, strict=True):
         try:
-            read.append(read_image(source))
+            with about(source):
+                read.append(_thick(read_image(source), thinnest))
         except ImageError as error:
             if error.file is None:
                 raise
@@ -181,6 +189,13 @@ def _read(names: Sequence[str], sources: Sequence[Any]) -> tuple[tuple[U8, ...],
     if first is not None and not read:
         raise first
     return tuple(read), lost
+
+
+def _thick(pixels: U8, thinnest: float) -> U8:
+    height, width = pixels.shape[:2]
+    if min(height, width) < thinnest * max(height, width):
+        raise ImageError(f"image: {width} x {height} pixels, too thin for the network")
+    return pixels
 
 
 def _rows(values: npt.ArrayLike | None, names: Sequence[str], lost: Mapping[str, str]) -> Any:

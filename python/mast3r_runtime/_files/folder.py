@@ -20,6 +20,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,6 +29,7 @@ from ..errors import FileError, Mast3rError, quoted
 from . import manifest
 from .lock import FolderLock
 from .manifest import JOURNAL, REPORT, Entry, Line, Section, State
+from .single import not_an_input
 from .whole import replacing
 
 __all__ = ["OutFolder"]
@@ -50,6 +52,7 @@ class OutFolder:
     def __init__(
         self, folder: str | os.PathLike[str], section: str, verb: str = "", *, wait: bool = False
     ) -> None:
+        self.given = Path(folder)
         self.path = Path(os.path.realpath(folder))
         self.section, self.verb, self.wait = section, verb or section, wait
         self.report: dict[str, Any] = {}
@@ -57,6 +60,8 @@ class OutFolder:
         self._sections: dict[str, Section] = {}
         self._named: dict[str, Entry] = {}  # files of this run that have their names
         self._kept: set[str] = set()
+        self._copies: dict[str, tuple[str, str]] = {}  # what is staged as a copy: path and hash of what
+        self.originals: set[str] = set()  # hashes of files that this run knows to be there
         self._made: list[Path] = []
         self._lock: FolderLock | None = None
         self._journal = -1
@@ -82,17 +87,24 @@ class OutFolder:
         """What earlier runs of this product left here."""
         return self._sections.get(self.section) or Section()
 
+    def written(self) -> list[str]:
+        """The files of this run that have their names."""
+        return [*self._named, REPORT]
+
     def ours(self, name: str) -> bool:
         """Whether a file of this product lies there as it was written."""
-        return manifest.state(self.path, name, *self._entries(name)) == State.OURS
+        return self._state(name, *self._entries(name)) == State.OURS
 
-    def claim(self, names: Iterable[str]) -> None:
-        """Refuse, before the work, names at which something lies that is not ours.
+    def claim(self, names: Iterable[str], inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
+        """Refuse, before the work, names at which something lies that is not ours, or is an input.
 
-        Raises FileError with some of the names and their number.
+        Raises FileError with some of the names and their number, ArgumentError for an input.
         """
+        names, inputs = list(dict.fromkeys(names)), list(inputs)
         with _typed(self.path):
-            foreign = [name for name in dict.fromkeys(names) if not self._free(name)]
+            for name in names if inputs else ():
+                not_an_input(self.path / name, inputs)
+            foreign = [name for name in names if not self._free(name)]
         if foreign:
             raise FileError(_refusal(self.path, foreign))
 
@@ -100,12 +112,36 @@ class OutFolder:
         """Let a file of an earlier run stay: this run would write the same."""
         self._kept.add(name)
 
+    def put(self, name: str, data: bytes, source: Path | None = None, of: str = "") -> None:
+        """Stage a file; of a copy, with the file of which it is one, and that file's hash.
+
+        A copy whose original is gone may be all that the user has: it is no longer ours.
+        """
+        target = self.stage / name
+        if source is not None:
+            self._copies[name] = (os.path.abspath(source), of)
+        with _typed(self.path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+
+    def link(self, name: str, source: Path) -> bool:
+        """Stage a link to a file, relative, past links on the way; False where the system makes none."""
+        target = self.stage / name
+        final = os.path.realpath((self.path / name).parent)
+        with _typed(self.path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.symlink_to(os.path.relpath(os.path.realpath(source), final))
+        except (OSError, ValueError):  # Windows without the right to, or another drive
+            return False
+        return True
+
     def commit(self) -> None:
         """Give the files below ``stage`` their names; all, or on an error of what is there, none."""
         with _typed(self.path):
             files = {path.relative_to(self.stage).as_posix(): path for path in _files(self.stage)}
             self.claim(files)
-            entries = {name: _known(path) for name, path in files.items()}
+            entries = {name: self._entry(name, path) for name, path in files.items()}
             for name, path in files.items():
                 self._parents(name)
                 self._write_line(Line(self.section, name, entries[name]))
@@ -164,11 +200,27 @@ class OutFolder:
     # ---- what is there ------------------------------------------------------------------
 
     def _entries(self, name: str) -> list[Entry]:
-        found = [s[name] for s in (self._named, self.earlier().files) if name in s]
-        return found
+        return [s[name] for s in (self._named, self.earlier().files) if name in s][:1]
+
+    def _entry(self, name: str, path: Path) -> Entry:
+        source, of = self._copies.get(name, ("", ""))
+        return replace(_known(path), source=source, of=of)
 
     def _free(self, name: str) -> bool:
-        return manifest.state(self.path, name, *self._entries(name)) in (State.ABSENT, State.OURS)
+        return self._state(name, *self._entries(name)) in (State.ABSENT, State.OURS)
+
+    def _state(self, name: str, *entries: Entry) -> str:
+        found = manifest.state(self.path, name, *entries)
+        if found == State.OURS and not all(self._has_original(entry) for entry in entries):
+            return State.OTHER
+        return found
+
+    def _has_original(self, entry: Entry) -> bool:
+        """Whether a copy is one: the file of which it was made is there."""
+        if not entry.source or entry.of in self.originals:
+            return True
+        original = manifest.entry_of(Path(entry.source)) if os.path.isfile(entry.source) else None
+        return original is not None and original.sha256 == entry.of
 
     def _make(self) -> None:
         """Make the folder and those above it, and remember which."""
@@ -247,7 +299,7 @@ class OutFolder:
 
     def _remove(self, name: str) -> bool:
         """Remove a file of an earlier run; False where something else lies there now."""
-        found = manifest.state(self.path, name, self.earlier().files[name])
+        found = self._state(name, self.earlier().files[name])
         if found == State.OURS:
             (self.path / name).unlink()
         return found in (State.OURS, State.ABSENT)
@@ -342,9 +394,9 @@ def _typed(folder: Path) -> Iterator[None]:
 
 def _refusal(folder: Path, names: list[str]) -> str:
     return (
-        f"folder {quoted(folder)}: {len(names)} names that this command writes have files that it did not "
-        f"write, or that were changed since: {_some(names)}; nothing was changed. Move them away, or choose "
-        "another folder"
+        f"folder {quoted(folder)}: at {len(names)} of the names that this command writes lies what it did "
+        "not write, what was changed since, a copy whose original is gone, or a link in place of a folder: "
+        f"{_some(names)}; nothing was changed. Move them away, or choose another folder"
     )
 
 

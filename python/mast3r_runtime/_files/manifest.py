@@ -4,7 +4,7 @@
 ``report.json`` holds what a command reports, and under ``written`` one section a product::
 
     {section: {"made_by": text, "key": text, "folders": [name],
-               "files": {name: {"bytes": n, "sha256": hex} or {"link": text}},
+               "files": {name: {"bytes": n, "sha256": hex} or {"link": text}},  # of a copy, "source" and "of"
                "from": {path: sha256}, "stale": bool}}
 
 Names are relative and have ``/``. ``sha256`` beside ``written`` is that of everything else in the
@@ -41,14 +41,22 @@ _WORD = re.compile(r"[a-z]{1,20}")
 
 @dataclass(frozen=True)
 class Entry:
-    """What a file was when it was written: its size and hash, or the text of a link."""
+    """What a file was when it was written: its size and hash, or the text of a link.
+
+    ``source`` is the path of the user's file of which it is a copy, and ``of`` that file's hash.
+    """
 
     bytes: int = 0
     sha256: str = ""
     link: str | None = None
+    source: str = field(default="", compare=False)
+    of: str = field(default="", compare=False)
 
     def record(self) -> dict[str, object]:
-        return {"link": self.link} if self.link is not None else {"bytes": self.bytes, "sha256": self.sha256}
+        if self.link is not None:
+            return {"link": self.link}
+        copy = {"source": self.source, "of": self.of} if self.source else {}
+        return {"bytes": self.bytes, "sha256": self.sha256, **copy}
 
 
 @dataclass
@@ -144,7 +152,7 @@ def _entry(row: Mapping[str, Any]) -> Entry:
     size, digest = row["bytes"], row["sha256"]
     if type(size) is not int or size < 0 or not isinstance(digest, str) or not _HEX.fullmatch(digest):
         raise ValueError(f"entry {row!r:.200}")
-    return Entry(size, digest)
+    return Entry(size, digest, None, str(row.get("source", "")), str(row.get("of", "")))
 
 
 @dataclass(frozen=True)

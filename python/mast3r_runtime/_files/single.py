@@ -44,11 +44,14 @@ def single(
 
 
 def not_an_input(path: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Raise ArgumentError where a file to write is one that is read."""
+    """Raise ArgumentError where a file to write is one that is read, or lies in a folder that is."""
     for source in inputs:
-        with suppress(OSError, ValueError):
-            if os.path.samefile(path, source):
-                raise ArgumentError(f"{path}: it is an input ({quoted(source)}), want another file to write")
+        same = False
+        with suppress(OSError, ValueError):  # what is not there is not the same
+            files = list(Path(source).iterdir()) if os.path.isdir(source) else [Path(source)]
+            same = any(os.path.samefile(path, file) for file in files)
+        if same:
+            raise ArgumentError(f"{path}: it is an input ({quoted(source)}), want another file to write")
 
 
 def ours(path: Path) -> bool:

@@ -12,14 +12,20 @@ import io
 import math
 import struct
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["arrays", "opened"]
+__all__ = ["Arrays", "Spec", "arrays", "fit", "opened"]
 
+Arrays = dict[str, npt.NDArray[Any]]
+# dtype and shape by name: a dtype of numpy, or "U" text, "i" and "f" any integers and floats; in a
+# shape a letter stands for the same side everywhere.
+Spec = Mapping[str, tuple[str, tuple[object, ...]]]
+
+_KINDS = {"U": "U", "i": "iu", "f": "f"}
 _END = 22  # bytes of the end record, before the comment
 _MOST = 0xFFFF  # members that its field can count
 
@@ -43,7 +49,7 @@ def opened(file: IO[bytes], comment: bytes = b"") -> zipfile.ZipFile:
     return archive
 
 
-def arrays(file: IO[bytes], only: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+def arrays(file: IO[bytes], only: Sequence[str] | None = None) -> Arrays:
     """The arrays of an npz that ``np.savez`` wrote, or those named.
 
     No array takes more memory than its bytes in the file, whatever its header says. Damaged
@@ -70,3 +76,23 @@ def _array(data: bytes) -> npt.NDArray[Any]:
         raise ValueError(f"{len(data) - file.tell()} bytes for {dtype} {shape}")
     flat = np.frombuffer(data, dtype, offset=file.tell()).copy()
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+def fit(arrays: Arrays, spec: Spec, finite: Sequence[str] = ()) -> None:
+    """ValueError unless all arrays of ``spec`` are there as it says, and those of ``finite`` are."""
+    sides: dict[object, object] = {}
+    for name, (dtype, shape) in spec.items():
+        if name not in arrays:
+            raise ValueError(f"no {name} among {', '.join(sorted(arrays)):.200}")
+        array = arrays[name]
+        got = array.dtype
+        same = (
+            got.kind in {"i": "iu"}.get(dtype, dtype) if dtype in ("U", "i", "f") else got == np.dtype(dtype)
+        )
+        if not same or array.ndim != len(shape):
+            raise ValueError(f"{name}: {got} {array.shape}, want {dtype} {shape}")
+        for side, want in zip(array.shape, shape, strict=True):
+            if side != (sides.setdefault(want, side) if isinstance(want, str) else want):
+                raise ValueError(f"{name}: shape {array.shape}, want {shape}")
+        if name in finite and not np.isfinite(array).all():
+            raise ValueError(f"{name}: a number that is not finite")

@@ -10,8 +10,12 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
+from .._files.folder import OutFolder
+from .._files.single import MARK
 from .._files.whole import check_target, replacing
+from .._library.imports import heavy
 from .._results.results import InferenceResult, MatchResult
 from ..errors import ArgumentError, ShapeError, checked, quoted
 from . import drawing, far
@@ -19,12 +23,14 @@ from . import drawing, far
 __all__ = [
     "KEEP",
     "RESULT_FILES",
+    "SECTION",
     "Picture",
     "coloured_points",
     "from_linear",
     "glb_place",
     "glb_scene",
     "network_pixels",
+    "write_files",
     "write_npz",
     "write_png",
     "write_points",
@@ -40,6 +46,7 @@ RESULT_FILES = (  # what write_result leaves in a folder
     "matches.png",
     "cloud.png",
 )
+SECTION = "pair"  # of the list of what was written
 _UPRIGHT = np.array([1.0, -1, -1])  # glTF: y up, z to the viewer
 KEEP = 0.95  # share of each view's points, most confident first, that a point cloud gets
 
@@ -89,7 +96,9 @@ def write_png(path: Path, picture: Image.Image) -> None:
     """A PIL picture as PNG; another suffix is refused."""
     check_target(Path(path), (".png",))
     with replacing(path) as temporary:
-        picture.save(temporary, "PNG")
+        text = PngInfo()
+        text.add_text("Software", MARK)
+        picture.save(temporary, "PNG", pnginfo=text)
 
 
 @checked
@@ -145,6 +154,8 @@ def write_points(path: Path, points: npt.NDArray[np.floating], colours: U8) -> N
     path = Path(path)
     check_target(path, (".ply", ".glb"))
     points, colours = np.asarray(points), np.asarray(colours)
+    if points.dtype.kind in "iu":  # places of maps in whole metres
+        points = points.astype(np.float64)
     if points.ndim != 2 or points.shape[1:] != (3,) or colours.shape != points.shape:
         raise ShapeError(f"points {points.shape} and colours {colours.shape}, want [N, 3] of both")
     keep = far.finite(points, path.name)
@@ -153,12 +164,12 @@ def write_points(path: Path, points: npt.NDArray[np.floating], colours: U8) -> N
         raise ShapeError(f"points file {quoted(path.name)}: no points to write")
     with replacing(path) as temporary:
         if path.suffix.lower() == ".ply":
-            _write_ply(temporary, points, colours)
+            temporary.write_bytes(_ply(points, colours))
         else:
             glb_scene(points, colours).export(str(temporary), file_type="glb")
 
 
-def _write_ply(path: Path, points: npt.NDArray[np.floating], colours: U8) -> None:
+def _ply(points: npt.NDArray[np.floating], colours: U8) -> bytes:
     kind = "<f8" if points.dtype == np.float64 and far.far(points) else "<f4"
     name = "double" if kind == "<f8" else "float"
     fields = [(axis, kind) for axis in "xyz"] + [(c, "u1") for c in ("red", "green", "blue", "alpha")]
@@ -169,7 +180,7 @@ def _write_ply(path: Path, points: npt.NDArray[np.floating], colours: U8) -> Non
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(rows)}"]
     header += [f"property {name} {axis}" for axis in "xyz"]
     header += [f"property uchar {name}" for name, _ in fields[3:]] + ["end_header", ""]
-    path.write_bytes("\n".join(header).encode("ascii") + rows.tobytes())
+    return "\n".join(header).encode("ascii") + rows.tobytes()
 
 
 def glb_scene(points: npt.NDArray[np.floating], colours: U8) -> Any:
@@ -177,12 +188,11 @@ def glb_scene(points: npt.NDArray[np.floating], colours: U8) -> Any:
 
     :func:`glb_place` says where a point of the world lies in it.
     """
-    import trimesh
-
+    trimesh = heavy("trimesh")
     start = far.origin(points)
     scene: Any = trimesh.Scene()
     near = (points - start if start.any() else points) * _UPRIGHT
-    cloud = trimesh.PointCloud(near.astype(np.float32), colors=_linear(colours))  # type: ignore[no-untyped-call]
+    cloud = trimesh.PointCloud(near.astype(np.float32), colors=_linear(colours))
     scene.add_geometry(cloud, geom_name="points", transform=glb_place(start))
     return scene
 
@@ -221,7 +231,28 @@ def write_result(
     lines: Picture | None = None,
     keep: float = KEEP,
 ) -> dict[str, Picture]:
-    """Write the files of ``mast3r infer`` and return the pictures among them by name."""
+    """Write the files of ``mast3r infer`` and return the pictures among them by name.
+
+    Nothing in the folder is replaced or removed that an earlier result did not write there: a file of
+    another origin at one of the names is a FileError, before anything is written.
+    """
+    with OutFolder(directory, SECTION, "write_result") as out:
+        out.claim(RESULT_FILES)
+        pictures = write_files(out.stage, result, matches, image_1, image_2, lines, keep)
+        out.finish()
+    return pictures
+
+
+def write_files(
+    directory: Path,
+    result: InferenceResult,
+    matches: MatchResult,
+    image_1: U8,
+    image_2: U8,
+    lines: Picture | None = None,
+    keep: float = KEEP,
+) -> dict[str, Picture]:
+    """The files of :func:`write_result` into a folder of ours."""
     if lines is None:
         lines = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
     points, colours = coloured_points(result, image_1, image_2, keep)

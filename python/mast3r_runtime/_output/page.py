@@ -217,6 +217,8 @@ def _filled(text: str, parts: dict[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
+    """Text for HTML; of a folder's name that is no text, the bytes as escapes."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -9,9 +9,9 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from .._files.plain import read_text
 from .._pictures.find import list_images
 from .._pictures.names import Names
-from .._pictures.plain import read_text
 from ..errors import ArgumentError, FileError, checked, quoted, reason
 
 __all__ = ["list_images", "read_pairs"]

@@ -10,7 +10,7 @@ import numpy as np
 from .._engine.engine import Engine
 from .._engine.index import HostArray, RetrievalResult
 from .._library.version import __version__
-from .._pictures.reading import fetch, pixels_of
+from .._pictures.reading import about, fetch, pixels_of
 from .._store.store import Store, key_of
 from .rule import model_hash
 
@@ -52,7 +52,8 @@ class Looks:
         found = self.store.read_arrays("retrieval", key)
         if found is None:
             image = pixels_of(path, self._sha256(os.fspath(path)))
-            result = self.engine.encode_retrieval(image, square_ok=self.square_ok)
+            with about(path):
+                result = self.engine.encode_retrieval(image, square_ok=self.square_ok)
             self.encoded += 1
             found = {
                 "features": result.features.numpy(), "attention": result.attention.numpy(),

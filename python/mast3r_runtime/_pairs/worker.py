@@ -20,7 +20,7 @@ from .._engine.features import Features
 from .._library.version import __version__
 from .._output.export import write_npz
 from .._pictures.arrays import U8
-from .._pictures.reading import pixels_of
+from .._pictures.reading import about, pixels_of
 from .._results.geometry import network_focal
 from .._results.results import InferenceResult, MatchResult
 from .._store import safetensors
@@ -98,7 +98,9 @@ class PairWorker:
         return None if arrays is None else Features._of(arrays)
 
     def _encode(self, picture: PictureLike) -> Features:
-        arrays = self.engine.encode(self.picture(picture))._arrays()
+        pixels = self.picture(picture)
+        with about(picture.path):  # it may be too thin for the network
+            arrays = self.engine.encode(pixels)._arrays()
         self.encoded += 1
         arrays["tokens"] = arrays["tokens"].astype(self.rule.features)
         key = self.rule.feature_key(picture.sha256)

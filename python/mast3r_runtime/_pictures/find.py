@@ -23,6 +23,7 @@ _log = logging.getLogger("mast3r_runtime")
 Sources = Union[str, "os.PathLike[str]", Sequence["str | os.PathLike[str]"]]
 
 _OTHERS = ("__MACOSX", "@eaDir")  # what systems put beside pictures: copies, thumbnails
+REASONS = 12  # on one line
 DEEP = 2000  # entries that are looked at for a hint
 
 
@@ -70,13 +71,14 @@ def sentence(left_out: Mapping[str, str]) -> str:
     by_advice: dict[str, list[str]] = {}
     for name, advice in left_out.items():
         # of videos, what differs is the name in the command
-        by_advice.setdefault(re.sub(r"-i \S+|-i '.*?'", "-i VIDEO", advice), []).append(shown(name))
+        by_advice.setdefault(re.sub(r"-i ('.*?'|\S+)", "-i VIDEO", advice), []).append(name)
     parts = [
-        f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}: {advice}"
+        f"{', '.join(map(shown, names[:3]))}{', ...' if len(names) > 3 else ''}: "
+        + (left_out[names[0]] if len(names) == 1 else advice)
         for advice, names in by_advice.items()
     ]
-    more = f"; and {len(parts) - 5} more reasons" if len(parts) > 5 else ""
-    return f"{len(left_out)} files left out ({'; '.join(parts[:5])}{more})"
+    more = f"; and {len(parts) - REASONS} more reasons" if len(parts) > REASONS else ""
+    return f"{len(left_out)} files left out ({'; '.join(parts[:REASONS])}{more})"
 
 
 def natural(name: str) -> list[int | str]:
@@ -155,7 +157,7 @@ class _Listing:
                 path = folder / entry.name
                 if entry.name.startswith("."):
                     continue
-                if not entry.is_dir():
+                if not os.path.isdir(path):  # of a link that goes round too
                     yield path
                 elif not self.recursive and path.suffix.lower() in suffixes():
                     self.left_out[path.relative_to(top).as_posix()] = "a folder, want a file"

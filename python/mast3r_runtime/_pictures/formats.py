@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from .plain import irregular, no_wait
+from .._files.plain import irregular, no_wait
 
 __all__ = ["Kind", "formats", "kind", "known_suffixes", "suffixes", "what"]
 
@@ -95,7 +95,8 @@ def kind(path: Path) -> Kind:
     try:
         mode = path.stat().st_mode
     except OSError as error:  # a link to nothing, or round in a circle
-        text = f"cannot be read: {error.strerror or error}"
+        missing = isinstance(error, FileNotFoundError)
+        text = "a link to nothing" if missing else f"cannot be read: {error.strerror or error}"
         return Kind("unreadable", text) if named else Kind("other")
     if not stat.S_ISREG(mode):
         return Kind("unreadable", f"{irregular(mode)}, want a file") if named else Kind("other")
@@ -153,9 +154,9 @@ def what(head: bytes, name: str = "VIDEO") -> str:
     """What a file is that no decoder here takes, by its first bytes, and what to do with it."""
     brand = head[8:12] if head[4:8] == b"ftyp" else b""
     if brand in _HEIF_BRANDS:
-        return _HEIC
+        return "a HEIC picture that is damaged" if "HEIF" in formats() else _HEIC
     if brand in (b"avif", b"avis"):
-        return _AVIF
+        return "an AVIF picture that is damaged" if "AVIF" in formats() else _AVIF
     if head.startswith((b"\xff\x0a", b"\0\0\0\x0cJXL \r\n\x87\n")):
         return _JXL
     if brand == b"crx " or head.startswith((b"FUJIFILMCCD-RAW", b"IIRS", b"IIU\0", b"FOVb")):
@@ -170,7 +171,8 @@ def what(head: bytes, name: str = "VIDEO") -> str:
             return video(form, name)
     if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
         return video("AVI", name)
-    return _other(head)
+    suffix = Path(name).suffix.lower()
+    return _UNREADABLE[suffix] if suffix in _UNREADABLE and head else _other(head)
 
 
 def _other(head: bytes) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError, ImageError, quoted, shown
-from .reading import Source, fetch, from_pil, loaded, opened
+from .reading import Source, fetch, from_pil, opened
 
 __all__ = ["Photo", "focal", "need_one_size", "need_pinhole", "read", "why"]
 
@@ -73,6 +73,7 @@ def read(name: str, path: Path) -> Photo:
 def why(error: ImageError) -> str:
     """Why a picture is unreadable: the error without its file's name."""
     text = str(error).removeprefix(f"image {quoted(error.file)}: ").removeprefix("cannot be read: ")
+    text = re.sub(r"^gomps: image \d+: (preprocess: )?", "", text)  # of pixels that the network cannot take
     return f"cannot be read: {text}"
 
 
@@ -83,7 +84,7 @@ def _of(name: str, path: Path, source: Source) -> Photo:
         exif, inner = _exif(picture)
         packet = b" ".join(_bytes_of(picture.info.get(k)) for k in ("xmp", "XML:com.adobe.xmp"))
         picture.draft("L", (64, 64))  # a JPEG is decoded at an eighth: enough to see that it is whole
-        loaded(picture)
+        picture.load()
         if picture.mode.startswith("I") or picture.mode == "F":  # values that may be out of range
             from_pil(picture)
     if min(width, height) < 2:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ..errors import ArgumentError, ImageError, quoted
 from .formats import kind
 from .names import MASKS, Names
-from .reading import fetch, loaded, opened
+from .reading import fetch, opened
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
@@ -67,7 +67,7 @@ def read_mask(path: str | os.PathLike[str]) -> Mask:
     source = fetch(path)
     with opened(source) as (picture, turn):
         deep = ";16" in str(getattr(picture, "tile", ""))  # Pillow keeps the upper half alone
-        loaded(picture)
+        picture.load()
         use = _use(picture, lossless=picture.format not in _LOSSY and _no_vp8(source.data[:64]))
         if deep and not use.any() and picture.mode in ("RGB", *_ALPHA):
             raise ImageError("image: a mask of colours of 16 bits, upper 8 all 0; want a grey one")

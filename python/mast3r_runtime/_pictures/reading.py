@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 import numpy as np
 import numpy.typing as npt
 
+from .._files.plain import irregular, no_wait
 from ..errors import ImageError, ImageNotFoundError, checked, quoted
 from . import formats as kinds
 from .arrays import U8, as_rgb
-from .plain import irregular, no_wait
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
 
 __all__ = [
-    "ImageLike", "Source", "fetch", "from_pil", "loaded", "opened", "pixels", "pixels_of", "read_image",
+    "ImageLike", "Source", "about", "fetch", "from_pil", "opened", "pixels", "pixels_of", "read_image",
 ]  # fmt: skip
 
 _log = logging.getLogger("mast3r_runtime")
@@ -41,6 +41,7 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())  # else Python prints
 _opening = threading.Lock()  # warnings are caught for the whole process
 
 MOST_BYTES = 1 << 30  # of a file: the largest picture that is taken has 89 million pixels
+ICON = b"\0\0\1\0"
 LARGE = 1 << 26  # a video above it is not read to its end only to be refused
 
 ImageLike: TypeAlias = Union[
@@ -85,17 +86,19 @@ def fetch(path: str | bytes | os.PathLike[str]) -> Source:
     large; ImageNotFoundError, a kind of it, where there is none. Never waits for a pipe.
     """
     name = os.fsdecode(path)
-    with _about(name):
+    with about(name):
         try:
             with open(path, "rb", opener=no_wait) as file:
                 return Source(name, _bytes(file, name), name)
         except FileNotFoundError as error:
-            raise ImageNotFoundError(f"image {quoted(name)}: no such file") from error
+            text = "a link to nothing" if os.path.islink(path) else "no such file"
+            raise ImageNotFoundError(f"image {quoted(name)}: {text}") from error
         except (OSError, ValueError) as error:  # a directory, no permission, a NUL in the name
             if isinstance(error, ImageError):
                 raise
             reason = getattr(error, "strerror", None) or str(error)
-            raise ImageError(f"image {quoted(name)}: cannot be read: {reason}") from error
+            text = "a folder, want a file" if os.path.isdir(path) else f"cannot be read: {reason}"
+            raise ImageError(f"image {quoted(name)}: {text}") from error
 
 
 def _bytes(file: BinaryIO, name: str) -> bytes:
@@ -105,11 +108,12 @@ def _bytes(file: BinaryIO, name: str) -> bytes:
     head = file.read(kinds.HEAD)
     if status.st_size > LARGE and (text := kinds.what(head, os.path.basename(name))).startswith("a video"):
         raise ImageError(f"image {quoted(name)}: {text}")
-    data = head + file.read(MOST_BYTES + 1 - len(head))
-    if len(data) > MOST_BYTES:
-        size = max(status.st_size, len(data))
-        raise ImageError(f"image {quoted(name)}: {size} bytes, want at most {MOST_BYTES}")
-    return data
+    size = status.st_size
+    if size <= MOST_BYTES:
+        data = head + file.read(MOST_BYTES + 1 - len(head))  # it may grow meanwhile
+        if (size := len(data)) <= MOST_BYTES:
+            return data
+    raise ImageError(f"image {quoted(name)}: {size} bytes, want at most {MOST_BYTES}")
 
 
 def _of_file(file: BinaryIO) -> Source:
@@ -142,7 +146,7 @@ def pixels(source: Source) -> U8:
     from PIL import Image
 
     with opened(source) as (picture, turn):
-        loaded(picture)
+        picture.load()
         upright = from_pil(picture)  # before it is turned: Pillow forgets the tags of what it turns
         return upright if turn is None else np.asarray(Image.fromarray(upright).transpose(turn))
 
@@ -153,31 +157,20 @@ def opened(source: Source) -> Iterator[tuple[PILImage.Image, Any]]:
 
     What goes wrong within is an ImageError that names the picture.
     """
-    with _about(source.path), _decoder_errors(source.name):
+    with about(source.path), _decoder_errors(source.name):
         picture, turn = _open(source.data, source.name)
         with picture:
             yield picture, turn
 
 
-def loaded(picture: PILImage.Image) -> None:
-    """Decode. An icon may hold a picture that is larger than it says: that one is checked too."""
-    from PIL import Image
-
-    if picture.format != "ICO":
-        picture.load()
-        return
-    with _opening, warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        picture.load()
-
-
 @contextmanager
-def _about(path: str | None) -> Iterator[None]:
-    """Put the file into the errors about it."""
+def about(picture: object) -> Iterator[None]:
+    """Put the file into the errors about a picture, where it is one."""
     try:
         yield
     except ImageError as error:
-        error.file = path
+        if error.file is None and isinstance(picture, (str, os.PathLike)):
+            error.file = os.fsdecode(picture)
         raise
 
 
@@ -209,6 +202,8 @@ def _open(data: bytes, name: str) -> tuple[PILImage.Image, Any]:
     head = data[: kinds.HEAD]
     with _opening, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        if head.startswith(ICON):  # decoded as it is opened; what is in it may be larger than it says
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
             picture = Image.open(io.BytesIO(data), formats=kinds.formats())
         except UnidentifiedImageError as error:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from .._library import calls
 from .._library import structs as S
 from .._library.cameras import c_matrix, check_intrinsics, focal_of_map
+from .._library.imports import heavy
 from .._library.memory import FLOAT64, INT64, GPUTensor
 from .._library.options import places_struct
 from .._pictures import header
@@ -318,8 +319,7 @@ def _poselib(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple[
 
 
 def _pycolmap(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple[F64, F64] | None:
-    import pycolmap
-
+    pycolmap = heavy("pycolmap")
     cameras = [pycolmap.Camera(model="PINHOLE", **_size(k), params=_camera(k)) for k in (k1, k2)]
     options = pycolmap.TwoViewGeometryOptions()
     options.ransac.max_error = tolerance

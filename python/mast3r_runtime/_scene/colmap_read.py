@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._pictures.plain import read_bytes, read_text
+from .._files.plain import read_bytes, read_text
 from ..errors import FileError, quoted, reason
 from .colmap_files import FILES, rotation
 from .model import CAMERA_MODELS, F64, I64, Lens, Model, check_pose

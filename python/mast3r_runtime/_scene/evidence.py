@@ -24,6 +24,7 @@ from .._pairs.task import Picture
 from .._pairs.worker import PairWorker
 from .._pictures.header import Photo, why
 from .._results.results import Transform
+from .._results.windows import transform_of
 from .._store.store import Arrays, Store
 from ..errors import ImageError
 
@@ -77,7 +78,7 @@ class Evidence:
         """Add what a pair says. Its depth goes to ``maps``: a picture has that of several pairs."""
         self.pairs.append(PairMatches(i, j, found["xy_1"], found["xy_2"]))
         for picture, which in ((i, "1"), (j, "2")):
-            t = Transform(*map(int, found[f"transform_{which}"]))
+            t = transform_of(found[f"transform_{which}"])
             self.transforms[picture], self.pixel[picture] = t, float(np.mean(t.scale))
             focal = float(found[f"focal_{which}"])
             if np.isfinite(focal):

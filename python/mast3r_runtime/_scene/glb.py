@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._files.whole import replacing
+from .._library.imports import heavy
 from .._output import far
 from .._output.export import glb_place, glb_scene
 from .._pictures.arrays import U8
@@ -25,8 +26,7 @@ def write(path: Path, points: npt.NDArray[np.floating], colours: U8, pictures: S
 
     Far from the origin every node counts from the same whole numbers, its translation.
     """
-    import trimesh
-
+    trimesh = heavy("trimesh")
     keep = far.finite(points, path.name)
     points, colours = points[keep], colours[keep]
     scene = glb_scene(points, colours)

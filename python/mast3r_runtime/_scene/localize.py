@@ -24,7 +24,7 @@ from .._pictures import header as photos
 from .._pictures.reading import U8, ImageLike, read_image
 from .._results.geometry import network_focal
 from ..errors import ArgumentError, Mast3rError, SceneError, quoted
-from .model import F64, Lens
+from .model import F64, Lens, check_lens
 from .problem import pycolmap
 from .resection import AbsolutePose, absolute_pose
 
@@ -58,8 +58,8 @@ class Located:
     ``pose [4, 4]`` is world from camera. It is None with the ``reason`` "no_overlap" where fewer than 30
     matches agree on one, and "unsure" where more agree but leave its place open by more than 3 % of
     the distance to what it shows, fit two focal lengths, each from another place, or fit none well,
-    as those of a part that was cut out of a picture. ``covariance [6, 6]`` is that of its inverse (rotation in
-    radians before translation), ``interval`` the distance within which its place is known in 95 of 100
+    as those of a part that was cut out of a picture. ``covariance [6, 6]`` is that of its inverse
+    (rotation in radians before translation), ``interval`` how far off its place may be in 95 of 100
     cases, in the scene's unit, as far as the matches say. ``best`` is the placed picture it matched
     best, ``component`` the component that is the world. ``focal_from`` says where the focal length is
     from: "given", "scene", "exif" or "points".
@@ -107,6 +107,10 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     candidates = [p for p in scene.placed if p.depth is not None and p.status == "placed"]
     if not candidates:
         raise SceneError("localize: the scene has no placed pictures with dense depth")
+    if lens is not None:
+        check_lens(lens, "localize: camera")
+    elif isinstance(image, (str, os.PathLike)):
+        photos.need_pinhole([photos.read(os.path.basename(image), Path(image))])
     query = read_image(image)
     encoded = engine.encode(query)
     chosen = candidates if len(candidates) <= 40 else _spread(candidates, 40)
@@ -275,7 +279,7 @@ def _enough(pose: AbsolutePose, seen: dict[str, _Seen]) -> bool:
 
 
 def _unsure(pose: AbsolutePose, xyz: F64) -> tuple[float, float]:
-    """The distance within which the place is known (95 %), and its share of that to the points."""
+    """How far off the place may be (95 %), and that as a share of the distance to the points."""
     if pose.covariance is None or not pose.fits.any():
         return np.inf, np.inf
     turn, shift = pose.pose[:3, :3], pose.pose[:3, 3]

@@ -15,7 +15,7 @@ from ..errors import SceneError, checked, quoted
 from .dense import DepthMap, RayMap
 from .model import F64, Lens, Model
 
-__all__ = ["Component", "Picture", "Points"]
+__all__ = ["TWIN", "Component", "Picture", "Points", "is_twin"]
 
 
 @checked
@@ -63,6 +63,14 @@ class Picture:
         points = self.depth.camera_points(self.lens) @ self.pose[:3, :3].T + self.pose[:3, 3]
         points[~self.depth.keep] = np.nan
         return far.narrow(points), self.depth.confidence
+
+
+TWIN = "the same file as "  # what the reason begins with
+
+
+def is_twin(picture: Picture) -> bool:
+    """Whether it is placed as a copy of another picture of the scene."""
+    return picture.reason.startswith(TWIN)
 
 
 @checked

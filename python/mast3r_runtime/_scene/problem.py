@@ -12,13 +12,13 @@ a phone are one camera, and its pose and lens are turned again when they come ba
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from .._library.imports import heavy
 from ..errors import DependencyError
 from . import check
 from .model import F64, QUARTER, Lens, Model
@@ -32,7 +32,7 @@ INSTALL = "pip install 'mast3r-runtime[scene]'"
 def pycolmap(what: str = "reconstruct") -> Any:
     """The package, quiet; DependencyError with the command that installs it."""
     try:
-        module = importlib.import_module("pycolmap")
+        module = heavy("pycolmap")
     except ImportError as error:
         raise DependencyError(f"{what} needs pycolmap: {INSTALL}") from error
     if not hasattr(module, "global_mapping"):

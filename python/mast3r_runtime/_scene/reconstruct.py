@@ -34,7 +34,7 @@ from .dense import DepthMap
 from .evidence import Evidence, gather
 from .model import F64, Model
 from .options import ImagePath, Options, fitted, unused
-from .parts import Component, Picture
+from .parts import TWIN, Component, Picture
 from .problem import Problem, pycolmap
 from .scene import Scene
 from .tracks import hidden_shares, key_points
@@ -455,6 +455,7 @@ class _Ticks:
 
     def __init__(self, progress: Callable[[str, int, int], None], step: str, total: int) -> None:
         self.progress, self.step, self.total, self.done = progress, step, total, 0
+        progress(step, 0, total)
 
     def __call__(self) -> None:
         self.done += 1
@@ -518,7 +519,7 @@ def _all_pictures(
         if photo.problem:
             out[photo.name] = Picture(*common, "unreadable", photo.problem)
         elif i in placed and photo.name in twins:
-            note = f"the same file as {twins[photo.name]}"
+            note = f"{TWIN}{twins[photo.name]}"
             out[photo.name] = replace(placed[i], name=photo.name, path=photo.path, reason=note, depth=None)
         elif i in placed:
             out[photo.name] = placed[i]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._output import page as pages
+from .._pictures.names import Names
 from .._pictures.reading import ImageLike
 from .._results.results import MatchResult
 from ..errors import ArgumentError, SceneError, checked
@@ -136,7 +137,7 @@ class Scene:
         Parameters
         ----------
         i, j : int or str
-            Numbers in the order of ``pictures``, or names.
+            Numbers in the order of ``pictures``, or names; also those of the copies in ``images/``.
         tolerance : float
             Largest relative difference of depth.
         stride : int
@@ -147,9 +148,11 @@ class Scene:
         return correspondences(self._picture(i), self._picture(j), tolerance, stride)
 
     def _picture(self, which: int | str) -> Picture:
-        if isinstance(which, str) and which in self.pictures:
-            return self.pictures[which]
-        if not isinstance(which, str) and 0 <= operator.index(which) < len(self.pictures):
+        if isinstance(which, str):
+            name = Names(list(self.pictures)).find(which)
+            if name is not None:
+                return self.pictures[name]
+        elif 0 <= operator.index(which) < len(self.pictures):
             return list(self.pictures.values())[which]
         raise SceneError(
             f"picture {which!r}: the scene has {len(self.pictures)}: {', '.join(self.pictures)[:200]}"
@@ -164,12 +167,37 @@ class Scene:
         folder: str | os.PathLike[str],
         formats: Sequence[str] | None = None,
         max_dense: int = files.MAX_DENSE,
+        *,
+        copy_images: bool = False,
+        keep_gps: bool = False,
     ) -> list[Path]:
-        """Write the scene's files; see ``mast3r_runtime.scene.FORMATS``. Returns their paths.
+        """Write the scene's files and return their paths.
 
-        ``dense.ply`` has at most ``max_dense`` points: above it one is kept of each cell of space.
+        Nothing in the folder is replaced or removed that an earlier scene did not write there: a file
+        of another origin at one of the names is an error before anything is written. What an earlier,
+        other scene wrote and this one does not is removed.
+
+        Parameters
+        ----------
+        folder : path
+        formats : names, optional
+            Of ``mast3r_runtime.scene.FORMATS``; all when left out.
+        max_dense : int
+            ``dense.ply`` has at most so many points: above it one is kept of each cell of space.
+        copy_images : bool
+            Copy the pictures into ``images/``, not link them. A picture that other programs would see
+            otherwise than its camera says (turned, HEIC, 16 bit, ...) is an upright copy in any case.
+        keep_gps : bool
+            Keep in those copies where the pictures were taken.
+
+        Raises
+        ------
+        BusyError
+            Another run writes into the folder.
+        FileError
+            Files of others at these names, or the system refused.
         """
-        return files.write(self, Path(folder), formats, max_dense)
+        return files.write(self, Path(folder), formats, max_dense, copy_images=copy_images, keep_gps=keep_gps)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Scene:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._pictures.plain import read_text
+from .._files.plain import read_text
 from .files import from_opengl
 from .model import F64, Lens, check_pose
 

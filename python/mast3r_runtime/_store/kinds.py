@@ -24,7 +24,6 @@ from . import safetensors
 __all__ = ["DESCRIPTION", "KINDS", "Damaged", "Kind", "own", "own_folder", "suffix_of", "unpack", "whole"]
 
 Arrays = dict[str, npt.NDArray[Any]]
-Spec = Mapping[str, tuple[str, tuple[object, ...]]]
 
 DESCRIPTION = "store.json"  # the store's own file that has no kind
 
@@ -41,7 +40,7 @@ class Kind:
 
     suffix: str
     key: str
-    arrays: Spec | None = None
+    arrays: zips.Spec | None = None
     finite: tuple[str, ...] = ()
     check: Callable[[str, Any], None] = lambda key, value: None
     gc: bool = True
@@ -63,7 +62,7 @@ def _whole(value: object) -> bool:
 # ---- what each holds -----------------------------------------------------
 
 _WINDOW = ("<i4", (8,))  # the fields of Transform, in order
-_MODEL: Spec = {  # of a solved component; _0, _1, ... behind the names
+_MODEL: zips.Spec = {  # of a solved component; _0, _1, ... behind the names
     "pictures": ("<i8", ("n",)), "poses": ("<f8", ("n", 4, 4)), "points": ("<f8", ("p", 3)),
     "colours": ("|u1", ("p", 3)), "seen": ("<i8", ("o",)), "seen_by": ("<i8", ("o",)),
     "seen_at": ("<f8", ("o", 2)),
@@ -110,7 +109,7 @@ def _solved(key: str, a: Arrays) -> None:
     _want(set(a) == {*groups, *fixed}, f"{len(models)} components, arrays {', '.join(sorted(a))}")
     for k, model in enumerate(models):
         own = {name: a[f"{name}_{k}"] for name in _MODEL}
-        _fit(own, _MODEL, ("poses", "points", "seen_at"))
+        zips.fit(own, _MODEL, ("poses", "points", "seen_at"))
         _want(len(model["lenses"]) == len(own["pictures"]), f"component {k}: lenses")
         for name, most in (("seen", len(own["points"])), ("pictures", None)):
             wrong = own[name].size and (own[name].min() < 0 or (most is not None and own[name].max() >= most))
@@ -221,7 +220,7 @@ def unpack(
             value = safetensors.unpack(stream.read()) if packed else zips.arrays(stream, only)
             if known is not None and known.arrays is not None:
                 spec = {name: known.arrays[name] for name in only} if only else known.arrays
-                _fit(value, spec, known.finite)
+                zips.fit(value, spec, known.finite)
         if known is not None and suffix == known.suffix:
             known.check(key, value)
     except (Damaged, MemoryError):
@@ -245,16 +244,3 @@ def whole(name: str, data: bytes) -> bool:
 
 def _no_number(text: str) -> float:
     raise Damaged(f"{text} is no number of JSON")
-
-
-def _fit(arrays: Arrays, spec: Spec, finite: tuple[str, ...]) -> None:
-    sides: dict[object, object] = {}
-    for name, (dtype, shape) in spec.items():
-        array = arrays[name]
-        same = array.dtype.kind == "U" if dtype == "U" else array.dtype == np.dtype(dtype)
-        _want(same and array.ndim == len(shape), f"{name}: {array.dtype} {array.shape}, want {dtype} {shape}")
-        for got, want in zip(array.shape, shape, strict=True):
-            if isinstance(want, str):
-                want = sides.setdefault(want, got)
-            _want(got == want, f"{name}: shape {array.shape}, want {shape}")
-        _want(name not in finite or bool(np.isfinite(array).all()), f"{name}: a number that is not finite")

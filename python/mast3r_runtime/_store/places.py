@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.request import url2pathname
 
+from .._files.plain import opened
 from ..errors import ArgumentError, DependencyError, FileError, StoreError, quoted, without_secrets
 from . import kinds
 
@@ -101,10 +102,10 @@ class Folder:
         return (self.root / name).is_file()
 
     def open(self, name: str) -> IO[bytes]:
-        return open(self.root / name, "rb")
+        return opened(self.root / name)
 
     def write(self, name: str, data: bytes) -> None:
-        target = self.root / name
+        target = self._inside(name)
         # The name says who was writing, for whoever finds it after a crash.
         part = target.with_name(f"{PART}{self._host}-{self._pid}-{uuid.uuid4().hex[:8]}")
         try:
@@ -159,10 +160,17 @@ class Folder:
                     yield Entry(name, stat.st_size, stat.st_mtime, link=bool(link))
 
     def remove(self, name: str) -> None:
+        self._inside(name).unlink(missing_ok=True)
+
+    def _inside(self, name: str) -> Path:
+        """Where a file is, if no link leads there out of the store."""
         target = self.root / name
         if target.parent.resolve() != self.root.resolve() / Path(name).parent:
-            raise FileError(f"store {quoted(self.where)}: {name} is behind a link, and is not removed")
-        target.unlink(missing_ok=True)
+            raise FileError(
+                f"store {quoted(self.where)}: {name} is behind a link: it is neither written nor removed. "
+                "A store on another disk is a link in the place of its whole folder"
+            )
+        return target
 
     def leftovers(self) -> Iterator[str]:
         """Half-written files of processes that are gone."""

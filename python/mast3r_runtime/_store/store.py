@@ -21,8 +21,8 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,15 @@ def file_hash(path: str | os.PathLike[str]) -> str:
         with _hashes_lock:
             _hashes[known] = digest
     return digest
+
+
+def hashes(paths: Iterable[str | os.PathLike[str]]) -> dict[str, str]:
+    """SHA-256 by absolute path, of the files that can be read."""
+    out = {}
+    for path in paths:
+        with suppress(OSError):
+            out[os.path.abspath(path)] = file_hash(path)
+    return out
 
 
 def _identity(path: Path, status: os.stat_result) -> tuple[object, ...]:
@@ -225,7 +234,7 @@ class Store:
         name = name_of(kind, key, suffix)
         try:
             if only is not None and isinstance(self.place, Folder) and not self._packs.has(name):
-                with open(self.place.root / name, "rb") as file:  # reads no more than these
+                with self.place.open(name) as file:  # reads no more than these
                     found: Arrays = kinds.unpack(kind, key, suffix, file, only)
                     return found
             data = self.read(kind, key, suffix)

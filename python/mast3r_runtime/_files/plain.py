@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import stat
+from io import BufferedReader
 
 from ..errors import FileError, quoted
 
-__all__ = ["irregular", "no_wait", "read_bytes", "read_text"]
+__all__ = ["irregular", "no_wait", "opened", "read_bytes", "read_text"]
 
 
 def no_wait(path: str, flags: int) -> int:
@@ -26,12 +27,19 @@ def irregular(mode: int) -> str:
     return "a device"
 
 
+def opened(path: str | os.PathLike[str]) -> BufferedReader:
+    """A file, to be read. Raises OSError, and FileError, a kind of it, for a pipe or a device."""
+    file = open(path, "rb", opener=no_wait)  # noqa: SIM115 (the caller closes it)
+    mode = os.fstat(file.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        file.close()
+        raise FileError(f"{quoted(path)}: {irregular(mode)}, want a file")
+    return file
+
+
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a file. Raises OSError, and FileError, a kind of it, for a pipe or a device."""
-    with open(path, "rb", opener=no_wait) as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise FileError(f"{quoted(path)}: {irregular(mode)}, want a file")
+    """The bytes of a file; as :func:`opened`."""
+    with opened(path) as file:
         return file.read()
 
 
