@@ -283,7 +283,7 @@ def test_network_scale_is_the_median_factor() -> None:
     ratios = gauge.depth_ratios(model, depth, dict.fromkeys(range(5), same))
     scale = gauge.network_scale(ratios)
     assert abs(scale.value - 3) < 0.05 and scale.source == "network" and scale.pictures == 5
-    assert "not verified" in scale.sentence()
+    assert "true lengths are unknown" in scale.sentence()
 
 
 @pytest.mark.parametrize(

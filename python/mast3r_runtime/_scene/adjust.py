@@ -119,7 +119,7 @@ def variance_of(problem: Problem, raw: Any) -> float:
     median residual is smaller than the matches' error.
     """
     error = _observations(problem, raw).error
-    free = 2 * len(error) - 3 * raw.num_points3D() - 6 * raw.num_reg_images()
+    free = 2 * len(error) - 3 * int(raw.num_points3D()) - 6 * int(raw.num_reg_images())
     return float(np.square(error).sum()) / max(free, 1)
 
 

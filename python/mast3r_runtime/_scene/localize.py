@@ -21,7 +21,7 @@ import numpy.typing as npt
 from .._engine.engine import Engine
 from .._engine.features import Features
 from .._pictures import header as photos
-from .._pictures.reading import U8, ImageLike, read_image
+from .._pictures.reading import ImageLike, read_image
 from .._results.geometry import network_focal
 from ..errors import ArgumentError, Mast3rError, SceneError, quoted
 from .model import F64, Lens, check_lens
@@ -140,7 +140,9 @@ def _spread(pictures: Sequence[Picture], count: int) -> list[Picture]:
     return [pictures[int(i)] for i in np.linspace(0, len(pictures) - 1, count)]
 
 
-def _matched(scene: Scene, engine: Engine, p: Picture, query: U8, encoded: Features) -> _Seen:
+def _matched(
+    scene: Scene, engine: Engine, p: Picture, query: npt.NDArray[np.uint8], encoded: Features
+) -> _Seen:
     """The matches of a placed picture that have a place in the world."""
     pixels = read_image(_present(p))
     result = engine.decode(engine.encode(pixels), encoded).numpy()
@@ -149,12 +151,12 @@ def _matched(scene: Scene, engine: Engine, p: Picture, query: U8, encoded: Featu
         result, top_k=0, subsample=stride, both_ways=False, images=(pixels, query), refine=True
     )
     xyz = _solved_points(scene, p, matches.original_1.astype(np.float64))
-    exact = np.isfinite(xyz).all(1)
-    dense, _ = p.dense()
+    exact = np.asarray(np.isfinite(xyz).all(axis=1))
+    dense = np.asarray(p.dense()[0], np.float64)
     x, y = (np.rint(matches.pts2d_1[:, k]).astype(np.intp) for k in (0, 1))
     inside = ~exact & (x >= 0) & (y >= 0) & (x < dense.shape[1]) & (y < dense.shape[0])
     xyz[inside] = dense[y[inside], x[inside]]
-    good = np.isfinite(xyz).all(1)
+    good = np.asarray(np.isfinite(xyz).all(axis=1))
     return _Seen(matches.original_2[good].astype(np.float64), xyz[good], exact[good])
 
 
@@ -178,7 +180,7 @@ def _lenses(
     scene: Scene,
     engine: Engine,
     image: ImageLike,
-    query: U8,
+    query: npt.NDArray[np.uint8],
     encoded: Features,
     names: Sequence[str],
     lens: Lens | None,
@@ -216,7 +218,7 @@ def _pinhole(width: int, height: int, focal: float) -> Lens:
 
 
 def _fitted(lens: Lens, width: int, height: int) -> Lens | None:
-    """A camera of the scene, scaled and perhaps turned, for a picture of this size; None for another shape."""
+    """A camera of the scene, scaled or turned, for a picture of this size; None for another shape."""
     for own in (lens, lens.turned()):
         scale = width / own.width
         if abs(own.height * scale - height) <= 1:

@@ -42,6 +42,7 @@ from .tracks import hidden_shares, key_points
 __all__ = ["Options", "reconstruct"]
 
 COMPLETE_UP_TO = 40  # pictures
+MANY_WRONG, SHARE_WRONG = 5, 0.15  # contradicted pairs, from which on it is said
 
 
 @checked
@@ -164,6 +165,8 @@ class _Run:
         # The pictures of a network of many views, where SIFT matches them.
         self.sift_on: Mapping[str, Picture] | None = None
         self.timing: dict[str, float] = {}
+        self.cameras: list[dict[str, Any]] = []
+        self.notes: list[str] = []
         self.found = Found({})
         self.lost: dict[int, str] = {}  # pictures that cannot be read any more, by their number in used
         self.started = self.at = started
@@ -205,6 +208,7 @@ class _Run:
         answer = memo.solve(
             self.store, problem, self.options.mapper, self.options.covariance, tick, self.lap, self.database
         )
+        self.notes = answer.solved.notes
         self.lap("solve")
         hidden = hidden_shares(evidence.pairs, self.masks(used))
         reasons = _reasons(problem, answer.verified, answer.solved, hidden)
@@ -252,6 +256,18 @@ class _Run:
             used, evidence.focals, options.camera, options.camera_model, given, options.focal_from,
             options.refine_intrinsics,
         )  # fmt: skip
+        held = {planned.of[i] for i in given}
+        self.cameras = [
+            {
+                "pictures": [p.name for p, of in zip(used, planned.of) if of == c],
+                "size": [lens.width, lens.height],
+                "turned": [used[i].name for i in sorted(planned.turned) if planned.of[i] == c],
+                "first_focal": round(lens.focal, 3),
+                "focal_from": "given" if c in held else "exif" if c in planned.known else "points",
+                "kept": c in planned.fixed,
+            }
+            for c, lens in enumerate(planned.lenses)
+        ]  # fmt: skip
         masks = self.masks(used)
         pixel = [evidence.pixel.get(i, 1.0) for i in range(len(used))]
         return Problem(
@@ -422,6 +438,8 @@ class _Run:
                 }
                 for c in components
             ],
+            "cameras": self.cameras,
+            "notes": [*self.notes, *_look_alikes(verified, self.options.min_inliers)],
             "scale": vars(scale),
             "stride": self.stride,
             "encoded": evidence.encoded,
@@ -448,6 +466,18 @@ class _Run:
             "left_out": dict(self.found.left_out),
         }  # fmt: skip
         return error
+
+
+def _look_alikes(verified: solver.Verified, least: int) -> list[str]:
+    """That many strong pairs contradict the others: places that look alike may have been taken for one."""
+    strong = verified.enough(least)
+    wrong = len(verified.contradicted & set(strong))
+    if wrong < MANY_WRONG or wrong < SHARE_WRONG * len(strong):
+        return []
+    return [
+        f"{wrong} of {len(strong)} pairs with enough matches contradict the others and were left out: places "
+        "that look alike may have been taken for one another, and the scene may be wrong; look at it"
+    ]
 
 
 class _Ticks:

@@ -22,6 +22,7 @@ from ..errors import ArgumentError, SceneError, checked
 from . import colmap_files, files
 from .gauge import Scale
 from .localize import Located, localize
+from .model import Lens
 from .parts import Component, Picture, Points
 from .problem import pycolmap
 from .same import correspondences
@@ -158,9 +159,13 @@ class Scene:
             f"picture {which!r}: the scene has {len(self.pictures)}: {', '.join(self.pictures)[:200]}"
         )
 
-    def localize(self, engine: Engine, image: ImageLike) -> Located:
-        """The pose of a new picture, or why there is none. Needs the extra ``scene``."""
-        return localize(self, engine, image)
+    def localize(self, engine: Engine, image: ImageLike, lens: Lens | None = None) -> Located:
+        """The pose of a new picture, or why there is none. Needs the extra ``scene``.
+
+        Give the engine the resolution of the scene's: then matches begin at the scene's own key points,
+        and places are as exact as its points. ``lens`` is the camera, where it is known.
+        """
+        return localize(self, engine, image, lens)
 
     def write(
         self,
