@@ -44,7 +44,7 @@ OTHER_LENS = 1.1  # times the focal length of the scene's camera, from which EXI
 # How much less the misfit must be for a focal length to move from where it is known, and from where on it
 # is a rival.
 BETTER, RIVAL = 0.15, 0.03
-MOST_SPREAD = 0.4  # units: the solved points of a camera that is no pinhole about its middle lie farther off
+MOST_SPREAD = 0.5  # units: the solved points of a camera that is no pinhole about its middle lie farther off
 EXIF_WIDTH = 0.025  # of a focal length from EXIF, one standard deviation
 # Errors are not independent, and some share a sign: places are so many times less sure than points say.
 OPTIMISM = 2.0
@@ -242,15 +242,21 @@ def _located(
                 tried.append((found, "points" if free else source))
     if not tried:
         return Located(None, None, 0, len(xy), name, "no_overlap", None, component)
-    pose, source = min(tried, key=lambda t: t[0].misfit + (BETTER if t[1] == "points" else 0.0))
-    reason = "" if _enough(pose, seen) else "no_overlap"
-    radius, share = _unsure(pose, xyz)
-    loose = source == "points" and pose.spread > MOST_SPREAD
-    rivals = source == "scene" and _rivals(pose, tried, radius / share)
-    if not reason and (share > MOST_UNSURE or loose or rivals):
-        reason = "unsure"
-    if reason:
+    tried.sort(key=lambda t: t[0].misfit + (BETTER if t[1] == "points" else 0.0))
+    # Where the points leave the focal length open, it is that of EXIF.
+    chosen = [tried[0], *(t for t in tried[1:] if t[1] == "exif")]
+    for pose, source in chosen:
+        radius, share = _unsure(pose, xyz)
+        loose = source == "points" and pose.spread > MOST_SPREAD
+        rivals = source == "scene" and _rivals(pose, tried, radius / share)
+        if not (share > MOST_UNSURE or loose or rivals):
+            break
+    else:
+        pose, source = tried[0]
+        reason = "unsure" if _enough(pose, seen) else "no_overlap"
         return Located(None, None, pose.inliers, len(xy), name, reason, None, component)
+    if not _enough(pose, seen):
+        return Located(None, None, pose.inliers, len(xy), name, "no_overlap", None, component)
     if source == "exif":  # a place moves along its view as the focal length does
         radius = float(np.hypot(radius, 2 * EXIF_WIDTH * radius / share))
     return Located(
