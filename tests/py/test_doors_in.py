@@ -691,3 +691,26 @@ def mask_bytes(kind: str, use: np.ndarray) -> bytes:
     elif kind == "16 bits of labels":
         grey = Image.fromarray(use.astype(np.uint16))
     return encoded("PNG", grey)
+
+
+@pytest.mark.parametrize("verb", FOLDER)
+def test_a_picture_that_the_network_cannot_take(
+    verb: str, tmp_path: Path, micro: Path, head: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A strip is read like any other, and only the network knows that less than a patch of it is left."""
+    if verb == "reconstruct":
+        pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene)")
+    folder, out = tmp_path / "in", tmp_path / "out"
+    good(folder)
+    Image.fromarray(pixels(5, 40, 900)).save(folder / "a_strip.png")  # the first of all pairs
+    model = (
+        ROOT / "internal" / "model" / "da3" / "testdata" / "tiny.safetensors" if verb == "views" else micro
+    )
+    words = ["-o", str(out)] if verb in ("reconstruct", "views") else ["-o", str(out), "--json"]
+    words += ["--retrieval", str(head)] if verb == "retrieve" else []
+    assert cli.main([verb, str(folder), *words, *common(model)]) == (0 if verb == "views" else 1)
+    text = printed(capsys)
+    found = report_of(verb, out, text)
+    assert list(found) == ["a_strip.png"] and (
+        "patch" in found["a_strip.png"] or "thin" in found["a_strip.png"]
+    )

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import unix_only
+from conftest import ROOT, unix_only
 from PIL import Image
 
 from mast3r_runtime._pairs.folder import read_pairs
@@ -134,6 +134,30 @@ def test_poses_that_cannot_be(pose: np.ndarray) -> None:
         check_pose(pose, "x")
     with pytest.raises(ArgumentError, match="pose of 'a.jpg'"):
         Options(poses={"a.jpg": pose})
+
+
+@pytest.mark.parametrize(
+    "k", [(1e308, 430, 32, 24), (60, 60, 1e300, 24), (60, 60, 32, -900), (0.1, 60, 32, 24)]
+)
+def test_cameras_of_views_and_pairs_that_cannot_be(k: tuple[float, ...], tmp_path: Path, micro: Path) -> None:
+    """The same check for the matrices of Python's calls and of ``pose``."""
+    from mast3r_runtime import Engine, cli
+
+    matrix = np.array([[k[0], 0, k[2]], [0, k[1], k[3]], [0, 0, 1]])
+    usual = np.array([[60.0, 0, 32], [0, 60, 24], [0, 0, 1]])
+    pictures = [np.zeros((48, 64, 3), np.uint8)] * 2
+    with Engine("auto", 56, "fp32", 2, "cpu") as engine:
+        engine.load(ROOT / "internal" / "model" / "da3" / "testdata" / "tiny.safetensors")
+        poses = np.stack([np.eye(4)] * 2)
+        with pytest.raises(Mast3rError, match="intrinsics"):
+            engine.infer_views(pictures, poses=poses, intrinsics=np.stack([usual, matrix]))
+        skew = usual + [[0, 5, 0], [0, 0, 0], [0, 0, 0]]
+        with pytest.raises(ArgumentError, match="skew"):
+            engine.infer_views(pictures, poses=poses, intrinsics=np.stack([usual, skew]))
+    Image.fromarray(pictures[0]).save(tmp_path / "a.png")
+    words = ["--model", str(micro), "--resolution", "96", "--backend", "cpu", "--threads", "2"]
+    numbers = ",".join(map(repr, k))
+    assert cli.main(["pose", *[str(tmp_path / "a.png")] * 2, f"--intrinsics={numbers}", *words]) == 1
 
 
 def test_scale_beside_poses_is_an_error() -> None:
@@ -352,6 +376,19 @@ def test_bytes_that_are_no_text_are_not_printed(tmp_path: Path, name: str) -> No
         assert len(str(caught.value)) < 600 and str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize("text", ["x" * 5000, "1," * 3000, "a\0b", "a=" + "y" * 400, "\udcff"])
+def test_texts_that_are_no_names(text: str) -> None:
+    """A name that no system takes is no file, and not an error of the system."""
+    for read in (
+        lambda: given.intrinsics(text, SIZES, Names(ROOM)),
+        lambda: given.scale(text, Names(ROOM)),
+        lambda: given.poses(Path(text), Names(ROOM)),
+        lambda: masks.find(Path(text), {n: Path(n) for n in ROOM}),
+    ):
+        with pytest.raises(ArgumentError):
+            read()
+
+
 @unix_only
 def test_pipes_do_not_hang(tmp_path: Path) -> None:
     for name in ("p.json", "p.txt", "p.bin"):
@@ -564,6 +601,14 @@ def test_masks_beside_the_pictures(tmp_path: Path) -> None:
         Image.fromarray(LEFT.astype(np.uint8)).save(tmp_path / name)
     pictures = {n: tmp_path / n for n in ("a.jpg", "b.jpg")}
     assert {n: p.name for n, p in masks.find(tmp_path, pictures).items()} == {"a.jpg": "a.mask.png"}
+
+
+def test_a_folder_of_everything_is_none_of_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "MOST", 3)
+    for k in range(5):
+        (tmp_path / f"{k}.txt").touch()
+    with pytest.raises(ArgumentError, match="more than 3 files"):
+        masks.find(tmp_path, {"a.jpg": Path("a.jpg")})
 
 
 def test_masks_that_fit_nothing(tmp_path: Path) -> None:

@@ -296,6 +296,21 @@ def test_arrays_of_another_kind(tmp_path: Path) -> None:
     assert store.read_arrays("pairs", "ab" * 16) is not None and check(store).damaged == ()
 
 
+@pytest.mark.parametrize("lost", ["tokens", "transform"])
+def test_features_whose_header_has_another_name(tmp_path: Path, lost: str) -> None:
+    """The checksum is of the data; a bit in the header renames an array."""
+    from mast3r_runtime._store import safetensors
+
+    store = Store(tmp_path)
+    name = next(name for name in fill(store) if name.startswith("features/"))
+    kind, key = kinds.own(name)  # type: ignore[misc]
+    arrays = store.read_arrays(kind, key)
+    assert arrays is not None
+    arrays[f"{lost[:-1]}?"] = arrays.pop(lost)
+    store.write(kind, key, safetensors.pack(arrays), ".safetensors")
+    assert store.read_arrays(kind, key) is None and check(store).damaged == (name,)
+
+
 def test_a_header_that_promises_too_much(tmp_path: Path) -> None:
     """An array of 2^60 bytes, by its header, takes no memory: it is damage, and no lack of memory."""
     import io

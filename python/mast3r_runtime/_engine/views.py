@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .._library import calls
 from .._library import structs as S
+from .._library.cameras import check_intrinsics, check_pinhole
 from .._library.device import info_of
 from .._library.memory import GPUTensor
 from .._library.options import image_array, views_options, windows_of
@@ -153,6 +154,7 @@ class ViewMethods:
         known = poses is not None
         if lost:
             poses, intrinsics = (_rows(v, names, lost) for v in (poses, intrinsics))
+        _check_cameras(intrinsics, read)
         options, keep = views_options(
             len(read), not preprocess, resolution or 0, reference, rays, window, overlap, poses, intrinsics
         )
@@ -189,6 +191,18 @@ def _read(
     if first is not None and not read:
         raise first
     return tuple(read), lost
+
+
+def _check_cameras(intrinsics: npt.ArrayLike | None, read: Sequence[U8]) -> None:
+    """Refuse camera matrices that cannot be those of the pictures; other shapes are refused later."""
+    if intrinsics is None or np.shape(intrinsics) != (len(read), 3, 3):
+        return
+    for number, (k, pixels) in enumerate(zip(np.asarray(intrinsics), read, strict=True)):
+        m = check_intrinsics(k)
+        if m[0, 1] or m[1, 0]:
+            raise ArgumentError(f"intrinsics {number}: skew {m[0, 1]:g}, want 0: no camera here has it")
+        size = (pixels.shape[1], pixels.shape[0])
+        check_pinhole(m[0, 0], m[1, 1], m[0, 2], m[1, 2], size, f"intrinsics {number}")
 
 
 def _thick(pixels: U8, thinnest: float) -> U8:

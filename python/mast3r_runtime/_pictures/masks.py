@@ -32,6 +32,7 @@ __all__ = ["find", "read_mask"]
 
 Mask = npt.NDArray[np.bool_]
 
+MOST = 100_000  # files of a folder of masks
 HALF = 128  # of 255
 _LOSSY = ("JPEG", "MPO", "HEIF", "AVIF")
 _ALPHA = ("RGBA", "LA", "PA", "RGBa", "La")
@@ -43,23 +44,32 @@ def find(folder: Path, pictures: dict[str, Path]) -> dict[str, Path]:
     Its name is the picture's, with another suffix or one behind it, or with ``.mask``, ``_mask`` or
     ``-mask``. Raises ArgumentError where there is no such folder, or no mask for any picture.
     """
-    if not folder.is_dir():
-        what = "a file, want a folder" if folder.exists() else "no such folder"
+    if not os.path.isdir(folder):
+        what = "a file, want a folder" if os.path.exists(folder) else "no such folder"
         raise ArgumentError(f"masks {quoted(folder)}: {what} of masks, one a picture")
     own = {os.path.realpath(path) for path in pictures.values()}
-    files = {}
+    files = _pictures_in(folder)
+    keys = [name for name, path in files.items() if os.path.realpath(path) not in own]
+    found = Names(pictures, MASKS).match(keys, f"masks {quoted(folder)}")
+    return {name: files[key] for name, key in found.items()}
+
+
+def _pictures_in(folder: Path) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    looked = 0
     try:
         for place, folders, names in os.walk(folder):
             folders[:] = [f for f in folders if not f.startswith(".")]
+            looked += len(names)
+            if looked > MOST:
+                raise ArgumentError(f"masks {quoted(folder)}: more than {MOST} files, want a folder of masks")
             for name in names:
                 path = Path(place, name)
                 if not name.startswith(".") and kind(path).name == "picture":
                     files[path.relative_to(folder).as_posix()] = path
     except OSError as error:
         raise ArgumentError(f"masks {quoted(folder)}: {error.strerror or error}") from error
-    keys = [name for name, path in files.items() if os.path.realpath(path) not in own]
-    found = Names(pictures, MASKS).match(keys, f"masks {quoted(folder)}")
-    return {name: files[key] for name, key in found.items()}
+    return files
 
 
 def read_mask(path: str | os.PathLike[str]) -> Mask:

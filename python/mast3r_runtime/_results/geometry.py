@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .._library import calls
 from .._library import structs as S
-from .._library.cameras import c_matrix, check_intrinsics, focal_of_map
+from .._library.cameras import c_matrix, check_intrinsics, check_pinhole, focal_of_map
 from .._library.imports import heavy
 from .._library.memory import FLOAT64, INT64, GPUTensor
 from .._library.options import places_struct
@@ -415,6 +415,10 @@ def _intrinsics(
         matrices = [matrices[0] if k is None else k for k in (matrices[0], matrices[1])]
         matrices = [matrices[1] if k is None else k for k in matrices]
         focal_1, focal_2 = focal_1 or focal_2, focal_2 or focal_1
+    for m, way in zip(matrices, (one, two)):
+        if m is not None:
+            size = (way.original_width, way.original_height)
+            check_pinhole(m[0, 0], m[1, 1], m[0, 2], m[1, 2], size, "intrinsics")
     sigmas = [0.0, 0.0]
     for number, (way, focal) in enumerate(((one, focal_1), (two, focal_2))):
         if matrices[number] is not None:

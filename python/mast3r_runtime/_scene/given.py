@@ -7,6 +7,7 @@ an ArgumentError.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ def _numbers(text: str) -> tuple[float, ...] | None:
     try:
         numbers = tuple(float(word) for word in words)
     except ValueError:
-        if Path(text).suffix or Path(text).exists():
+        if Path(text).suffix or os.path.exists(text):
             return None
         numbers = ()
     if len(numbers) != 4 or not np.isfinite(numbers).all() or min(numbers[:2]) <= 0:
@@ -67,7 +68,7 @@ def _numbers(text: str) -> tuple[float, ...] | None:
 
 
 def _is_json(path: Path) -> bool:
-    return path.suffix.lower() == ".json" or (path.is_dir() and _json_in(path) is not None)
+    return path.suffix.lower() == ".json" or (os.path.isdir(path) and _json_in(path) is not None)
 
 
 def _json_in(folder: Path) -> Path | None:
@@ -138,7 +139,7 @@ def scale(text: str, names: Names) -> str | tuple[str, str, float] | dict[str, F
     if text in ("network", "none"):
         return text
     path = Path(text)
-    if "=" not in text and (path.suffix.lower() in (".json", ".txt", ".bin") or path.is_dir()):
+    if "=" not in text and (path.suffix.lower() in (".json", ".txt", ".bin") or os.path.isdir(path)):
         return {name: pose[:3, 3] for name, pose in poses(path, names).items()}
     left, _, right = text.rpartition("=")
     cuts = [(left[:i], left[i + 1 :]) for i, letter in enumerate(left) if letter == ","]

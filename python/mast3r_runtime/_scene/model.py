@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from .._library.cameras import check_pinhole
 from ..errors import ArgumentError, checked
 
 __all__ = ["CAMERA_MODELS", "QUARTER", "Lens", "Model", "check_lens", "check_pose", "project"]
@@ -26,7 +27,6 @@ CAMERA_MODELS = {
 
 _BENT = ("k1", "k2", "p1", "p2")
 LARGEST = 1 << 20  # pixels of a side
-SHORTEST, LONGEST = 0.01, 1000.0  # focal lengths in long sides: 178 degrees, 0.06 degrees
 MOST_BENT = 2.0  # times as far from the middle as without distortion, or as near
 STEPS = 20  # of Newton's method
 GRID = 17  # places on a side at which distortion is tried
@@ -127,19 +127,7 @@ def check_lens(lens: Lens, who: str) -> None:
     everywhere in the picture: a solver that is given another may never end.
     """
     n = lens.named()
-    long = max(lens.width, lens.height)
-    for name in ("fx", "fy"):
-        if not SHORTEST * long <= n[name] <= LONGEST * long:
-            raise ArgumentError(
-                f"{who}: focal length {n[name]:g} pixels, want {SHORTEST * long:g} to {LONGEST * long:g} "
-                f"for {lens.width} x {lens.height} pixels"
-            )
-    for name, side in (("cx", lens.width), ("cy", lens.height)):
-        if not -side <= n[name] <= 2 * side:
-            raise ArgumentError(
-                f"{who}: principal point {n['cx']:g}, {n['cy']:g}, want one in or near the "
-                f"{lens.width} x {lens.height} pixels"
-            )
+    check_pinhole(n["fx"], n["fy"], n["cx"], n["cy"], (lens.width, lens.height), who)
     if not _can_be_undone(lens, n):
         values = ", ".join(f"{k} {n[k]:g}" for k in _BENT)
         raise ArgumentError(f"{who}: distortion {values}, which cannot be undone all over the picture")

@@ -86,6 +86,7 @@ def _pair(key: str, a: Arrays) -> None:
 
 
 def _features(key: str, a: Arrays) -> None:
+    zips.fit(a, {"transform": _WINDOW})
     _windows(a)
     kind, rank = a["tokens"].dtype, a["tokens"].ndim
     _want(rank == 2 and kind in (np.float32, np.float16), f"tokens {kind}, {rank} sides")
