@@ -529,6 +529,23 @@ def test_commands_for_a_scene_and_a_picture(
     assert not gs.exists()
 
 
+def test_a_scene_some_of_whose_pictures_are_lost(
+    tmp_path: Path, micro: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene)")
+    one, two = good(tmp_path / "in", 2)
+    for name in ("a.png", "b.png"):
+        shutil.copy(two, tmp_path / "in" / name)
+    made_scene(tmp_path / "in").write(tmp_path / "scene", ["report", "npz", "dense"])
+    words = ["localize", str(tmp_path / "scene"), str(one), *common(micro)]
+    (tmp_path / "in" / "a.png").write_bytes(b"torn")
+    assert cli.main(words) in (0, 3)
+    assert "1 pictures of the scene left out: a.png (cannot be read: no picture" in caplog.text
+    (tmp_path / "in" / "b.png").unlink()
+    assert cli.main(words) == 1
+    assert "no picture of the scene can be read any more, such as a.png" in printed(capsys)
+
+
 # ---- pictures that go or change while a run is on -----------------------------------------------
 
 
@@ -564,6 +581,7 @@ def test_a_picture_that_is_lost_is_unreadable(
     pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene)")
     *_, victim = paths = room(tmp_path / "in")
     sha = header.read("v", victim).sha256
+    shutil.copy(victim, tmp_path / "in" / "zz.jpg")  # a copy that stays: nothing was looked at in it
     count = 0
 
     def tick(step: str, done: int, total: int) -> None:
@@ -582,6 +600,7 @@ def test_a_picture_that_is_lost_is_unreadable(
     assert lost.status == "unreadable" and lost.reason.startswith("cannot be read: ")
     assert ("changed while" in lost.reason) == (how != "gone")
     assert found.report["pictures"][victim.name]["status"] == "unreadable"
+    assert found.pictures["zz.jpg"].reason == f"the same file as {victim.name}: {lost.reason}"
     kept = [key for key in store.keys("features", ".safetensors") if key.startswith(sha[:24])]
     assert len(kept) == (when == "after the network")
 

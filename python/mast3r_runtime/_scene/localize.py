@@ -7,6 +7,7 @@ exact ones; matches elsewhere take their place from dense depth, and only help t
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from .._engine.features import Features
 from .._pictures import header as photos
 from .._pictures.reading import ImageLike, read_image
 from .._results.geometry import network_focal
-from ..errors import ArgumentError, Mast3rError, SceneError, quoted
+from ..errors import ArgumentError, Mast3rError, SceneError, shown
 from .model import F64, Lens, check_lens
 from .problem import pycolmap
 from .resection import AbsolutePose, absolute_pose
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from .scene import Scene
 
 __all__ = ["Located", "localize"]
+
+_log = logging.getLogger("mast3r_runtime")
 
 LEAST = 30  # inliers
 LEAST_SHARE = 0.25  # of the matches with one picture, where there are few inliers
@@ -107,14 +110,14 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     candidates = [p for p in scene.placed if p.depth is not None and p.status == "placed"]
     if not candidates:
         raise SceneError("localize: the scene has no placed pictures with dense depth")
+    candidates = _readable(candidates if len(candidates) <= 40 else _spread(candidates, 40))
     if lens is not None:
         check_lens(lens, "localize: camera")
     elif isinstance(image, (str, os.PathLike)):
         photos.need_pinhole([photos.read(os.path.basename(image), Path(image))])
     query = read_image(image)
     encoded = engine.encode(query)
-    chosen = candidates if len(candidates) <= 40 else _spread(candidates, 40)
-    found = {p.name: _matched(scene, engine, p, query, encoded) for p in chosen}
+    found = {p.name: _matched(scene, engine, p, query, encoded) for p in candidates}
     names = [n for n in sorted(found, key=lambda n: -len(found[n]))[:NEAREST] if len(found[n])]
     best = Located(None, None, 0, 0, names[0] if names else "", "no_overlap")
     if not names:
@@ -129,10 +132,15 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     return best
 
 
-def _present(p: Picture) -> Path:
-    if not p.path.is_file():
-        raise SceneError(f"localize: picture {quoted(p.name)} of the scene is no longer at {p.path}")
-    return p.path
+def _readable(pictures: Sequence[Picture]) -> list[Picture]:
+    """Those whose files can still be read; the log says of the others why not. SceneError for none."""
+    problems = {p.name: photos.read(p.name, p.path).problem for p in pictures}
+    lost = [f"{shown(name)} ({why})" for name, why in problems.items() if why]
+    if len(lost) == len(pictures):
+        raise SceneError(f"localize: no picture of the scene can be read any more, such as {lost[0]}")
+    if lost:
+        _log.warning("localize: %d pictures of the scene left out: %s", len(lost), ", ".join(lost[:5]))
+    return [p for p in pictures if not problems[p.name]]
 
 
 def _spread(pictures: Sequence[Picture], count: int) -> list[Picture]:
@@ -144,7 +152,7 @@ def _matched(
     scene: Scene, engine: Engine, p: Picture, query: npt.NDArray[np.uint8], encoded: Features
 ) -> _Seen:
     """The matches of a placed picture that have a place in the world."""
-    pixels = read_image(_present(p))
+    pixels = read_image(p.path)
     result = engine.decode(engine.encode(pixels), encoded).numpy()
     stride = int(scene.report.get("stride", STRIDE))
     matches = engine.match(
@@ -204,7 +212,7 @@ def _lenses(
         return
     focals = []
     for name in names[:3]:
-        result = engine.decode(encoded, engine.encode(str(_present(scene.pictures[name])))).numpy()
+        result = engine.decode(encoded, engine.encode(str(scene.pictures[name].path))).numpy()
         with suppress(Mast3rError):  # points that say no focal length
             focals.append(network_focal(result))
     if not focals and not fitting:

@@ -202,6 +202,7 @@ class _Run:
         self, headers: Sequence[Photo], used: Sequence[Photo], twins: Mapping[str, str], evidence: Evidence
     ) -> Scene:
         gone = {used[i].name: reason for i, reason in evidence.lost.items()}
+        gone |= {n: f"the same file as {first}: {gone[first]}" for n, first in twins.items() if first in gone}
         headers = [replace(h, problem=gone.get(h.name, h.problem)) for h in headers]
         problem = self.problem(used, evidence)
         tick = _Ticks(self.progress, "verify", len(evidence.pairs))
