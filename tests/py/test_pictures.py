@@ -30,6 +30,7 @@ from PIL import Image, PngImagePlugin
 
 from mast3r_runtime import read_image
 from mast3r_runtime._files.folder import OutFolder
+from mast3r_runtime._files.single import seal
 from mast3r_runtime._pictures import formats, header
 from mast3r_runtime._pictures.find import find, sentence
 from mast3r_runtime._pictures.formats import suffixes
@@ -287,6 +288,18 @@ def test_outputs_are_no_inputs(tmp_path: Path) -> None:
     shutil.copy(originals[1], scene / "images" / "g2.png")
     assert "g2.upright.jpg" not in find(scene / "images", out=tmp_path / "other")
     assert "g2.png" in find(scene / "images", out=tmp_path / "other")
+
+
+def test_a_drawing_beside_the_pictures_is_no_input(tmp_path: Path) -> None:
+    """What `match -o photos/m.png` wrote is in no list; its mark says whose it is. Edited, it is the user's."""
+    good(tmp_path)
+    drawn = tmp_path / "m.png"
+    drawn.write_bytes(encoded("PNG"))
+    seal(drawn)
+    assert "m.png" not in find(tmp_path) and find(tmp_path).ours == 1
+    assert list(find(drawn)) == ["m.png"]  # named, it is what the user wants
+    drawn.write_bytes(drawn.read_bytes() + b"x")
+    assert "m.png" in find(tmp_path)
 
 
 @unix_only

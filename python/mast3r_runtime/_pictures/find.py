@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Union
 
+from .._files.single import ours
 from ..errors import ArgumentError, ImageNotFoundError, checked, quoted, shown
 from .formats import kind, suffixes
 from .outputs import Outputs
@@ -175,13 +176,16 @@ class _Listing:
         """One file; ``named`` ones are pictures unless they are known not to be."""
         what = kind(path)
         if what.name == "picture" or (named and what.name == "other"):
-            self.picture(name, path, source)
+            self.picture(name, path, source, named)
         elif what.name != "other":
             self.left_out[name if name not in self.left_out else path.as_posix()] = what.advice
 
-    def picture(self, name: str, path: Path, source: Path) -> None:
+    def picture(self, name: str, path: Path, source: Path, named: bool = False) -> None:
         """One picture, unless a command wrote it."""
         output = self.outputs.of(path)
+        if output is None and not named and path.suffix.lower() == ".png" and ours(path):
+            self.ours += 1  # a drawing that a command wrote under a name of the user's
+            return
         if output is None:
             self.found.append((name, path))
             return
