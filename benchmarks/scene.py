@@ -30,6 +30,7 @@ from mast3r_runtime._pictures import header
 from mast3r_runtime._scene import budget, solver
 from mast3r_runtime._scene.evidence import gather
 from mast3r_runtime._scene.model import Lens, Model
+from mast3r_runtime._scene.problem import Problem
 from mast3r_runtime._scene.tracks import KeyPoints
 from mast3r_runtime._store.store import Store
 
@@ -187,8 +188,8 @@ def sift(paths: list[Path], pairs: list[tuple[int, int]], threads: int) -> tuple
     lens = Lens(
         "SIMPLE_PINHOLE", width, height, (1.2 * max(width, height), (width - 1) / 2, (height - 1) / 2)
     )
-    problem = solver.Problem(
-        [p.name for p in paths], KeyPoints(xy, matches), (lens,), (0,) * len(paths), frozenset(), frozenset(),
+    problem = Problem(
+        [p.name for p in paths], KeyPoints(xy, matches), (lens,), (0,) * len(paths), frozenset(), {},
         (2.0,) * len(paths), 0, threads,
     )  # fmt: skip
     solved = solver.solve(problem, solver.verify(problem))

@@ -598,6 +598,22 @@ def readers(seconds: float, folder: Path) -> tuple[bool, str]:
     return good, "; ".join(lines)
 
 
+@attack
+def folders(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Every verb that writes, in other random places than those of the tests, and killed there."""
+    more, rounds = until(seconds), 0
+    test = HERE.parent / "py" / "test_out_verbs.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-k", "nothing or killed", str(test)]
+    while more() or not rounds:
+        seed = str(random.randrange(1 << 30))
+        environment = {**os.environ, "MAST3R_TEST_SEED": seed, "MAST3R_TEST_LAYOUTS": "8"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            return False, f"seed {seed}: {done.stdout[-1500:]}"
+        rounds += 1
+    return True, f"{rounds * 8} places a verb, and kills in half as many: no byte of others changed"
+
+
 KILLED = """
 import sys, mast3r_runtime as m3r
 m3r.convert(sys.argv[1], sys.argv[2], dtype="fp32", progress=False)

@@ -110,7 +110,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     before = path.read_bytes()
 
     class Broken:
-        def save(self, target: Path, kind: str, **_: object) -> None:
+        def save(self, target: Path, kind: str) -> None:
             Path(target).write_bytes(b"half")
             raise OSError("no space")
 

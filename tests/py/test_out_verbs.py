@@ -40,6 +40,7 @@ from mast3r_runtime._scene.model import Lens, Model
 from mast3r_runtime._scene.parts import Component, Picture
 from mast3r_runtime.scene import Scene
 
+SEED = os.environ.get("MAST3R_TEST_SEED", "")
 LAYOUTS = int(os.environ.get("MAST3R_TEST_LAYOUTS", "12"))
 pytestmark = unix_only
 
@@ -370,7 +371,7 @@ def check(w: World, before: dict[str, Kind], ours: dict[str, manifest.Entry], st
 def test_nothing_of_the_users_changes(verb: str, tmp_path: Path) -> None:
     done = refused = 0
     for seed in range(LAYOUTS):
-        rng = random.Random(f"{verb} {seed}")
+        rng = random.Random(f"{verb} {seed}{SEED}")
         w = world(tmp_path / str(seed), rng)
         sample = World(w.top, w.pictures, tmp_path / f"sample{seed}")
         assert run(verb, sample) == 0, sample.notes
@@ -384,7 +385,8 @@ def test_nothing_of_the_users_changes(verb: str, tmp_path: Path) -> None:
             done, refused = done + (status == 0), refused + (status != 0)
             check(w, before, ours, status)
             change(w, rng)
-    assert done > LAYOUTS // 2 and (refused or verb == "demo"), (done, refused)
+    if not SEED:  # that both happen: of other places who knows
+        assert done > LAYOUTS // 2 and (refused or verb == "demo"), (done, refused)
 
 
 def change(w: World, rng: random.Random) -> None:
@@ -436,7 +438,7 @@ def killed(verb: str, w: World, moment: int) -> bool:
 def test_a_killed_run_is_gone_on_with(verb: str, tmp_path: Path) -> None:
     hit = 0
     for seed in range(max(LAYOUTS // 2, 4)):
-        rng = random.Random(f"kill {verb} {seed}")
+        rng = random.Random(f"kill {verb} {seed}{SEED}")
         w = world(tmp_path / str(seed), rng)
         if run(verb, w):
             continue
@@ -463,7 +465,7 @@ def test_a_killed_run_is_gone_on_with(verb: str, tmp_path: Path) -> None:
         wanted = snapshot(w.top)
         differ = {n for n in {*now, *wanted} if now.get(n) != wanted.get(n)}
         assert not {n for n in differ if not n.endswith(manifest.REPORT)}, w.notes
-    assert hit >= 2
+    assert hit >= 2 or SEED
 
 
 # ---- files that are named -------------------------------------------------------------------
@@ -516,6 +518,11 @@ def test_a_file_of_the_users_is_refused(
     if how in ("file", "picture"):
         assert run_file(verb, inputs, target, "--overwrite") == 0 and target.read_bytes() != b"the user's"
         assert run_file(verb, inputs, target) == 0, "what we wrote we may write again"
+    if how == "file" and verb in ("match", "pose", "view"):  # what people edit
+        data = bytearray(target.read_bytes())
+        data[len(data) // 2] ^= 1
+        target.write_bytes(data)
+        assert run_file(verb, inputs, target) == 1 and target.read_bytes() == data
 
 
 @pytest.mark.parametrize("verb", ["match", "pose", "view", "convert"])

@@ -128,7 +128,7 @@ def test_parts_of_a_scene(scene: Scene) -> None:
     assert np.linalg.norm(p.lens.pixels(local)[0] - (x, y)) < 20
     dense, confidence = p.dense()
     assert dense.shape == (*confidence.shape, 3) and np.isfinite(dense).any()
-    assert scene.scale.source == "network" and "not verified" in scene.scale.sentence()
+    assert scene.scale.source == "network" and "true lengths are unknown" in scene.scale.sentence()
     assert sum(p.covariance is not None for p in scene.placed) >= 3
     with pytest.raises(SceneError, match="no dense depth"):
         scene.pictures["noise.png"].dense()
@@ -328,18 +328,64 @@ def test_page_of_a_pair_has_both_cameras(wheel_engine: CPUEngine) -> None:
     assert alone.cameras[0].intrinsics is not None
 
 
+def _where(scene: Scene) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """Scale, turn and shift from the scene's world to the truth's, and the true poses."""
+    with np.load(known.FOLDER / "truth.npz") as archive:
+        true = archive["world_from_camera"]
+    centres = np.array([scene.pictures[f"room_0{i}.jpg"].pose[:3, 3] for i in range(5)])  # type: ignore[index]
+    return *known.similarity(centres, true[:5, :3, 3]), true
+
+
 def test_localises_a_new_view(scene: Scene, wheel_engine: CPUEngine) -> None:
     new = known.paths()[5]
     found = scene.localize(wheel_engine, new)
     assert found.pose is not None and found.inliers >= 30 and found.component == 0
-    with np.load(known.FOLDER / "truth.npz") as archive:
-        true = archive["world_from_camera"]
-    centres = np.array([scene.pictures[f"room_0{i}.jpg"].pose[:3, 3] for i in range(5)])  # type: ignore[index]
-    scale, turn, shift = known.similarity(centres, true[:5, :3, 3])
-    assert np.linalg.norm(scale * turn @ found.pose[:3, 3] + shift - true[5, :3, 3]) < 0.08
+    scale, turn, shift, true = _where(scene)
+    error = np.linalg.norm(scale * turn @ found.pose[:3, 3] + shift - true[5, :3, 3])
+    assert error < 0.01  # metres, in a room of 2.6; by dense depth alone it was 0.04
+    assert found.interval is not None and error < scale * found.interval < 0.1
+    assert found.focal_from == "scene"
     noise = np.random.default_rng(1).integers(0, 256, (384, 512, 3), np.uint8)
     lost = scene.localize(wheel_engine, noise)
     assert lost.pose is None and lost.reason == "no_overlap" and lost.inliers < 30
+
+
+@pytest.mark.parametrize("case", ["half", "zoomed", "zoomed, by EXIF", "cut out"])
+def test_localises_a_view_of_another_lens(
+    scene: Scene, wheel_engine: CPUEngine, tmp_path: Path, case: str
+) -> None:
+    """A camera of the scene's size is not taken for the scene's where the picture says otherwise."""
+    picture, path, exif = Image.open(known.paths()[5]), tmp_path / "query.png", Image.Exif()
+    width, height = picture.size
+    if case == "half":
+        picture = picture.resize((width // 2, height // 2), Image.Resampling.LANCZOS)
+    elif case == "cut out":
+        picture = picture.crop((0, 0, int(0.6 * width), int(0.7 * height)))
+    else:
+        box = (width * 0.23, height * 0.23, width * 0.77, height * 0.77)
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS, box)
+        if "EXIF" in case:
+            exif[0x010F] = "Canon"  # Pillow writes no EXIF that has nothing but an inner part
+            exif.get_ifd(0x8769)[0xA405] = round(430 / 0.54 / np.hypot(width, height) * 43.27)
+    picture.save(path, exif=exif)
+    found = scene.localize(wheel_engine, path)
+    if found.pose is None:
+        assert case in ("zoomed", "cut out") and found.reason == "unsure"
+        return
+    scale, turn, shift, true = _where(scene)
+    error = np.linalg.norm(scale * turn @ found.pose[:3, 3] + shift - true[5, :3, 3])
+    assert case != "cut out"
+    assert error < 0.06 and found.interval is not None and error < scale * found.interval
+
+
+def test_localises_by_a_given_camera(scene: Scene, wheel_engine: CPUEngine) -> None:
+    lens = Lens("SIMPLE_PINHOLE", 512, 384, (430.0, 255.5, 191.5))
+    found = scene.localize(wheel_engine, known.paths()[5], lens)
+    assert found.focal_from == "given" and found.intrinsics is not None
+    assert found.intrinsics[0, 0] == 430.0
+    scale, turn, shift, true = _where(scene)
+    assert found.pose is not None
+    assert np.linalg.norm(scale * turn @ found.pose[:3, 3] + shift - true[5, :3, 3]) < 0.01
 
 
 @needs_pycolmap

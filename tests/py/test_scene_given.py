@@ -18,6 +18,7 @@ from mast3r_runtime._pictures import header
 from mast3r_runtime._pictures.header import Photo
 from mast3r_runtime._pictures.names import Names
 from mast3r_runtime._scene import cameras, files, gauge, given, known, loops, solver
+from mast3r_runtime._scene.problem import Problem
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.errors import ArgumentError, SceneError
 from mast3r_runtime.scene import Scene, reconstruct
@@ -25,7 +26,7 @@ from mast3r_runtime.scene import Scene, reconstruct
 pycolmap = pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene): nothing is solved")
 
 
-def solve(scene: made.Made, **options: object) -> tuple[solver.Problem, solver.Solved]:
+def solve(scene: made.Made, **options: object) -> tuple[Problem, solver.Solved]:
     problem = scene.problem(**options)  # type: ignore[arg-type]
     return problem, solver.solve(problem, solver.verify(problem))
 

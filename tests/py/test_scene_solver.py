@@ -27,13 +27,14 @@ from mast3r_runtime._scene import (
     uncertainty,
 )
 from mast3r_runtime._scene.model import Lens, Model
+from mast3r_runtime._scene.problem import Problem
 from mast3r_runtime.errors import ArgumentError, FileError
 from mast3r_runtime.results import Transform
 
 pycolmap = pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene): nothing is solved")
 
 
-def solve(scene: made.Made, mapper: str = "auto", **options: object) -> tuple[solver.Problem, solver.Solved]:
+def solve(scene: made.Made, mapper: str = "auto", **options: object) -> tuple[Problem, solver.Solved]:
     problem = scene.problem(**options)  # type: ignore[arg-type]
     return problem, solver.solve(problem, solver.verify(problem), mapper)
 
@@ -166,7 +167,7 @@ def test_many_pictures_are_solved_by_the_longest_tracks(monkeypatch: pytest.Monk
 
 def test_given_cameras_are_kept() -> None:
     scene = made.make(made.arc(5))
-    _, solved = solve(scene, focal=530.0, fixed=frozenset([0]), known=frozenset([0]))
+    _, solved = solve(scene, focal=530.0, fixed=frozenset([0]), known={0: 0.05})
     assert all(abs(lens.focal - 530.0) < 1e-9 for lens in solved.models[0].lenses)
 
 
@@ -282,7 +283,7 @@ def test_network_scale_is_the_median_factor() -> None:
     ratios = gauge.depth_ratios(model, depth, dict.fromkeys(range(5), same))
     scale = gauge.network_scale(ratios)
     assert abs(scale.value - 3) < 0.05 and scale.source == "network" and scale.pictures == 5
-    assert "not verified" in scale.sentence()
+    assert "true lengths are unknown" in scale.sentence()
 
 
 @pytest.mark.parametrize(
@@ -418,10 +419,27 @@ def test_sharing_of_cameras() -> None:
     assert cameras.plan(same, {}).of == (0, 0, 0)
     assert cameras.plan(same, {}, "per-picture").of == (0, 1, 2)
     assert cameras.plan(same, {}, "per-folder").of == (0, 0, 1)
-    other = [*same, photo("b/4.jpg", 480, 640)]
-    assert cameras.plan(other, {}).of == (0, 1, 2, 3)
-    with pytest.raises(ArgumentError, match=r"640 x 480, b/4.jpg is 480 x 640"):
+    upright = [*same, photo("b/4.jpg", 480, 640)]
+    for sharing in ("auto", "shared"):
+        planned = cameras.plan(upright, {}, sharing)
+        assert planned.of == (0, 0, 0, 0) and planned.turned == {3}
+    other = [*same, photo("b/4.jpg", 480, 320)]
+    assert cameras.plan(other, {}).of == (0, 0, 0, 1)  # an odd one gets its own, and no other does
+    with pytest.raises(ArgumentError, match=r"640 x 480, b/4.jpg is 480 x 320"):
         cameras.plan(other, {}, "shared")
+    phones = [photo("1.jpg", focal=500.0, make="Apple"), photo("2.jpg", focal=500.0, make="Apple")]
+    phones += [photo("3.jpg", focal=900.0, make="Apple"), photo("4.jpg", focal=500.0, make="Google")]
+    assert cameras.plan(phones, {}).of == (0, 0, 1, 2)
+    mostly = [photo("1.jpg", 480, 640), photo("2.jpg", 480, 640), photo("3.jpg")]
+    planned = cameras.plan(mostly, {})
+    assert planned.turned == {2} and planned.lenses[0].width == 480
+
+
+def test_a_focal_length_in_exif_that_the_points_deny_has_another_guess() -> None:
+    two = [photo("1.jpg", focal=1800.0), photo("2.jpg", focal=1800.0)]
+    planned = cameras.plan(two, {0: [500.0], 1: [520.0]})
+    assert planned.lenses[0].focal == 1800 and planned.others[0].focal == 510
+    assert not cameras.plan(two, {0: [1700.0]}).others
 
 
 def test_first_focal_lengths() -> None:
@@ -430,7 +448,7 @@ def test_first_focal_lengths() -> None:
     assert cameras.plan(two, points).lenses[0].focal == 510
     exif = [photo("1.jpg", focal=700.0), photo("2.jpg", focal=700.0)]
     planned = cameras.plan(exif, points)
-    assert planned.lenses[0].focal == 700 and planned.known == {0}
+    assert planned.lenses[0].focal == 700 and planned.known == {0: cameras.EXIF_WIDTH}
     assert cameras.plan(exif, points, focal_from="points").lenses[0].focal == 510
     with pytest.raises(ArgumentError, match="no focal length in EXIF"):
         cameras.plan(two, points, focal_from="exif")

@@ -28,6 +28,7 @@ from .common import (
 
 if TYPE_CHECKING:
     from .._files.folder import OutFolder
+    from .._pairs.retrieve import Retrieved
     from .._pictures.find import Found
 
 __all__ = ["add"]
@@ -151,28 +152,36 @@ def _retrieve(arguments: argparse.Namespace) -> int:
         text = f"shard {k}/{n}: {len(found.kept)} pictures in {where}, {found.encoded} encoded now"
         say(arguments, {"pictures": len(found.kept), "encoded": found.encoded}, text)
         return 1 if bad else 0
+    models = {"retrieval": str(head), "codebook": str(codebook) if found.method == "ASMK" else None}
+    left = {"left_out": {**listed.left_out, **bad}, "dropped": dropped}
+    _say_retrieved(arguments, found, names, files, {**models, **left}, _left_out_text(bad))
+    return 1 if bad else 0
+
+
+def _say_retrieved(
+    arguments: argparse.Namespace,
+    found: Retrieved,
+    names: list[str],
+    files: list[Path],
+    more: dict[str, Any],
+    left_out: str,
+) -> None:
     kept = [names[i] for i in found.kept]
     scored = zip(found.pairs, found.pair_scores.tolist(), strict=True)
     rows = [(kept[p.first], kept[p.second], score) for p, score in scored]
     lines = [f"{a} {b} {score:.4f}" for a, b, score in rows]
     where = f"; wrote {', '.join(f.name for f in files)} in {arguments.out}" if files else ""
-    gone = f", {dropped} dropped by verdict" if arguments.drop else ""
-    lines.append(
-        f"{len(rows)} pairs of {len(kept)} pictures by {found.method}{gone}{where}{_left_out_text(bad)}"
-    )
+    gone = f", {more['dropped']} dropped by verdict" if arguments.drop else ""
+    lines.append(f"{len(rows)} pairs of {len(kept)} pictures by {found.method}{gone}{where}{left_out}")
     values = {
         "method": found.method,
-        "retrieval": str(head),
-        "codebook": str(codebook) if found.method == "ASMK" else None,
         "images": kept,
         "encoded": found.encoded,
-        "left_out": {**listed.left_out, **bad},
-        "dropped": dropped,
+        **more,
         "pairs": [{"first": a, "second": b, "score": round(score, 6)} for a, b, score in rows],
         "files": [str(f) for f in files],
     }
     say(arguments, values, "\n".join(lines))
-    return 1 if bad else 0
 
 
 def _listed(arguments: argparse.Namespace) -> Found:

@@ -88,6 +88,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     find = verb("localize", _localize, "Find where a new picture of a scene was taken.")
     find.add_argument("scene", type=Path)
     find.add_argument("picture", type=Path)
+    find.add_argument("--intrinsics", help="FX,FY,CX,CY in original pixels, cameras.txt or transforms.json")
     engine_options(find)
     find.add_argument("--json", action="store_true", help="print JSON")
 
@@ -269,6 +270,14 @@ def _warnings(scene: Any) -> list[str]:
     for k, component in enumerate(scene.components):
         if component.unstable:
             out.append(f"component {k} is unstable: {component.unstable}")
+    out += [shown(note) for note in scene.report.get("notes", [])]
+    empty = [p for p in scene.placed if p.depth is not None and not p.depth.keep.any()]
+    if empty and len(empty) == len([p for p in scene.placed if p.depth is not None]):
+        most = max(float(p.depth.confidence.max()) for p in empty)
+        out.append(
+            f"no dense point was kept: the network's confidence is {most:.2f} at most, or no neighbour "
+            "agrees; a lower --dense-conf keeps more, and what it keeps is less exact"
+        )
     return out
 
 
@@ -276,8 +285,10 @@ def _say_scene(arguments: argparse.Namespace, scene: Any) -> None:
     report = scene.report
     main = scene.components[0]
     lengths = len(main.model.seen) / max(len(main.model.points), 1)
+    number = len(report["cameras"])
+    how = "one camera" if number == 1 else f"{number} cameras"
     text = (
-        f"{len(scene.placed)} of {len(scene.pictures)} pictures placed by the mapper {main.mapper}; "
+        f"{len(scene.placed)} of {len(scene.pictures)} pictures of {how} placed by the mapper {main.mapper}; "
         f"{len(main.model.points)} points, {lengths:.1f} pictures each; {report['seconds']['total']:.0f} s "
         f"({report['encoded']} encoded, {report['decoded']} decoded). {scene.scale.sentence()}\n"
         f"Look at {arguments.out / 'scene.html' if arguments.html else arguments.out / 'scene.glb'}; "
@@ -311,12 +322,29 @@ def demo_scene(engine: Engine, arguments: argparse.Namespace, scores: dict[str, 
     return True
 
 
+def _given_lens(text: str, picture: Path) -> Any:
+    """The camera of a picture from ``--intrinsics``."""
+    from .._pictures.header import read
+    from .._pictures.names import Names
+    from .._scene import given
+    from ..errors import ImageError
+
+    header = read(picture.name, picture)
+    if header.problem:
+        raise ImageError(f"{picture}: {header.problem}")
+    names = Names({picture.name: picture})
+    return given.intrinsics(text, {picture.name: (header.width, header.height)}, names)[picture.name]
+
+
 def _localize(arguments: argparse.Namespace) -> int:
     from .._scene.scene import Scene
 
     scene = Scene.load(arguments.scene)
+    lens = _given_lens(arguments.intrinsics, arguments.picture) if arguments.intrinsics else None
+    if not arguments.resolution:  # at another one no match begins at the scene's own key points
+        arguments.resolution = int(scene.report.get("engine", {}).get("resolution", 0))
     with open_engine(arguments) as engine:
-        found = scene.localize(engine, arguments.picture)
+        found = scene.localize(engine, arguments.picture, lens)
     values = {
         "reason": found.reason,
         "pose": None if found.pose is None else found.pose.tolist(),
@@ -326,6 +354,8 @@ def _localize(arguments: argparse.Namespace) -> int:
         "best": found.best,
         "component": found.component,
         "covariance": None if found.covariance is None else found.covariance.tolist(),
+        "interval": found.interval,
+        "focal_from": found.focal_from,
     }
     if found.pose is None:
         text = f"{found.reason}: {found.inliers} inliers of {found.matches} matches, best with {found.best}"

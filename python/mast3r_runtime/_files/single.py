@@ -2,14 +2,17 @@
 """One file that a user names: whether it may be replaced.
 
 Each kind of file that a command writes under a name of the user's carries a mark by which it is known
-again: a PNG's text, a page's generator, an ONNX model's producer, a comment.
+again: an ONNX model's producer, a zip's comment. In pictures and pages, which people edit, the mark
+holds the hash of the rest: one that was edited is the user's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import struct
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +20,12 @@ from pathlib import Path
 from ..errors import ArgumentError, FileError, quoted
 from .whole import check_target
 
-__all__ = ["MARK", "not_an_input", "ours", "single"]
+__all__ = ["MARK", "not_an_input", "ours", "seal", "single"]
 
 MARK = "mast3r-runtime"
 _HEAD = 1 << 16
+_PNG = b"\x89PNG\r\n\x1a\n"
+_AFTER_HEADER = 33  # bytes of a PNG: its signature and its first chunk
 
 
 def single(
@@ -54,6 +59,32 @@ def not_an_input(path: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
             raise ArgumentError(f"{path}: it is an input ({quoted(source)}), want another file to write")
 
 
+def seal(path: Path) -> None:
+    """Put the mark into a PNG or a page that was just written, under its temporary name."""
+    data = path.read_bytes()
+    text = f"{MARK} sha256 {hashlib.sha256(data).hexdigest()}"
+    if data.startswith(_PNG):
+        body = f"tEXtSoftware\0{text}".encode()
+        chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+        path.write_bytes(data[:_AFTER_HEADER] + chunk + data[_AFTER_HEADER:])
+    else:
+        with open(path, "ab") as file:
+            file.write(f"<!-- {text} -->\n".encode())
+
+
+def _sealed(path: Path) -> bool:
+    """Whether a PNG or a page has the bytes that were sealed."""
+    data = path.read_bytes()
+    if data.startswith(_PNG):
+        (length,) = struct.unpack(">I", data[_AFTER_HEADER : _AFTER_HEADER + 4])
+        end = _AFTER_HEADER + 12 + length
+        mark, rest = data[_AFTER_HEADER:end], data[:_AFTER_HEADER] + data[end:]
+    else:
+        end = data.rfind(b"\n", 0, -1) + 1
+        mark, rest = data[end:], data[:end]
+    return f"{MARK} sha256 {hashlib.sha256(rest).hexdigest()}".encode() in mark
+
+
 def ours(path: Path) -> bool:
     """Whether a file carries our mark."""
     try:
@@ -61,31 +92,16 @@ def ours(path: Path) -> bool:
             head = file.read(_HEAD)
             file.seek(max(file.seek(0, os.SEEK_END) - _HEAD, 0))
             tail = file.read()
+        if (head.startswith(_PNG) and len(head) > 64) or head[:15].lower() == b"<!doctype html>":
+            return _sealed(path)
     except OSError:
         return False
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return _png(head)
-    if head[:15].lower() == b"<!doctype html>":
-        return f'<meta name="generator" content="{MARK}'.encode() in head[:4096]
     if head.startswith(b"PK\x03\x04"):
         at = tail.rfind(b"PK\x05\x06")
         return at >= 0 and tail[at + 22 :].startswith(MARK.encode())
     if head[:1] == b"\x08":  # the version that an ONNX model begins with, then the producer
         return b"\x12" + bytes([len(MARK)]) + MARK.encode() in head[:64]
     return _safetensors(head)
-
-
-def _png(head: bytes) -> bool:
-    at = 8
-    while at + 8 <= len(head):
-        (length,) = struct.unpack(">I", head[at : at + 4])
-        kind, data = head[at + 4 : at + 8], head[at + 8 : at + 8 + length]
-        if kind == b"tEXt" and data.startswith(b"Software\0" + MARK.encode()):
-            return True
-        if kind == b"IDAT":
-            return False
-        at += 12 + length
-    return False
 
 
 def _safetensors(head: bytes) -> bool:

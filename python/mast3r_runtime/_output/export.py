@@ -10,10 +10,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 from .._files.folder import OutFolder
-from .._files.single import MARK
+from .._files.single import seal
 from .._files.whole import check_target, replacing
 from .._library.imports import heavy
 from .._results.results import InferenceResult, MatchResult
@@ -96,9 +95,8 @@ def write_png(path: Path, picture: Image.Image) -> None:
     """A PIL picture as PNG; another suffix is refused."""
     check_target(Path(path), (".png",))
     with replacing(path) as temporary:
-        text = PngInfo()
-        text.add_text("Software", MARK)
-        picture.save(temporary, "PNG", pnginfo=text)
+        picture.save(temporary, "PNG")
+        seal(temporary)
 
 
 @checked

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from .._files.single import seal
 from .._files.whole import replacing
 from .._library.version import __version__
 from .._pictures.arrays import U8
@@ -202,8 +203,10 @@ def _some(cloud: Cloud, chosen: npt.NDArray[Any], name: str) -> Cloud:
 def write(path: Path, page: Page, *, max_points: int = 1_000_000, thumb: int = 160) -> Path:
     """Write the page beside its name and rename it."""
     pieces = html(page, max_points=max_points, thumb=thumb)
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(pieces)
+    with replacing(path) as temporary:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(pieces)
+        seal(temporary)
     return path
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import ArgumentError, ImageError, quoted, shown
 from .reading import Source, fetch, from_pil, opened
 
-__all__ = ["Photo", "focal", "need_one_size", "need_pinhole", "read", "same_camera", "why"]
+__all__ = ["Photo", "focal", "need_one_size", "need_pinhole", "read", "why"]
 
 # EXIF tags, by their names in the standard.
 _MAKE, _MODEL, _FOCAL_35, _EXIF = 0x010F, 0x0110, 0xA405, 0x8769
@@ -157,16 +157,11 @@ def need_pinhole(photos: Sequence[Photo], given: Collection[str] = ()) -> None:
             )
 
 
-def same_camera(photos: Sequence[Photo]) -> bool:
-    """Whether all pictures may come from one camera with one setting."""
-    return len({(p.width, p.height, p.make, p.model, p.focal) for p in photos}) <= 1
-
-
 def need_one_size(photos: Sequence[Photo]) -> None:
-    """Raise ArgumentError with the first two sizes where they differ."""
+    """Raise ArgumentError with the first two sizes where they differ, up to a turn by 90 degrees."""
     first = photos[0]
     for photo in photos:
-        if (photo.width, photo.height) != (first.width, first.height):
+        if {photo.width, photo.height} != {first.width, first.height}:
             raise ArgumentError(
                 f"a shared camera: {first.name} is {first.width} x {first.height}, "
                 f"{photo.name} is {photo.width} x {photo.height}; use --camera per-picture"

@@ -16,11 +16,12 @@ import numpy.typing as npt
 from .._store.store import Arrays, Store, key_of
 from . import solver, uncertainty
 from .model import F64, Lens, Model
-from .solver import Problem, Solved, Verified
+from .problem import Problem, pycolmap
+from .solver import Solved, Verified
 
 __all__ = ["Answer", "solve"]
 
-SOLVING = 4  # the way of solving; another number where a change gives other answers
+SOLVING = 5  # the way of solving; another number where a change gives other answers
 KIND = "solved"
 
 
@@ -66,13 +67,19 @@ def _key(problem: Problem, mapper: str, covariance: bool) -> str:
         digest.update(np.int64(len(xy)).tobytes() + np.ascontiguousarray(xy).tobytes())
     for (i, j), numbers in sorted(problem.keys.matches.items()):
         digest.update(np.array([i, j, len(numbers)]).tobytes() + np.ascontiguousarray(numbers).tobytes())
-    lenses = [[lens.model, lens.width, lens.height, lens.params] for lens in problem.lenses]
+    lenses = [_row(lens) for lens in problem.lenses]
+    others = [[c, _row(lens)] for c, lens in sorted(problem.others.items())]
     return key_of(
-        KIND, SOLVING, solver.pycolmap().__version__, digest.hexdigest(), lenses, list(problem.camera_of),
-        sorted(problem.fixed), sorted(problem.known), list(problem.network_pixel), problem.seed,
+        KIND, SOLVING, pycolmap().__version__, digest.hexdigest(), lenses, list(problem.camera_of),
+        sorted(problem.fixed), sorted(problem.known.items()), list(problem.network_pixel), problem.seed,
         problem.threads == 1, problem.least, mapper, covariance,
         [[i, np.asarray(pose).tolist()] for i, pose in sorted(problem.poses.items())], problem.fix_poses,
+        sorted(problem.turned), sorted(problem.open), others,
     )  # fmt: skip
+
+
+def _row(lens: Lens) -> list[Any]:
+    return [lens.model, lens.width, lens.height, lens.params]
 
 
 def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
@@ -80,8 +87,9 @@ def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
     facts = {
         "reasons": s.reasons,
         "unstable": s.unstable,
+        "notes": s.notes,
         "models": [
-            {"mapper": m.mapper, "lenses": [[n.model, n.width, n.height, n.params] for n in m.lenses]}
+            {"mapper": m.mapper, "lenses": [_row(lens) for lens in m.lenses]}
             for m in s.models
         ],
     }
@@ -133,5 +141,6 @@ def _answer(arrays: Arrays, facts: dict[str, Any]) -> Answer:
         models,
         {int(k): why for k, why in facts["unstable"].items()},
         {int(i): why for i, why in facts["reasons"].items()},
+        notes=list(map(str, facts["notes"])),
     )
     return Answer(verified, solved, dict(zip(arrays["covariance_of"].tolist(), arrays["covariance"])))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from .._library.cameras import check_pinhole
 from ..errors import ArgumentError, checked
 
-__all__ = ["CAMERA_MODELS", "Lens", "Model", "check_lens", "check_pose", "project"]
+__all__ = ["CAMERA_MODELS", "QUARTER", "Lens", "Model", "check_lens", "check_pose", "project"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -32,6 +32,8 @@ STEPS = 20  # of Newton's method
 GRID = 17  # places on a side at which distortion is tried
 UNDONE = 0.01  # pixels
 FARTHEST = 1e12
+# The frame of a camera from that of its picture turned by 90 degrees: x is the picture's y.
+QUARTER = np.array([[0.0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 
 
 @checked
@@ -88,6 +90,16 @@ class Lens:
             for name, p in zip(CAMERA_MODELS[self.model][1], self.params, strict=True)
         ]
         return replace(self, params=tuple(out))
+
+    def turned(self) -> Lens:
+        """The lens of this camera's picture turned by :data:`QUARTER`: width and height change places."""
+        n = self.named()
+        other = {
+            "f": n["fy"], "fx": n["fy"], "fy": n["fx"], "cx": self.height - 1 - n["cy"], "cy": n["cx"],
+            "k": n["k1"], "k1": n["k1"], "k2": n["k2"], "p1": n["p2"], "p2": -n["p1"],
+        }  # fmt: skip
+        params = tuple(other[name] for name in CAMERA_MODELS[self.model][1])
+        return Lens(self.model, self.height, self.width, params)
 
     def rays(self, xy: npt.ArrayLike) -> F64:
         """Rays ``[N, 3]`` with z = 1 through pixels ``[N, 2]``, distortion undone."""

@@ -35,12 +35,14 @@ from .evidence import Evidence, gather
 from .model import F64, Model
 from .options import ImagePath, Options, fitted, unused
 from .parts import TWIN, Component, Picture
+from .problem import Problem, pycolmap
 from .scene import Scene
 from .tracks import hidden_shares, key_points
 
 __all__ = ["Options", "reconstruct"]
 
 COMPLETE_UP_TO = 40  # pictures
+MANY_WRONG, SHARE_WRONG = 5, 0.15  # contradicted pairs, from which on it is said
 
 
 @checked
@@ -103,7 +105,7 @@ def reconstruct(
     if matcher is not None and info["ready"]:
         start.check(matcher, many)
     if not many or matcher is not None:
-        solver.pycolmap()  # before the work, in case it is missing
+        pycolmap()  # before the work, in case it is missing
     looked: Scene | None = None
     headers = [read(name, path) for name, path in found.items()]
     chosen = fitted(chosen, headers)
@@ -163,6 +165,8 @@ class _Run:
         # The pictures of a network of many views, where SIFT matches them.
         self.sift_on: Mapping[str, Picture] | None = None
         self.timing: dict[str, float] = {}
+        self.cameras: list[dict[str, Any]] = []
+        self.notes: list[str] = []
         self.found = Found({})
         self.lost: dict[int, str] = {}  # pictures that cannot be read any more, by their number in used
         self.started = self.at = started
@@ -173,7 +177,7 @@ class _Run:
         if len(used) < 2:
             raise self.failed(headers, twins, f"{len(used)} readable pictures that differ, want at least 2")
         count = len(used)
-        stride = self.options.stride or stride_for(count)
+        self.stride = stride = self.options.stride or stride_for(count)
         pairs = self.graph(used)
         if not pairs:
             raise self.failed(headers, twins, f"graph {self.options.graph!r}: no pairs")
@@ -198,12 +202,14 @@ class _Run:
         self, headers: Sequence[Photo], used: Sequence[Photo], twins: Mapping[str, str], evidence: Evidence
     ) -> Scene:
         gone = {used[i].name: reason for i, reason in evidence.lost.items()}
+        gone |= {n: f"the same file as {first}: {gone[first]}" for n, first in twins.items() if first in gone}
         headers = [replace(h, problem=gone.get(h.name, h.problem)) for h in headers]
         problem = self.problem(used, evidence)
         tick = _Ticks(self.progress, "verify", len(evidence.pairs))
         answer = memo.solve(
             self.store, problem, self.options.mapper, self.options.covariance, tick, self.lap, self.database
         )
+        self.notes = answer.solved.notes
         self.lap("solve")
         hidden = hidden_shares(evidence.pairs, self.masks(used))
         reasons = _reasons(problem, answer.verified, answer.solved, hidden)
@@ -244,19 +250,31 @@ class _Run:
     def lose(self, picture: int, error: ImageError) -> None:
         self.lost[picture] = why(error)
 
-    def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:
+    def problem(self, used: Sequence[Photo], evidence: Evidence) -> Problem:
         options = self.options
         given = {i: lens for i, p in enumerate(used) if (lens := (options.intrinsics or {}).get(p.name))}
         planned = lenses.plan(
             used, evidence.focals, options.camera, options.camera_model, given, options.focal_from,
             options.refine_intrinsics,
         )  # fmt: skip
+        held = {planned.of[i] for i in given}
+        self.cameras = [
+            {
+                "pictures": [p.name for p, of in zip(used, planned.of) if of == c],
+                "size": [lens.width, lens.height],
+                "turned": [used[i].name for i in sorted(planned.turned) if planned.of[i] == c],
+                "first_focal": round(lens.focal, 3),
+                "focal_from": "given" if c in held else "exif" if c in planned.known else "points",
+                "kept": c in planned.fixed,
+            }
+            for c, lens in enumerate(planned.lenses)
+        ]  # fmt: skip
         masks = self.masks(used)
         pixel = [evidence.pixel.get(i, 1.0) for i in range(len(used))]
-        return solver.Problem(
+        return Problem(
             [p.name for p in used], key_points(len(used), evidence.pairs, masks), planned.lenses, planned.of,
             planned.fixed, planned.known, pixel, options.seed, options.threads, options.min_inliers,
-            self.given_poses(used), options.fix_poses,
+            self.given_poses(used), options.fix_poses, planned.turned, planned.open, planned.others,
         )  # fmt: skip
 
     def masks(self, used: Sequence[Photo]) -> dict[int, Mask]:
@@ -421,7 +439,10 @@ class _Run:
                 }
                 for c in components
             ],
+            "cameras": self.cameras,
+            "notes": [*self.notes, *_look_alikes(verified, self.options.min_inliers)],
             "scale": vars(scale),
+            "stride": self.stride,
             "encoded": evidence.encoded,
             "decoded": evidence.decoded,
             "seconds": dict(self.timing),
@@ -446,6 +467,18 @@ class _Run:
             "left_out": dict(self.found.left_out),
         }  # fmt: skip
         return error
+
+
+def _look_alikes(verified: solver.Verified, least: int) -> list[str]:
+    """That many strong pairs contradict the others: places that look alike may have been taken for one."""
+    strong = verified.enough(least)
+    wrong = len(verified.contradicted & set(strong))
+    if wrong < MANY_WRONG or wrong < SHARE_WRONG * len(strong):
+        return []
+    return [
+        f"{wrong} of {len(strong)} pairs with enough matches contradict the others and were left out: places "
+        "that look alike may have been taken for one another, and the scene may be wrong; look at it"
+    ]
 
 
 class _Ticks:
@@ -476,7 +509,7 @@ def _distinct(headers: Sequence[Photo]) -> tuple[list[Photo], dict[str, str]]:
 
 
 def _reasons(
-    problem: solver.Problem, verified: solver.Verified, solved: solver.Solved, hidden: Mapping[int, float]
+    problem: Problem, verified: solver.Verified, solved: solver.Solved, hidden: Mapping[int, float]
 ) -> dict[int, str]:
     """Why each picture that is in no component is in none. ``hidden`` are shares of matches under a mask."""
     placed = {int(i) for m in solved.models for i in m.pictures}

@@ -19,10 +19,12 @@ from .._pictures.names import Names
 from .._pictures.reading import ImageLike
 from .._results.results import MatchResult
 from ..errors import ArgumentError, SceneError, checked
-from . import colmap_files, files, solver
+from . import colmap_files, files
 from .gauge import Scale
 from .localize import Located, localize
+from .model import Lens
 from .parts import Component, Picture, Points
+from .problem import pycolmap
 from .same import correspondences
 
 if TYPE_CHECKING:
@@ -157,9 +159,13 @@ class Scene:
             f"picture {which!r}: the scene has {len(self.pictures)}: {', '.join(self.pictures)[:200]}"
         )
 
-    def localize(self, engine: Engine, image: ImageLike) -> Located:
-        """The pose of a new picture, or why there is none. Needs the extra ``scene``."""
-        return localize(self, engine, image)
+    def localize(self, engine: Engine, image: ImageLike, lens: Lens | None = None) -> Located:
+        """The pose of a new picture, or why there is none. Needs the extra ``scene``.
+
+        Give the engine the resolution of the scene's: then matches begin at the scene's own key points,
+        and places are as exact as its points. ``lens`` is the camera, where it is known.
+        """
+        return localize(self, engine, image, lens)
 
     def write(
         self,
@@ -205,7 +211,7 @@ class Scene:
 
     def to_pycolmap(self, component: int = 0) -> Any:
         """A ``pycolmap.Reconstruction`` of a component. Needs the extra ``scene``."""
-        colmap = solver.pycolmap("to_pycolmap")
+        colmap = pycolmap("to_pycolmap")
         with tempfile.TemporaryDirectory() as folder:
             colmap_files.write_binary(Path(folder), list(self.pictures), self.components[component].model)
             return colmap.Reconstruction(folder)
