@@ -446,9 +446,13 @@ def test_published_names_are_names_of_variants(
 def test_what_is_no_model_lists_the_variants(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mast3r_runtime.distributed import run_pairs
+    from PIL import Image
+
+    from mast3r_runtime.distributed import SetupError, run_pairs
 
     picture = tmp_path / "a.png"
+    Image.new("RGB", (64, 48)).save(picture)
+    assert places.for_others(HUB) == LARGE and places.for_others(picture) == str(picture)
     for word in ("naver/MASt3R_Huge", "no/such/file.pth", "mast3r_vit_larg"):
         with (
             m3r.Engine("auto", backend="cpu") as engine,
@@ -457,7 +461,7 @@ def test_what_is_no_model_lists_the_variants(
             engine.load(word)
         with pytest.raises(errors.ModelNotFoundError, match=LARGE):
             m3r.estimate_cost(word)
-        with pytest.raises(errors.ModelNotFoundError, match=LARGE):
+        with pytest.raises(SetupError, match=LARGE):
             run_pairs([picture], [], store=tmp_path / "s", model=word)
         assert cli.main(["info", "--model", word]) == 1
         assert "da3_small" in capsys.readouterr().err

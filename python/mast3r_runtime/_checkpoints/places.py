@@ -23,6 +23,7 @@ __all__ = [
     "cache_dir",
     "checkpoint_dir",
     "find",
+    "for_others",
     "get_checkpoint_paths",
     "get_checkpoint_urls",
     "get_total_checkpoint_size_mb",
@@ -103,6 +104,17 @@ def resolve(variant: object) -> str:
             "which one of them is published"
         )
     return name
+
+
+def for_others(model: str | os.PathLike[str]) -> str:
+    """A model as other processes are told of it: a name by itself, for each to find; else an absolute path,
+    which may be there on their machines alone."""
+    if not Path(model).exists():
+        try:
+            return resolve(model)
+        except ArgumentError:
+            pass
+    return os.path.abspath(model)
 
 
 def model_path(model: str | os.PathLike[str]) -> Path:

@@ -154,7 +154,7 @@ def run_pairs(
     Store(root)
     executor, workers, neighbours = _executor(client)
     setup = Setup(
-        root, None if model is None else os.path.abspath(places.model_path(model)),
+        root, None if model is None else places.for_others(model),
         variant, backend, precision, resolution, threads, neighbours, fsync, pack,
     )  # fmt: skip
     there = next((path for path in paths if os.path.exists(path)), paths[0])  # one may be gone by now
