@@ -125,6 +125,8 @@ def model_path(model: str | os.PathLike[str]) -> Path:
     ModelNotFoundError
         It is neither, or the variant is not there; the text says which variants there are.
     """
+    if "\0" in os.fspath(model):
+        raise ArgumentError(f"model {quoted(os.fspath(model))}: a NUL, which no path can have")
     path = Path(model)
     if path.exists():
         return path

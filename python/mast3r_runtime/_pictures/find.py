@@ -183,18 +183,17 @@ class _Listing:
     def picture(self, name: str, path: Path, source: Path, named: bool = False) -> None:
         """One picture, unless a command wrote it."""
         output = self.outputs.of(path)
-        if output is None and not named and path.suffix.lower() == ".png" and ours(path):
-            self.ours += 1  # a drawing that a command wrote under a name of the user's
-            return
-        if output is None:
+        # a drawing that a command wrote under a name of the user's is in no list
+        drawn = output is None and not named and path.suffix.lower() == ".png" and ours(path)
+        if output is None and not drawn:
             self.found.append((name, path))
             return
-        if output.link:
+        if output is not None and output.link:
             self.links.add(len(self.found))
             self.found.append((name, path.resolve()))
             return
-        inside = output.folder in Path(os.path.abspath(source)).parents
-        own = self.out == os.path.realpath(output.folder)
+        inside = output is not None and output.folder in Path(os.path.abspath(source)).parents
+        own = output is not None and self.out == os.path.realpath(output.folder)
         if inside and not own and not _original_beside(path):
             self.found.append((name, path))
         else:
