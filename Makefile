@@ -210,5 +210,5 @@ $(VENV)/.demo: $(LIBRARY) $(VENV)/.build
 	touch $@
 
 $(VENV)/.test: $(LIBRARY) $(VENV)/.build
-	$(VENV)/bin/pip install --quiet --editable '.[demo,scene,sift,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
+	$(VENV)/bin/pip install --quiet --editable '.[demo,heif,scene,sift,viewer,test]' || $(VENV)/bin/pip install --quiet --editable '.[demo,test]'
 	touch $@

@@ -26,9 +26,11 @@ from PIL import Image
 
 import mast3r_runtime as m3r
 from mast3r_runtime import scene as scenes
-from mast3r_runtime._scene import budget, photos, solver
+from mast3r_runtime._pictures import header
+from mast3r_runtime._scene import budget, solver
 from mast3r_runtime._scene.evidence import gather
 from mast3r_runtime._scene.model import Lens, Model
+from mast3r_runtime._scene.problem import Problem
 from mast3r_runtime._scene.tracks import KeyPoints
 from mast3r_runtime._store.store import Store
 
@@ -134,7 +136,7 @@ def dense_error(engine: Any, scene: scenes.Scene, truth: Truth, row: Row, store:
 
 def network_depth(engine: Any, scene: scenes.Scene, store: Path) -> dict[str, F64]:
     """The network's depth of each picture, as the scene was made of it, from the store."""
-    used = [photos.read(p.name, p.path) for p in scene.pictures.values()]
+    used = [header.read(p.name, p.path) for p in scene.pictures.values()]
     number = {p.name: i for i, p in enumerate(used)}
     pairs = [(number[p["first"]], number[p["second"]]) for p in scene.report["pairs"]]
     evidence = gather(engine, used, pairs, Store(store), stride=8)
@@ -186,8 +188,8 @@ def sift(paths: list[Path], pairs: list[tuple[int, int]], threads: int) -> tuple
     lens = Lens(
         "SIMPLE_PINHOLE", width, height, (1.2 * max(width, height), (width - 1) / 2, (height - 1) / 2)
     )
-    problem = solver.Problem(
-        [p.name for p in paths], KeyPoints(xy, matches), (lens,), (0,) * len(paths), frozenset(), frozenset(),
+    problem = Problem(
+        [p.name for p in paths], KeyPoints(xy, matches), (lens,), (0,) * len(paths), frozenset(), {},
         (2.0,) * len(paths), 0, threads,
     )  # fmt: skip
     solved = solver.solve(problem, solver.verify(problem))

@@ -81,7 +81,8 @@ def members(kind: type) -> None:
             print(f"- `{name}`: {text_of(member, '  ')}")
         elif callable(getattr(kind, name)) and (name != "__init__" or kind.__init__ is not object.__init__):
             shown = kind.__name__ if name == "__init__" else name
-            print(f"- `{shown}{signature(getattr(kind, name))}`: {text_of(member, '  ')}")
+            said = text_of(member, "  ")
+            print(f"- `{shown}{signature(getattr(kind, name))}`" + (f": {said}" if said else ""))
     print()
 
 
@@ -127,6 +128,8 @@ def signature(function: object) -> str:
 def text_of(value: object, indent: str) -> str:
     """The docstring as Markdown."""
     text = inspect.getdoc(value) or ""
+    if text == inspect.getdoc(object.__init__):  # inherited: it says nothing of ours
+        text = ""
     text = sections(text)
     text = re.sub(r":\w+:`[~.]?([^`]*)`", r"`\1`", text)
     text = text.replace("``", "`")

@@ -11,14 +11,17 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, TypeVar, cast
+from urllib.parse import unquote
 
 __all__ = [
     "ArgumentError",
+    "BusyError",
     "CancelledError",
     "ChecksumError",
     "ClosedError",
@@ -46,11 +49,43 @@ __all__ = [
 ]
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^\s\"]+")  # also with a slash too few
+
+
+def without_secrets(text: str, *urls: str) -> str:
+    """A text for people and reports, without what URLs in it hold of users, passwords and queries.
+
+    Everything between ``://`` and the last ``@``, and everything behind ``?`` and ``#``, becomes
+    ``***``. Of ``urls``, which are known to be some, those parts go wherever else they stand, if they
+    are longer than three letters.
+    """
+    for url in urls:
+        text = text.replace(url, _cut(url))
+        for part in sorted(_secrets(url), key=len, reverse=True):
+            text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", "***", text)
+    return _URL.sub(lambda found: _cut(found[0]), text)
+
+
+def _cut(url: str) -> str:
+    scheme, mark, rest = url.partition("//" if "://" in url else "/")
+    user, at, place = rest.rpartition("@")
+    query = re.search(r"[?#]", place)
+    kept = place[: query.end()] + "***" if query else place
+    return f"{scheme}{mark}{'***@' if at else ''}{kept}"
+
+
+def _secrets(url: str) -> set[str]:
+    user, at, place = url.partition("//" if "://" in url else "/")[2].rpartition("@")
+    query = re.split(r"[?#&;]", place)[1:]
+    parts = {user, *user.split(":", 1), *query, *(item.partition("=")[2] for item in query)}
+    return {part for found in parts for part in (found, unquote(found)) if len(part) > 3}
+
+
 def quoted(text: object) -> str:
     """A name or a path in an error text: on one line and in quotes. A backslash stays one, for Windows
     paths are full of them."""
     name = os.fspath(text) if isinstance(text, os.PathLike) else text
-    return repr(name if isinstance(name, bytes) else str(name)).replace("\\\\", "\\")
+    return repr(name if isinstance(name, bytes) else without_secrets(str(name))).replace("\\\\", "\\")
 
 
 def reason(error: Exception) -> str:
@@ -58,8 +93,23 @@ def reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
+def shown(text: object, lines: bool = False) -> str:
+    """A name for people: one line, without what a terminal obeys (escapes, other directions of text).
+
+    With ``lines``, a whole text, whose lines and tabs stay.
+    """
+    kept = "\n\t" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in str(text))
+
+
 class Mast3rError(RuntimeError):
-    """Base of every error that the package raises."""
+    """Base of every error that the package raises. Its text has no secrets of URLs."""
+
+    def __str__(self) -> str:
+        return without_secrets(super().__str__())
+
+    def __repr__(self) -> str:
+        return without_secrets(super().__repr__())
 
 
 class LibraryError(Mast3rError, ImportError):
@@ -129,6 +179,10 @@ class FileError(Mast3rError, OSError):
     """The system refused to read or write a file: no space, a read-only folder."""
 
 
+class BusyError(FileError):
+    """Another run writes into the folder; the message says which."""
+
+
 class StoreError(FileError):
     """A store cannot be written and trying again will not help: it is full, or read-only."""
 
@@ -146,7 +200,9 @@ class ShapeError(Mast3rError, ValueError):
 
 
 class ImageError(Mast3rError, ValueError):
-    """The picture cannot be used."""
+    """The picture cannot be used. ``file`` is its path, None where it came from no file."""
+
+    file: str | None = None
 
 
 class ImageTypeError(ImageError, TypeError):

@@ -7,7 +7,18 @@ fills it.
 
 from __future__ import annotations
 
-from ._store.care import Checked, check, failures, sizes
+from ._store.care import Checked, check, failures, foreign, sizes
 from ._store.store import SCHEMA, Arrays, Store, file_hash, key_of
 
-__all__ = ["SCHEMA", "Arrays", "Checked", "Store", "check", "failures", "file_hash", "key_of", "sizes"]
+__all__ = [
+    "SCHEMA",
+    "Arrays",
+    "Checked",
+    "Store",
+    "check",
+    "failures",
+    "file_hash",
+    "foreign",
+    "key_of",
+    "sizes",
+]

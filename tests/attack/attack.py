@@ -549,6 +549,71 @@ def pictures(seconds: float, folder: Path) -> tuple[bool, str]:
     return True, f"{found.group(1)} pictures, {found.group(2)} read, every other one an ImageError"
 
 
+READERS = """
+import random, resource, sys, time, warnings
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+warnings.simplefilter("ignore")
+import mutations
+from mast3r_runtime.errors import Mast3rError
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+seconds, name, seed, folder = float(sys.argv[1]), sys.argv[2], int(sys.argv[4]), Path(sys.argv[5])
+path, read = mutations.targets(folder / "files")[name]
+whole, rng = path.read_bytes(), random.Random(seed)
+end, count, taken, slowest = time.monotonic() + seconds, 0, 0, 0.0
+while time.monotonic() < end and count < 10_000:
+    path.write_bytes(data := mutations.mutated(rng, whole))
+    count += 1
+    start = time.monotonic()
+    try:
+        read(count % 200 == 0)
+        taken += 1
+    except Mast3rError:
+        pass
+    except BaseException:
+        print(f"seed {seed}, mutation {count} of {name}")
+        raise
+    slowest = max(slowest, time.monotonic() - start)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+print(f"{name} {count} ({taken} read, slowest {slowest:.2f} s, {peak} MB)")
+"""
+
+
+@attack
+def readers(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Mutated files of every reader that takes a stranger's, up to 10,000 each: errors of ours, no hang."""
+    here = HERE.parent / "py"
+    sys.path.insert(0, str(here))
+    from mutations import targets
+
+    names = list(targets(folder / "names"))
+    good, lines, end = True, [], time.monotonic() + seconds
+    for number, name in enumerate(names):
+        share = max(end - time.monotonic(), 1.0) / (len(names) - number)
+        own = folder / str(number)
+        own.mkdir()
+        status, out = child(READERS, share, name, here, random.randrange(2**31), own, timeout=share + 120)
+        good &= status == 0
+        lines.append(out.strip().splitlines()[-1] if status == 0 else out[-1000:])
+    return good, "; ".join(lines)
+
+
+@attack
+def folders(seconds: float, folder: Path) -> tuple[bool, str]:
+    """Every verb that writes, in other random places than those of the tests, and killed there."""
+    more, rounds = until(seconds), 0
+    test = HERE.parent / "py" / "test_out_verbs.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-k", "nothing or killed", str(test)]
+    while more() or not rounds:
+        seed = str(random.randrange(1 << 30))
+        environment = {**os.environ, "MAST3R_TEST_SEED": seed, "MAST3R_TEST_LAYOUTS": "8"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            return False, f"seed {seed}: {done.stdout[-1500:]}"
+        rounds += 1
+    return True, f"{rounds * 8} places a verb, and kills in half as many: no byte of others changed"
+
+
 KILLED = """
 import sys, mast3r_runtime as m3r
 m3r.convert(sys.argv[1], sys.argv[2], dtype="fp32", progress=False)

@@ -44,6 +44,25 @@ def engine(micro: Path) -> Iterator[CPUEngine]:
         yield opened
 
 
+@pytest.fixture(scope="session", autouse=True)
+def scenes_fit_their_pictures() -> Iterator[None]:
+    """Every scene that any test writes: its cameras are those of the pictures beside them."""
+    from scene_checks import check_fit
+
+    from mast3r_runtime._scene import files
+
+    true = files.write_into
+
+    def watched(scene: Any, out: Any, *arguments: Any, **named: Any) -> list[Path]:
+        written = true(scene, out, *arguments, **named)
+        check_fit(out.path)
+        return written
+
+    files.write_into = watched
+    yield
+    files.write_into = true
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)

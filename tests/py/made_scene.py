@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mast3r_runtime._scene import solver
 from mast3r_runtime._scene.evidence import PairMatches
 from mast3r_runtime._scene.model import Lens
+from mast3r_runtime._scene.problem import Problem
 from mast3r_runtime._scene.tracks import key_points
 
 WIDTH, HEIGHT, FOCAL = 640, 480, 520.0
@@ -24,7 +24,7 @@ class Made:
     lens: Lens
     pairs: list[PairMatches]
 
-    def problem(self, focal: float = FOCAL, **options: object) -> solver.Problem:
+    def problem(self, focal: float = FOCAL, **options: object) -> Problem:
         """All pictures share one camera whose focal length is first guessed as ``focal``."""
         count = len(self.poses)
         first = Lens(self.lens.model, WIDTH, HEIGHT, (focal, *self.lens.params[1:]))
@@ -34,12 +34,12 @@ class Made:
             "lenses": (first,),
             "camera_of": (0,) * count,
             "fixed": frozenset(),
-            "known": frozenset(),
+            "known": {},
             "network_pixel": (2.0,) * count,
             "threads": 1,
             **options,
         }
-        return solver.Problem(**values)  # type: ignore[arg-type]
+        return Problem(**values)  # type: ignore[arg-type]
 
 
 def arc(count: int, reach: float = 2.0) -> np.ndarray:

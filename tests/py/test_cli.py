@@ -42,7 +42,7 @@ def test_infer(pair: list[str], micro: Path, tmp_path: Path, capsys: pytest.Capt
     assert (
         printed.err == "" and values["height_1"] == 64 and values["engine"].startswith("mast3r_micro on cpu")
     )
-    assert {path.name for path in out.iterdir()} == set(values["files"])
+    assert {path.name for path in out.iterdir()} == {*values["files"], "report.json"}
     assert set(values["files"]) == {*export.RESULT_FILES, "view.html"}
     with np.load(out / "result.npz") as archive:
         stored = {name: archive[name] for name in archive.files}

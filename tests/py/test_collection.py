@@ -122,7 +122,7 @@ def test_each_picture_is_read_and_encoded_once(
 
 def test_folders_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["batch", str(tmp_path / "none"), "-o", str(tmp_path)]) == 1
-    assert "no such folder" in capsys.readouterr().err
+    assert "no such file or folder" in capsys.readouterr().err
     assert cli.main(["batch", str(tmp_path), "-o", str(tmp_path)]) == 1
     assert "at least 2" in capsys.readouterr().err
 

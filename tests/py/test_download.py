@@ -401,3 +401,160 @@ def test_older_names(
     assert cli.download_main() == 0 and LARGE in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["mast3r-benchmark", "--iterations", "0"])
     assert cli.benchmark_main() == 1
+
+
+# ---- names, sizes, no network --------------------------------------------
+
+HUB = "naver/MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric"
+
+
+@pytest.mark.parametrize(
+    "name, variant",
+    [
+        (HUB, LARGE), (HUB.partition("/")[2], LARGE), (HUB.partition("/")[2] + ".pth", LARGE),
+        (HUB.lower(), LARGE), ("Aedelon/mast3r-vit-large-fp16", LARGE),
+        ("depth-anything/DA3-SMALL", "da3_small"), ("DA3-BASE", "da3_base"),
+        ("da3-base", "da3_base"), ("dune_vitsmall14_336.pth", "dune_vit_small_336"),
+        ("dune_vitbase14_448_paper", "dune_vit_base_448"), ("dunemast3r_cvpr25_vitbase", "dune_vit_base_448"),
+        ("dunemast3r_cvpr25_vitsmall.pth", "dune_vit_small_448"), ("dune_vit_base_14", "dune_vit_base_448"),
+    ],
+)  # fmt: skip
+def test_published_names_are_names_of_variants(
+    name: str, variant: str, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever a variant or a model is taken: the same as by our own name."""
+    monkeypatch.setenv("MAST3R_OFFLINE", "1")
+    assert places.resolve(name) == variant
+    assert m3r.get_checkpoint_urls(name) == m3r.get_checkpoint_urls(variant)
+    if not variant.startswith("da3"):  # which has no estimate
+        wanted = m3r.estimate_cost(variant=variant, size=(112, 112))
+        assert m3r.estimate_cost(name, size=(112, 112)) == wanted
+        assert m3r.estimate_cost(variant=name, size=(112, 112)) == wanted
+    with m3r.Engine(name, backend="cpu") as engine, pytest.raises(errors.ModelNotFoundError, match=variant):
+        engine.load()
+    with m3r.Engine("auto", backend="cpu") as engine, pytest.raises(errors.ModelNotFoundError, match=variant):
+        engine.load(name)
+    with pytest.raises(errors.OfflineError):
+        m3r.download(name)
+    with pytest.raises(errors.ModelNotFoundError, match=f"no official files of {variant}"):
+        m3r.convert(name)
+    for words in (["info", "--model", name], ["info", "--variant", name], ["download", name]):
+        assert cli.main(words) == 1
+        assert variant in capsys.readouterr().err
+
+
+def test_what_is_no_model_lists_the_variants(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from PIL import Image
+
+    from mast3r_runtime.distributed import SetupError, run_pairs
+
+    picture = tmp_path / "a.png"
+    Image.new("RGB", (64, 48)).save(picture)
+    assert places.for_others(HUB) == LARGE and places.for_others(picture) == str(picture)
+    for word in ("naver/MASt3R_Huge", "no/such/file.pth", "mast3r_vit_larg"):
+        with (
+            m3r.Engine("auto", backend="cpu") as engine,
+            pytest.raises(errors.ModelNotFoundError, match=LARGE),
+        ):
+            engine.load(word)
+        with pytest.raises(errors.ModelNotFoundError, match=LARGE):
+            m3r.estimate_cost(word)
+        with pytest.raises(SetupError, match=LARGE):
+            run_pairs([picture], [], store=tmp_path / "s", model=word)
+        assert cli.main(["info", "--model", word]) == 1
+        assert "da3_small" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=LARGE):
+        m3r.Engine("naver/MASt3R_Huge")
+
+
+@pytest.mark.parametrize(
+    "size, word", [(191 << 20, "cut short"), (0, "cut short"), (2700 << 20, "another file")]
+)
+def test_a_file_of_another_size(
+    cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, size: int, word: str
+) -> None:
+    """A file that was copied by hand and cut is not called here, by nobody."""
+    path = m3r.get_checkpoint_paths(LARGE)["unified"]
+    path.parent.mkdir(parents=True)
+    with open(path, "wb") as file:
+        file.truncate(size)
+    (model,) = [m for m in m3r.status() if m.variant == LARGE]
+    (unified,) = [f for f in model.files if f.role == "unified"]
+    assert (model.ready, model.path, unified.present, unified.wrong) == (False, None, False, word)
+    assert cli.main(["status"]) == 0
+    assert f"here, {size >> 20} of 2627 MiB: {word}" in capsys.readouterr().out
+    for offline in ("1", ""):
+        monkeypatch.setenv("MAST3R_OFFLINE", offline)
+        with pytest.raises(errors.ChecksumError, match=f"{size} bytes, want .*{word}"):
+            m3r.download(LARGE, retrieval=False, progress=False, source="naver")
+        assert path.stat().st_size == size  # it may be the user's own: only --force replaces it
+    assert cli.main(["download", LARGE, "--no-retrieval", "--source", "naver"]) == 1
+    assert word in capsys.readouterr().err
+    with open(path, "wb") as file:
+        file.truncate(2627 << 20)
+    monkeypatch.setenv("MAST3R_OFFLINE", "1")
+    assert m3r.download(LARGE, retrieval=False) == path
+    with pytest.raises(errors.OfflineError, match=r"retrieval_trainingfree\.pth"):
+        m3r.download(LARGE)
+
+
+def test_without_a_network(
+    cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that nobody knows is asked for once; the text says where to fetch and where to put it."""
+    import socket
+    import time
+
+    asked: list[str] = []
+
+    def nobody(host: str, *arguments: object, **named: object) -> None:
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    monkeypatch.delenv("https_proxy", raising=False)
+    start = time.monotonic()
+    assert cli.main(["download", LARGE, "--source", "naver"]) == 1
+    assert time.monotonic() - start < 3 and asked == ["download.europe.naverlabs.com"]
+    text = capsys.readouterr().err
+    path, url = m3r.get_checkpoint_paths(LARGE)["unified"], m3r.get_checkpoint_urls(LARGE)["unified"]
+    for word in (url, str(path), "MAST3R_MIRROR=", "MAST3R_OFFLINE=1", "Name or service not known"):
+        assert word in text, word
+    monkeypatch.setenv("MAST3R_OFFLINE", "1")
+    assert cli.main(["download", LARGE]) == 1
+    text = capsys.readouterr().err
+    assert str(path) in text and url in text and len(asked) == 1
+
+
+def test_a_name_server_that_does_not_answer(
+    cache: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something is said after some seconds, and it goes on waiting."""
+    import socket
+    import time
+
+    from mast3r_runtime._checkpoints import fetch
+
+    waits: list[tuple[float, str]] = []
+
+    def refused(host: str, *arguments: object, **named: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    def slow(host: str, *arguments: object, **named: object) -> None:
+        time.sleep(0.6)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(fetch, "_PATIENCE", 0.2)
+    with pytest.raises(errors.DownloadError, match="Temporary failure"):
+        m3r.download("da3_small", source="naver", progress=False)
+    assert "no answer after 0.2 s" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: refused(*a, **k))
+    monkeypatch.setattr(time, "sleep", lambda seconds: waits.append((seconds, caplog.text)))
+    with pytest.raises(errors.DownloadError, match="5 times in a row"):
+        m3r.download("da3_small", source="naver", progress=False)
+    assert len(waits) == 4 and all("trying again" in text for _, text in waits)  # before the first wait
+    assert fetch._PATIENCE < 3

@@ -23,8 +23,8 @@ from conftest import child_environment, noise, unix_only
 from PIL import Image
 
 from mast3r_runtime import cli, collection, errors, export
-from mast3r_runtime._pairs.folder import natural
-from mast3r_runtime._store.files import check_target, replacing, short_name
+from mast3r_runtime._files.whole import check_target, replacing, short_name
+from mast3r_runtime._pictures.find import natural
 from mast3r_runtime.images import formats, read_image
 
 QUIET = ["--resolution", "64", "--precision", "fp32", "--threads", "2"]
@@ -200,7 +200,9 @@ def test_natural_order_and_what_is_left_out(
     (tmp_path / "folder.jpg").mkdir()
     names = [p.name for p in collection.list_images(tmp_path)]
     assert names == ["a.jfif", "b.gif", "c.pgm", "d.JPG", *(f"frame_{i}.png" for i in (1, 2, 9, 10, 11, 100))]
-    assert "2 files left out: notes.txt, x.nef" in caplog.text
+    assert "2 files left out" in caplog.text and "notes.txt" not in caplog.text
+    assert "x.nef: a raw camera file; develop it first" in caplog.text
+    assert "folder.jpg: a folder" in caplog.text
     padded = [f"p_{i:04d}" for i in range(200)]
     assert sorted(padded, key=natural) == sorted(padded)
 
@@ -273,6 +275,7 @@ def test_a_bad_picture_does_not_end_a_run(
     values = json.loads(capsys.readouterr().out)
     assert list(values["left_out"]) == ["m.png"] and len(values["pairs"]) == 3 and values["kept"] == 0
     files = sorted(p.name for p in out.iterdir())
+    files.remove("report.json")
     assert len(files) == 4 and "pairs.json" in files and not [f for f in files if f.startswith(".")]
     manifest = json.loads((out / "pairs.json").read_text())
     assert {row["file"] for row in manifest["pairs"]} == set(files) - {"pairs.json"}

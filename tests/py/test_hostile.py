@@ -269,7 +269,7 @@ class Table:
             "Lens.moved": {"shift": 0.5}, "Lens.pixels": {"points": np.ones((2, 3))},
             "Store.write": {"kind": "pairs", "data": b"x"}, "Store.write_json": {"kind": "pairs", "value": {"a": 1}},
             "Store.write_arrays": {"kind": "pairs", "arrays": {"a": np.ones(2)}}, "dependence": {"sigma": 5.0},
-            **{f"Store.{n}": {"kind": "pairs"} for n in ("exists", "keys", "path", "read", "read_arrays", "read_json", "remove")},
+            **{f"Store.{n}": {"kind": "pairs"} for n in ("exists", "keys", "path", "read", "read_arrays", "read_json", "read_whole", "remove")},
             "coloured_points": {"image_1": pixels, "image_2": pixels}, "network_pixels": {"image": pixels},
             "write_result": {"image_1": pixels, "image_2": pixels, "directory": folder / "written"},
             "from_linear": {"colours": np.zeros((3, 3), np.uint8)}, 

@@ -319,7 +319,7 @@ def test_broken_files(photo: np.ndarray, kind: str, tmp_path: Path) -> None:
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere.png"):
         read_image(tmp_path / "nowhere.png")
-    with pytest.raises(errors.ImageError, match="irectory"):
+    with pytest.raises(errors.ImageError, match="a folder, want a file"):
         read_image(tmp_path)
     with pytest.raises(errors.ImageError):
         read_image("a\0b.png")

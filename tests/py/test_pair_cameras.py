@@ -237,5 +237,5 @@ def test_exif_focal(tmp_path) -> None:
     exif.get_ifd(0x8769)[0xA405] = 28
     picture.save(tmp_path / "phone.jpg", exif=exif)
     picture.save(tmp_path / "plain.jpg")
-    assert geometry.exif_focal(tmp_path / "phone.jpg") == pytest.approx(28 * 500 / 43.267)
+    assert geometry.exif_focal(tmp_path / "phone.jpg") == pytest.approx(28 * 500 / np.hypot(36, 24))
     assert geometry.exif_focal(tmp_path / "plain.jpg") is None

@@ -208,8 +208,14 @@ def test_packed_pairs_are_the_same(
     assert all(packed.read("pairs", key) == loose.read("pairs", key) for key in keys)
     assert care.check(packed).damaged == ()
     packs[0].chmod(0o644)
-    packs[0].write_bytes(packs[0].read_bytes()[:-30])
+    data = bytearray(packs[0].read_bytes())
+    data[len(data) // 2] ^= 1
+    packs[0].write_bytes(data)
     assert care.check(Store(tmp_path)).damaged == (packs[0].relative_to(tmp_path).as_posix(),)
+    packs[1].chmod(0o644)
+    packs[1].write_bytes(packs[1].read_bytes()[:-30])  # without its comment it may be anybody's
+    cut = care.check(Store(tmp_path))
+    assert (cut.damaged, cut.foreign) == ((), (packs[1].relative_to(tmp_path).as_posix(),))
     healed = run_pairs(paths, PAIRS, store=tmp_path, **options)
     assert 0 < healed.computed < len(PAIRS) and healed.done == len(PAIRS)
 
@@ -410,7 +416,7 @@ def test_status_and_gc(paths: list[Path], options: dict[str, Any], tmp_path: Pat
     wanted = record.needed(record.read_run(store, small.run[:6]))
     before = care.sizes(store)
     would = care.collect(store, wanted, dry=True)
-    assert care.sizes(store) == before and care.collect(store, wanted) == would
+    assert care.sizes(store) == before and care.collect(store, wanted) == would and would.files
     left = care.sizes(store)
     assert left["pairs"][0] == 2 and left["features"][0] == 3 and left["runs"] == before["runs"]
     assert run_pairs(paths[:3], [(0, 1), (1, 2)], store=tmp_path, **options).computed == 0

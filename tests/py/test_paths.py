@@ -57,7 +57,7 @@ CALLS: dict[str, Callable[[Path], object]] = {
     "torn features": lambda path: Features.load(path / "torn.npz"),
     "store": lambda path: store.Store(path / "torn.png" / "store"),
     "another store": lambda path: store.Store(path / "old"),
-    "intrinsics": lambda path: given.intrinsics(str(path / "torn.json"), {}),
+    "intrinsics": lambda path: given.intrinsics(str(path / "torn.json"), {}, {}),
     "config": lambda path: m3r.MASt3RRuntimeConfig.from_yaml(path / "none.yaml"),
 }
 

@@ -14,8 +14,11 @@ import pytest
 from PIL import Image
 
 from mast3r_runtime import cli
-from mast3r_runtime._scene import cameras, files, gauge, given, known, loops, photos, solver
-from mast3r_runtime._scene.photos import Photo
+from mast3r_runtime._pictures import header
+from mast3r_runtime._pictures.header import Photo
+from mast3r_runtime._pictures.names import Names
+from mast3r_runtime._scene import cameras, files, gauge, given, known, loops, solver
+from mast3r_runtime._scene.problem import Problem
 from mast3r_runtime.backends._cpu import CPUEngine
 from mast3r_runtime.errors import ArgumentError, SceneError
 from mast3r_runtime.scene import Scene, reconstruct
@@ -23,7 +26,7 @@ from mast3r_runtime.scene import Scene, reconstruct
 pycolmap = pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene): nothing is solved")
 
 
-def solve(scene: made.Made, **options: object) -> tuple[solver.Problem, solver.Solved]:
+def solve(scene: made.Made, **options: object) -> tuple[Problem, solver.Solved]:
     problem = scene.problem(**options)  # type: ignore[arg-type]
     return problem, solver.solve(problem, solver.verify(problem))
 
@@ -61,7 +64,7 @@ def test_files_of_poses(tmp_path: Path) -> None:
     up = files.opengl(np.diag([1.0, -1, -1, 1]))[:3]  # ours: what opengl does to the world alone
     for values in ({"frames": frames}, {"frames": frames, "applied_transform": up.tolist()}):
         (tmp_path / "t.json").write_text(json.dumps(values))
-        found = given.poses(tmp_path / "t.json", names)
+        found = given.poses(tmp_path / "t.json", Names(names))
         assert list(found) == names[:2]
         np.testing.assert_allclose([found[n] for n in names[:2]], poses[:2], atol=1e-12)
     lines = ["# COLMAP"]
@@ -70,9 +73,9 @@ def test_files_of_poses(tmp_path: Path) -> None:
         q = " ".join(map(repr, pycolmap.Rotation3d(inverse[:3, :3]).quat[[3, 0, 1, 2]].tolist()))
         lines += [f"{k + 1} {q} {' '.join(map(repr, inverse[:3, 3].tolist()))} 1 {name}", ""]
     (tmp_path / "images.txt").write_text("\n".join(lines) + "\n")
-    found = given.poses(tmp_path / "images.txt", names)
+    found = given.poses(tmp_path / "images.txt", Names(names))
     np.testing.assert_allclose([found[n] for n in names[:2]], poses[:2], atol=1e-12)
-    places = given.scale(str(tmp_path / "images.txt"), names)
+    places = given.scale(str(tmp_path / "images.txt"), Names(names))
     assert isinstance(places, dict)
     np.testing.assert_allclose(places["a.jpg"], poses[0, :3, 3], atol=1e-12)
 
@@ -91,7 +94,7 @@ def test_files_that_hold_no_poses(text: str, tmp_path: Path) -> None:
     (tmp_path / "images.txt").write_text(text or "1 0 0 0 0 0 0 0 1 a.jpg\n\n")
     for name in ("t.json", "images.txt", "absent.json"):
         with pytest.raises(ArgumentError, match="poses"):
-            given.poses(tmp_path / name, ["a.jpg"])
+            given.poses(tmp_path / name, Names(["a.jpg"]))
 
 
 def test_scale_of_places_in_metres() -> None:
@@ -123,17 +126,17 @@ def test_fisheye_lenses_need_intrinsics(tmp_path: Path, name: str) -> None:
     exif = Image.Exif()
     exif.get_ifd(0x8769)[0xA434] = name
     Image.new("RGB", (640, 480)).save(tmp_path / "a.jpg", exif=exif)
-    bent = photos.read("a.jpg", tmp_path / "a.jpg")
+    bent = header.read("a.jpg", tmp_path / "a.jpg")
     plain = Photo("b.jpg", Path("b.jpg"), 640, 480, lens="50mm F1.8")
     assert bent.fisheye and not plain.fisheye
     with pytest.raises(ArgumentError, match=r"a.jpg: taken with a fisheye lens .*--intrinsics"):
         cameras.plan([plain, bent], {})
-    lens = given.intrinsics("600,601,319.5,239.5", {"a.jpg": (640, 480)})["a.jpg"]
+    lens = given.intrinsics("600,601,319.5,239.5", {"a.jpg": (640, 480)}, Names(["a.jpg"]))["a.jpg"]
     assert cameras.plan([plain, bent], {}, given={1: lens}).of == (0, 1)
     frame = {"file_path": "a.jpg", "fl_x": 600, "cx": 320, "cy": 240, "w": 640, "h": 480}
     (tmp_path / "t.json").write_text(json.dumps({"camera_model": "OPENCV_FISHEYE", "frames": [frame]}))
     with pytest.raises(ArgumentError, match="fisheye"):
-        given.intrinsics(str(tmp_path / "t.json"), {"a.jpg": (640, 480)})
+        given.intrinsics(str(tmp_path / "t.json"), {"a.jpg": (640, 480)}, Names(["a.jpg"]))
 
 
 # ---- parts and walls -------------------------------------------------------------------------

@@ -11,10 +11,14 @@ import made_scene as made
 import numpy as np
 import pytest
 
+from mast3r_runtime._pairs.folder import read_pairs
+from mast3r_runtime._pictures.header import Photo
+from mast3r_runtime._pictures.names import Names
 from mast3r_runtime._scene import (
     cameras,
     check,
     colmap_files,
+    colmap_read,
     dense,
     gauge,
     given,
@@ -23,14 +27,14 @@ from mast3r_runtime._scene import (
     uncertainty,
 )
 from mast3r_runtime._scene.model import Lens, Model
-from mast3r_runtime._scene.photos import Photo
+from mast3r_runtime._scene.problem import Problem
 from mast3r_runtime.errors import ArgumentError, FileError
 from mast3r_runtime.results import Transform
 
 pycolmap = pytest.importorskip("pycolmap", reason="no pycolmap here (extra scene): nothing is solved")
 
 
-def solve(scene: made.Made, mapper: str = "auto", **options: object) -> tuple[solver.Problem, solver.Solved]:
+def solve(scene: made.Made, mapper: str = "auto", **options: object) -> tuple[Problem, solver.Solved]:
     problem = scene.problem(**options)  # type: ignore[arg-type]
     return problem, solver.solve(problem, solver.verify(problem), mapper)
 
@@ -163,7 +167,7 @@ def test_many_pictures_are_solved_by_the_longest_tracks(monkeypatch: pytest.Monk
 
 def test_given_cameras_are_kept() -> None:
     scene = made.make(made.arc(5))
-    _, solved = solve(scene, focal=530.0, fixed=frozenset([0]), known=frozenset([0]))
+    _, solved = solve(scene, focal=530.0, fixed=frozenset([0]), known={0: 0.05})
     assert all(abs(lens.focal - 530.0) < 1e-9 for lens in solved.models[0].lenses)
 
 
@@ -279,7 +283,7 @@ def test_network_scale_is_the_median_factor() -> None:
     ratios = gauge.depth_ratios(model, depth, dict.fromkeys(range(5), same))
     scale = gauge.network_scale(ratios)
     assert abs(scale.value - 3) < 0.05 and scale.source == "network" and scale.pictures == 5
-    assert "not verified" in scale.sentence()
+    assert "true lengths are unknown" in scale.sentence()
 
 
 @pytest.mark.parametrize(
@@ -360,7 +364,7 @@ def test_we_read_what_pycolmap_writes(form: str, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     getattr(pycolmap.Reconstruction(str(tmp_path)), f"write_{form}")(str(theirs))
-    found, back = colmap_files.read(theirs)
+    found, back = colmap_read.read(theirs)
     order = [found.index(name) for name in names]
     np.testing.assert_allclose(back.poses[order], model.poses, atol=1e-9)
     np.testing.assert_allclose(np.sort(back.points, 0), np.sort(model.points, 0), atol=1e-9)
@@ -376,13 +380,13 @@ def test_torn_files_are_named(tmp_path: Path) -> None:
         for cut in (0, 4, 11, len(whole[file]) // 2, len(whole[file]) - 1):
             (tmp_path / file).write_bytes(whole[file][:cut])
             with pytest.raises(FileError, match="COLMAP model"):
-                colmap_files.read(tmp_path)
+                colmap_read.read(tmp_path)
         (tmp_path / file).write_bytes(b"\xff" * 64)
         with pytest.raises(FileError):
-            colmap_files.read(tmp_path)
+            colmap_read.read(tmp_path)
         (tmp_path / file).write_bytes(whole[file])
     with pytest.raises(FileError):
-        colmap_files.read(tmp_path / "none")
+        colmap_read.read(tmp_path / "none")
 
 
 def test_quaternions() -> None:
@@ -415,10 +419,27 @@ def test_sharing_of_cameras() -> None:
     assert cameras.plan(same, {}).of == (0, 0, 0)
     assert cameras.plan(same, {}, "per-picture").of == (0, 1, 2)
     assert cameras.plan(same, {}, "per-folder").of == (0, 0, 1)
-    other = [*same, photo("b/4.jpg", 480, 640)]
-    assert cameras.plan(other, {}).of == (0, 1, 2, 3)
-    with pytest.raises(ArgumentError, match=r"640 x 480, b/4.jpg is 480 x 640"):
+    upright = [*same, photo("b/4.jpg", 480, 640)]
+    for sharing in ("auto", "shared"):
+        planned = cameras.plan(upright, {}, sharing)
+        assert planned.of == (0, 0, 0, 0) and planned.turned == {3}
+    other = [*same, photo("b/4.jpg", 480, 320)]
+    assert cameras.plan(other, {}).of == (0, 0, 0, 1)  # an odd one gets its own, and no other does
+    with pytest.raises(ArgumentError, match=r"640 x 480, b/4.jpg is 480 x 320"):
         cameras.plan(other, {}, "shared")
+    phones = [photo("1.jpg", focal=500.0, make="Apple"), photo("2.jpg", focal=500.0, make="Apple")]
+    phones += [photo("3.jpg", focal=900.0, make="Apple"), photo("4.jpg", focal=500.0, make="Google")]
+    assert cameras.plan(phones, {}).of == (0, 0, 1, 2)
+    mostly = [photo("1.jpg", 480, 640), photo("2.jpg", 480, 640), photo("3.jpg")]
+    planned = cameras.plan(mostly, {})
+    assert planned.turned == {2} and planned.lenses[0].width == 480
+
+
+def test_a_focal_length_in_exif_that_the_points_deny_has_another_guess() -> None:
+    two = [photo("1.jpg", focal=1800.0), photo("2.jpg", focal=1800.0)]
+    planned = cameras.plan(two, {0: [500.0], 1: [520.0]})
+    assert planned.lenses[0].focal == 1800 and planned.others[0].focal == 510
+    assert not cameras.plan(two, {0: [1700.0]}).others
 
 
 def test_first_focal_lengths() -> None:
@@ -427,7 +448,7 @@ def test_first_focal_lengths() -> None:
     assert cameras.plan(two, points).lenses[0].focal == 510
     exif = [photo("1.jpg", focal=700.0), photo("2.jpg", focal=700.0)]
     planned = cameras.plan(exif, points)
-    assert planned.lenses[0].focal == 700 and planned.known == {0}
+    assert planned.lenses[0].focal == 700 and planned.known == {0: cameras.EXIF_WIDTH}
     assert cameras.plan(exif, points, focal_from="points").lenses[0].focal == 510
     with pytest.raises(ArgumentError, match="no focal length in EXIF"):
         cameras.plan(two, points, focal_from="exif")
@@ -441,29 +462,37 @@ def test_first_focal_lengths() -> None:
 
 def test_given_intrinsics(tmp_path: Path) -> None:
     sizes = {"a.jpg": (640, 480), "sub/b c.jpg": (640, 480)}
-    plain = given.intrinsics("600,601,319.5,239.5", sizes)
+    plain = given.intrinsics("600,601,319.5,239.5", sizes, Names(list(sizes)))
     assert plain["a.jpg"].params == (600, 601, 319.5, 239.5)
     (tmp_path / "cameras.txt").write_text("# c\n1 PINHOLE 640 480 600 601 320 240\n")
-    assert given.intrinsics(str(tmp_path / "cameras.txt"), sizes)["a.jpg"].params == (600, 601, 319.5, 239.5)
+    assert given.intrinsics(str(tmp_path / "cameras.txt"), sizes, Names(list(sizes)))["a.jpg"].params == (
+        600,
+        601,
+        319.5,
+        239.5,
+    )
     frames = [{"file_path": "images/sub/b c.jpg", "fl_x": 600}]
     values = {"fl_x": 1, "cx": 320, "cy": 240, "w": 640, "h": 480, "frames": frames}
     (tmp_path / "t.json").write_text(json.dumps(values))
-    found = given.intrinsics(str(tmp_path / "t.json"), sizes)
+    found = given.intrinsics(str(tmp_path / "t.json"), sizes, Names(list(sizes)))
     assert set(found) == {"sub/b c.jpg"} and found["sub/b c.jpg"].params[:4] == (600, 600, 319.5, 239.5)
     for bad in ("600,601,319.5", "a,b,c,d", "-1,2,3,4", "nan,1,1,1", str(tmp_path / "no.txt")):
         with pytest.raises(ArgumentError):
-            given.intrinsics(bad, sizes)
+            given.intrinsics(bad, sizes, Names(list(sizes)))
 
 
 def test_given_pairs_and_scale(tmp_path: Path) -> None:
     names = ["a.jpg", "b c.jpg", "d.jpg"]
     path = tmp_path / "pairs.txt"
     path.write_text("\ufeffa.jpg\tb c.jpg\nb c.jpg d.jpg 0.75\n\nx.jpg y.jpg\n", encoding="utf-8")
-    assert given.pairs(path, names) == [("a.jpg", "b c.jpg"), ("b c.jpg", "d.jpg")]
+    assert read_pairs(path, names, others=True) == [(0, 1), (1, 2)]
     path.write_text("x.jpg y.jpg\n")
-    with pytest.raises(ArgumentError, match="no pair of these"):
-        given.pairs(path, names)
-    assert given.scale("a.jpg,b c.jpg=1.5", names) == ("a.jpg", "b c.jpg", 1.5)
-    for bad in ("metres", "a.jpg,x.jpg=2", "a.jpg,d.jpg=far"):
+    with pytest.raises(ArgumentError, match="no pairs of these"):
+        read_pairs(path, names, others=True)
+    assert given.scale("a.jpg,b c.jpg=1.5", Names(names)) == ("a.jpg", "b c.jpg", 1.5)
+    for bad in ("metres", "a.jpg,x.jpg=2"):
         with pytest.raises(ArgumentError, match="want network, none"):
-            given.scale(bad, names)
+            given.scale(bad, Names(names))
+    for bad in ("far", "-1", "0", "inf", "nan"):
+        with pytest.raises(ArgumentError, match="above 0"):
+            given.scale(f"a.jpg,d.jpg={bad}", Names(names))

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_store import FAILED, WINDOW, pair_arrays
 
+from mast3r_runtime._files import zips
 from mast3r_runtime._store import packs, places, safetensors
 from mast3r_runtime.errors import ArgumentError, DependencyError, FileError, StoreError
 from mast3r_runtime.store import Store, check, file_hash, key_of, sizes
@@ -24,14 +26,14 @@ from mast3r_runtime.store import Store, check, file_hash, key_of, sizes
 def test_bytes_and_arrays_come_back(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", fsync=True)
     key = key_of("pair", "a", 3, [1.5, None])
-    assert store.read("pairs", key) is None and not store.exists("pairs", key)
-    store.write_arrays("pairs", key, {"x": np.arange(5), "y": np.float32(2)})
-    path = store.path("pairs", key)
-    assert path == tmp_path / "s" / "pairs" / key[:2] / f"{key}.npz"
-    back = store.read_arrays("pairs", key)
+    assert store.read("mine", key) is None and not store.exists("mine", key)
+    store.write_arrays("mine", key, {"x": np.arange(5), "y": np.float32(2)})
+    path = store.path("mine", key)
+    assert path == tmp_path / "s" / "mine" / key[:2] / f"{key}.npz"
+    back = store.read_arrays("mine", key)
     assert back is not None and back["x"].tolist() == [0, 1, 2, 3, 4] and back["y"] == 2
-    assert list(store.keys("pairs")) == [key] and list(store.keys("other")) == []
-    assert Store(tmp_path / "s").exists("pairs", key)
+    assert list(store.keys("mine")) == [key] and list(store.keys("other")) == []
+    assert Store(tmp_path / "s").exists("mine", key)
     assert os.name == "nt" or path.stat().st_mode & 0o222 == 0
 
 
@@ -61,14 +63,14 @@ def test_hash_is_of_the_bytes(tmp_path: Path) -> None:
 
 def test_torn_files_are_no_results(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write_arrays("pairs", "ab" * 16, {"x": np.arange(100)})
-    path = store.path("pairs", "ab" * 16)
+    store.write_arrays("mine", "ab" * 16, {"x": np.arange(100)})
+    path = store.path("mine", "ab" * 16)
     whole = path.read_bytes()
     for content in (b"", whole[:50], whole[:-1], b"\0" * 99, b"PK\x03\x04" + whole[4:90]):
-        store.write("pairs", "ab" * 16, content)
-        assert store.read_arrays("pairs", "ab" * 16) is None
-    store.write_arrays("pairs", "ab" * 16, {"x": np.arange(3)})
-    assert store.read_arrays("pairs", "ab" * 16)["x"].tolist() == [0, 1, 2]
+        store.write("mine", "ab" * 16, content)
+        assert store.read_arrays("mine", "ab" * 16) is None
+    store.write_arrays("mine", "ab" * 16, {"x": np.arange(3)})
+    assert store.read_arrays("mine", "ab" * 16)["x"].tolist() == [0, 1, 2]
 
 
 def test_pickles_are_refused(tmp_path: Path) -> None:
@@ -77,8 +79,8 @@ def test_pickles_are_refused(tmp_path: Path) -> None:
 
     out = io.BytesIO()
     np.savez(out, x=np.array([{"a": 1}], dtype=object))
-    store.write("pairs", "cd" * 16, out.getvalue())
-    assert store.read_arrays("pairs", "cd" * 16) is None
+    store.write("mine", "cd" * 16, out.getvalue())
+    assert store.read_arrays("mine", "cd" * 16) is None
 
 
 def test_foreign_folders(tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_foreign_folders(tmp_path: Path) -> None:
 def _write(root: str, value: int, count: int) -> None:
     store = Store(root)
     for _ in range(count):
-        store.write_arrays("pairs", "ef" * 16, {"x": np.full(2000, value)})
+        store.write_arrays("mine", "ef" * 16, {"x": np.full(2000, value)})
 
 
 def test_two_writers_and_a_reader(tmp_path: Path) -> None:
@@ -108,9 +110,9 @@ def test_two_writers_and_a_reader(tmp_path: Path) -> None:
         writer.start()
     store, seen = Store(tmp_path), 0
     while any(writer.is_alive() for writer in writers) or not seen:
-        if not store.exists("pairs", "ef" * 16):
+        if not store.exists("mine", "ef" * 16):
             continue
-        arrays = store.read_arrays("pairs", "ef" * 16)
+        arrays = store.read_arrays("mine", "ef" * 16)
         if arrays is None and os.name == "nt":
             continue  # Windows opens no file in the moment in which it is replaced
         assert arrays is not None, "a file that does not parse"
@@ -129,7 +131,7 @@ def test_threads(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert Store(tmp_path).read_arrays("pairs", "ef" * 16) is not None
+    assert Store(tmp_path).read_arrays("mine", "ef" * 16) is not None
 
 
 def test_a_store_at_a_url() -> None:
@@ -137,12 +139,12 @@ def test_a_store_at_a_url() -> None:
     url = f"memory://{key_of('a store at a url')}/store"
     store = Store(url)
     assert store.where == url and not store.exists("pairs", "ab" * 16)
-    store.write_arrays("pairs", "ab" * 16, {"x": np.arange(4)})
-    store.write_json("failed", "cd" * 16, {"error": "none"})
-    back = Store(url).read_arrays("pairs", "ab" * 16, ("x",))
-    assert back is not None and back["x"].tolist() == [0, 1, 2, 3]
+    store.write_arrays("pairs", "ab" * 16, pair_arrays())
+    store.write_json("failed", "cd" * 16, FAILED)
+    back = Store(url).read_arrays("pairs", "ab" * 16, ("matches",))
+    assert back is not None and back["matches"] == 3
     assert list(store.keys("pairs")) == ["ab" * 16]
-    assert store.read_json("failed", "cd" * 16) == {"error": "none"}
+    assert store.read_json("failed", "cd" * 16) == FAILED
     with store.packing():
         store.write("pairs", "ef" * 16, b"held")
         assert store.read("pairs", "ef" * 16) == b"held" and not Store(url).exists("pairs", "ef" * 16)
@@ -166,13 +168,13 @@ def test_a_url_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_check_removes_what_is_damaged_and_left_over(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    arrays = {"tokens": np.ones((3, 4), np.float16), "transform": np.arange(8, dtype=np.int32)}
+    arrays = {"tokens": np.ones((3, 4), np.float16), "transform": WINDOW}
     whole = safetensors.pack(arrays)
-    for key, data in (("aa" * 16, whole), ("bb" * 16, whole[:-1]), ("cc" * 16, whole[:-3] + b"\1\2\3")):
-        store.write("features", key, data, ".safetensors")
-    store.write_arrays("pairs", "dd" * 16, {"x": np.arange(9)})
+    for name, data in (("aa", whole), ("bb", whole[:-1]), ("cc", whole[:-3] + b"\1\2\3")):
+        store.write("features", f"{name * 12}-{name * 6}-{name * 6}", data, ".safetensors")
+    store.write_arrays("pairs", "dd" * 16, pair_arrays())
     store.write("pairs", "ee" * 16, b"PK")
-    store.write("runs", "ff" * 16, b"{", ".json")
+    store.write("runs", "ff" * 6, b"{", ".json")
     gone = multiprocessing.get_context("spawn").Process(target=print)
     gone.start()
     gone.join()
@@ -184,12 +186,12 @@ def test_check_removes_what_is_damaged_and_left_over(tmp_path: Path) -> None:
         ".part-other-host-18-00000000": True,  # and from long ago
     }
     for name in parts:
-        (tmp_path / "pairs" / name).write_bytes(b"half")
-    os.utime(tmp_path / "pairs" / ".part-other-host-18-00000000", (1, 1))
+        (tmp_path / "pairs" / "dd" / name).write_bytes(b"half")
+    os.utime(tmp_path / "pairs" / "dd" / ".part-other-host-18-00000000", (1, 1))
     done = check(store)
-    assert done.files == 7 and done.leftovers == sum(parts.values())
+    assert done.files == 7 and len(done.leftovers) == sum(parts.values())
     assert {name.split("/")[1] for name in done.damaged} == {"bb", "cc", "ee", "ff"}
-    assert {n for n, left in parts.items() if (tmp_path / "pairs" / n).exists()} == {
+    assert {n for n, left in parts.items() if (tmp_path / "pairs" / "dd" / n).exists()} == {
         n for n, over in parts.items() if not over
     }
     assert check(store).damaged == () and store.read_arrays("pairs", "dd" * 16) is not None
@@ -233,9 +235,9 @@ def test_a_zip_is_no_pack() -> None:
     member = io.BytesIO()
     np.savez(member, a=np.arange(3))
     whole = packs.packed({"pairs/ab/ab.npz": member.getvalue()})
-    assert packs.opened(io.BytesIO(whole)).namelist() == ["pairs/ab/ab.npz"]
-    with pytest.raises(zipfile.BadZipFile, match="no pack"):
-        packs.opened(io.BytesIO(member.getvalue()))
+    assert zips.opened(io.BytesIO(whole), packs.COMMENT).namelist() == ["pairs/ab/ab.npz"]
+    with pytest.raises(zipfile.BadZipFile, match="mast3r-runtime pack"):
+        zips.opened(io.BytesIO(member.getvalue()), packs.COMMENT)
 
 
 def test_fsync_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from PIL import Image
 from mast3r_runtime import cli, export
 from mast3r_runtime._commands import demo
 from mast3r_runtime._output import page as pages
-from mast3r_runtime.errors import ArgumentError, DependencyError, ShapeError
+from mast3r_runtime.errors import ArgumentError, DependencyError, FileError, ShapeError
 from mast3r_runtime.viewer import (
     Camera,
     Cloud,
@@ -343,19 +343,22 @@ def header(path: Path) -> dict[str, Any]:
     return json.loads(found[1])
 
 
-def test_places_are_exact_to_the_stated_share(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count, kind", [(1000, "<u4"), (300_000, "<u2")])
+def test_places_are_exact_to_the_stated_share(tmp_path: Path, count: int, kind: str) -> None:
+    """16 bits of the box, and 32 bits where there are few points."""
     import base64
 
-    made = cloud(1000)
+    made = cloud(count)
     path = write_html(tmp_path / "c.html", Page("c", [made], []))
     head = header(path)["clouds"][0]
     block = re.search(r'data-part="xyz">(.*?)</script>', path.read_text(encoding="utf-8"))
-    assert block
-    places = np.frombuffer(base64.b64decode(block[1]), "<u2").reshape(-1, 3)
-    points = np.array(head["low"]) + places / 65535 * np.array(head["size"])
+    assert block and head["place_bytes"] == np.dtype(kind).itemsize
+    most = np.iinfo(kind).max
+    places = np.frombuffer(base64.b64decode(block[1]), kind).reshape(-1, 3)
+    points = np.array(head["low"]) + places / most * np.array(head["size"])
     order = np.argsort(-made.confidence, kind="stable")
     error = np.abs(points - made.points[order]).max(0)
-    assert (error <= np.array(head["size"]) / 131070 * 1.001).all()
+    assert (error <= np.array(head["size"]) / most / 2 * 1.001 + 1e-12).all()
 
 
 @pytest.mark.parametrize("pictures", [256, 257])
@@ -422,7 +425,7 @@ def test_files_of_points(tmp_path: Path) -> None:
         got, want = (export._linear(c) if linear else c for c in (page.clouds[0].colours, made.colours))
         np.testing.assert_array_equal(got, want)
     (tmp_path / "bad.ply").write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex 99999999999\n")
-    with pytest.raises(ArgumentError, match="bad.ply"):
+    with pytest.raises(FileError, match="bad.ply"):
         points_page(tmp_path / "bad.ply")
 
 
@@ -454,10 +457,10 @@ def test_result_file_is_a_page(engine: Any, tmp_path: Path, rng: np.random.Gener
     whole = path.read_bytes()
     for bad in (b"", whole[:200], whole[: len(whole) // 2], b"x" * 300):
         path.write_bytes(bad)
-        with pytest.raises(ArgumentError, match="result"):
+        with pytest.raises(FileError, match="result"):
             result_page(path)
     np.savez(path, pts3d_1=np.zeros(3))
-    with pytest.raises(ArgumentError, match="result"):
+    with pytest.raises(FileError, match="result"):
         result_page(path)
 
 

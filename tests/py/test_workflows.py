@@ -18,8 +18,12 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 # The first major version of each action that runs on Node 24: runners have no Node 20 any more.
 NODE_24 = {
-    "checkout": 5, "setup-go": 6, "setup-python": 6, "upload-artifact": 6,
-    "download-artifact": 7, "attest-build-provenance": 3,
+    "checkout": 5,
+    "setup-go": 6,
+    "setup-python": 6,
+    "upload-artifact": 6,
+    "download-artifact": 7,
+    "attest-build-provenance": 3,
 }
 # A container; the index's own action for trusted publishing.
 NO_NODE = {"pypa/gh-action-pypi-publish@release/v1"}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/mast3r-runtime/mast3r-runtime/internal/backend/xla/pjrt"
 )
@@ -26,7 +27,11 @@ type cache struct {
 	// executable runs on nothing else.
 	device string
 	log    *slog.Logger
+	others sync.Once // a folder of several users says once that they are
 }
+
+// errOthers: a file that another user may have written.
+var errOthers = errors.New("not this user's own file")
 
 func newCache(cfg Config, d *pjrt.Device, log *slog.Logger) *cache {
 	c := d.Client()
@@ -70,11 +75,17 @@ func (k *cache) key(text string, flags map[string]any) string {
 
 // load is nil where the folder has no good copy.
 func (k *cache) load(d *pjrt.Device, name string) *pjrt.Executable {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			k.log.Warn("a compiled program cannot be read", "file", name, "error", err)
-		}
+	data, err := readOwn(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, errOthers), errors.Is(err, fs.ErrPermission):
+		k.others.Do(func() {
+			k.log.Warn("compiled programs of other users are not used: give each a folder", "file", name, "error", err)
+		})
+		return nil
+	case err != nil:
+		k.log.Warn("a compiled program cannot be read", "file", name, "error", err)
 		return nil
 	}
 	// What is handed to XLA must be what XLA made: it may end the process otherwise.

@@ -240,6 +240,7 @@ func (c *converter) write(j convertJob) error {
 		meta = map[string]string{}
 	}
 	meta["format"] = "pt" // what readers in Python expect of files with these names
+	meta["made_by"] = "mast3r-runtime" // by which the command line knows that it may replace the file
 	w, err := Create(j.out, j.specs, meta, convertAlign)
 	if err != nil {
 		return err

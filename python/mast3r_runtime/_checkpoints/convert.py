@@ -8,14 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._files.single import not_an_input
 from .._library import calls
 from ..errors import ArgumentError, ModelNotFoundError, checked, quoted
 from . import places
 from .specs import MODEL_SPECS
 
-__all__ = ["DTYPES", "convert"]
+__all__ = ["DTYPES", "convert", "targets"]
 
 DTYPES = ("fp32", "fp16", "bf16", "keep")
+
+ROLES = ("unified", "encoder", "decoder", "retrieval", "codebook")  # names of files in a folder
 
 Progress = bool | Callable[[int, int], None]
 
@@ -66,10 +69,26 @@ def convert(
     if dtype not in DTYPES:
         raise ArgumentError(f"dtype {dtype!r}, want one of {', '.join(DTYPES)}")
     sources, out = _places(source, target, cache_dir)
+    for path in _candidates(out):
+        not_an_input(path, sources)
     written = []
     for path in sources:
         written += _one(path, out, dtype, progress)
     return written
+
+
+def targets(
+    source: str | os.PathLike[str], target: str | os.PathLike[str] | None, cache_dir: Any
+) -> tuple[list[Path], list[Path]]:
+    """The files that are read, and those that may be written."""
+    sources, out = _places(source, target, cache_dir)
+    return sources, _candidates(out)
+
+
+def _candidates(out: Path) -> list[Path]:
+    if out.suffix == ".safetensors" and not out.is_dir():
+        return [out]
+    return [out / f"{role}.safetensors" for role in ROLES]
 
 
 def _places(
@@ -82,9 +101,15 @@ def _places(
         return [path], Path(target or path)
     if path.exists():
         return [path], Path(target or path.with_suffix(".safetensors"))
-    name = places.ALIASES.get(str(source), str(source))
+    try:
+        name = places.resolve(source)
+    except ArgumentError:
+        name = ""
     if name not in MODEL_SPECS:
-        raise ModelNotFoundError(f"model {quoted(path)}: no such file or folder, and no variant of that name")
+        raise ModelNotFoundError(
+            f"model {quoted(path)}: no such file or folder, and no variant of that name; variants are "
+            f"{', '.join(MODEL_SPECS)}"
+        )
     files = [path for path in places.get_checkpoint_paths(name, cache_dir).values() if path.is_file()]
     if not files:
         folder = places.get_checkpoint_paths(name, cache_dir).popitem()[1].parent

@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError, DownloadError, ModelNotFoundError, OfflineError, checked
+from ..errors import (
+    ArgumentError,
+    ChecksumError,
+    DownloadError,
+    ModelNotFoundError,
+    OfflineError,
+    checked,
+)
 from . import places
-from .specs import MODEL_SPECS, CheckpointFile
+from .specs import MODEL_SPECS, CheckpointFile, expected, restore, wrong
 
 __all__ = ["SOURCES", "FileStatus", "ModelStatus", "download", "status"]
 
@@ -34,11 +41,14 @@ class FileStatus:
     size_mb : int
         Published size in MiB.
     present : bool
-        Whether the file is there, complete.
+        Whether the file is there, in its published size.
     bytes : int
         How much is there: of the file, or of an interrupted download.
     sha256 : str
         Digest at the time of the download; "" when it was not downloaded here.
+    wrong : str
+        "cut short" or "another file" where a file of this name has another size than the published
+        one; else "".
     """
 
     role: str
@@ -48,11 +58,15 @@ class FileStatus:
     present: bool
     bytes: int
     sha256: str
+    wrong: str = ""
+
+
+setattr(FileStatus, "__setstate__", restore)  # noqa: B010 (Python 3.10 replaces one in the body)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """One variant: ``path`` is what ``load`` would take, None when it is not there."""
+    """One variant: ``path`` is what ``load`` would take, None when it is not there, or not whole."""
 
     variant: str
     path: Path | None
@@ -89,6 +103,8 @@ def _status_of(variant: str, cache: Path) -> ModelStatus:
         path = None
     spec = MODEL_SPECS.get(variant)
     files = [_file_status(file, places.checkpoint_dir(cache)) for file in spec.files] if spec else []
+    if path in [file.path for file in files] and any(f.wrong for f in files if f.role not in _RETRIEVAL):
+        path = None
     return ModelStatus(variant, path, tuple(files))
 
 
@@ -102,7 +118,9 @@ def _file_status(file: CheckpointFile, folder: Path) -> FileStatus:
         if path.is_file() and record.is_file()
         else ""
     )
-    return FileStatus(file.role, path, file.url, file.size_mb, path.is_file(), size, digest)
+    bad = wrong(file, size) if path.is_file() else ""
+    whole = path.is_file() and not bad
+    return FileStatus(file.role, path, file.url, file.size_mb, whole, size, digest, bad)
 
 
 def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
@@ -185,10 +203,20 @@ def _complete(name: str, cache: Path, source: str, retrieval: bool) -> bool:
         return False
     if source == "hf":
         return folder == cache / "safetensors" / name
-    paths = places.get_checkpoint_paths(name, cache)
-    extras = [role for role in _RETRIEVAL if retrieval and role in paths]
+    official = places.checkpoint_dir(cache)
     converted = cache / "safetensors" / name
-    return all(paths[role].is_file() or (converted / f"{role}.safetensors").is_file() for role in extras)
+    needed = [
+        file
+        for file in MODEL_SPECS[name].files
+        if (retrieval if file.role in _RETRIEVAL else folder.parent == official)
+    ]
+    for file in needed:
+        if (converted / f"{file.role}.safetensors").is_file():
+            continue
+        path = official / file.name
+        if not path.is_file() or wrong(file, path.stat().st_size):
+            return False  # which fetch says, or mends
+    return True
 
 
 def _from_server(name: str, cache: Path, force: bool, retrieval: bool, progress: Progress) -> None:
@@ -199,11 +227,23 @@ def _from_server(name: str, cache: Path, force: bool, retrieval: bool, progress:
     for file in MODEL_SPECS[name].files:
         if file.role in _RETRIEVAL and not retrieval:
             continue
-        # Most sizes are published in whole MiB; whether rounded or cut is not said.
-        expected = Expected(file.size_bytes) if file.size_bytes else Expected(file.size_mb << 20, 2 << 20)
-        with _Bar(file.name, progress) as report:
-            target = places.checkpoint_dir(cache) / file.name
-            fetch([*(mirror + file.path for mirror in mirrors), file.url], target, expected, report, force)
+        target = places.checkpoint_dir(cache) / file.name
+        urls = [*(mirror + file.path for mirror in mirrors), file.url]
+        try:
+            with _Bar(file.name, progress) as report:
+                fetch(urls, target, Expected(*expected(file)), report, force)
+        except ChecksumError:
+            raise
+        except DownloadError as error:
+            raise DownloadError(f"{error}. {_by_hand(file, target)}") from error
+
+
+def _by_hand(file: CheckpointFile, target: Path) -> str:
+    return (
+        f"Without a network: fetch {file.url} ({file.size_mb} MiB) on another machine and put it here as "
+        f"{target}. MAST3R_MIRROR=https://HOST/ names a server of your own that has {file.path}; "
+        "MAST3R_OFFLINE=1 says that there is no network"
+    )
 
 
 class _Bar:

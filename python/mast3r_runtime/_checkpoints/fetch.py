@@ -8,6 +8,7 @@ writes; others wait for it and take its file.
 
 from __future__ import annotations
 
+import base64
 import errno
 import hashlib
 import http.client
@@ -15,8 +16,11 @@ import json
 import logging
 import os
 import shutil
+import socket
+import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +32,15 @@ from filelock import FileLock, Timeout
 
 from .._library import limits
 from .._library.version import __version__
-from ..errors import ChecksumError, DownloadError, FileError, Mast3rError, OfflineError, quoted
+from ..errors import (
+    ChecksumError,
+    DownloadError,
+    FileError,
+    Mast3rError,
+    OfflineError,
+    quoted,
+    without_secrets,
+)
 from .places import offline
 
 __all__ = ["Expected", "fetch", "sha256_of"]
@@ -40,6 +52,8 @@ _CHUNK = 1 << 20
 _SPARE = 256 << 20  # of the disk, which a body without a length leaves alone
 _SLOWEST = 1000  # bytes a second, over the time that a silent connection gets
 _MOST_TRIES = 100  # in all, of a server that always gives a little
+_PATIENCE = 2.5  # seconds without an answer after which that is said
+_NO_NETWORK = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +111,17 @@ def fetch(
     Path
         ``target``.
     """
-    if target.is_file() and not force:
+    if _there(target, expected, force):
         return target  # without the lock: a read-only cache with the file in it is fine
     if offline():
-        raise OfflineError(f"{target} is not there, and HF_HUB_OFFLINE or MAST3R_OFFLINE forbids to fetch it")
+        raise OfflineError(
+            f"{target} is not there, and HF_HUB_OFFLINE or MAST3R_OFFLINE forbids to fetch it; "
+            f"{urls[-1]} may be fetched elsewhere and put there"
+        )
     with _system(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target):
-        if target.is_file() and not force:
+        if _there(target, expected, force):
             return target  # another process was first
         part = target.with_name(target.name + ".part")
         failures: list[DownloadError] = []
@@ -118,10 +135,29 @@ def fetch(
             with _system(target):
                 _publish(part, target)
             return target
-        if len(failures) == 1:
-            raise failures[0]
-        kind = ChecksumError if all(isinstance(e, ChecksumError) for e in failures) else DownloadError
-        raise kind(f"{target.name}: no address works: " + "; ".join(map(str, failures)))
+        raise _all_of(target.name, failures)
+
+
+def _all_of(name: str, failures: Sequence[DownloadError]) -> DownloadError:
+    """One error of those of all addresses."""
+    if len(failures) == 1:
+        return failures[0]
+    kind = ChecksumError if all(isinstance(e, ChecksumError) for e in failures) else DownloadError
+    return kind(f"{name}: no address works: " + "; ".join(map(str, failures)))
+
+
+def _there(target: Path, expected: Expected, force: bool) -> bool:
+    """Whether the file is there. One of another size is not replaced unasked: it may be the user's own."""
+    if force or not target.is_file():
+        return False
+    size = target.stat().st_size
+    if not expected.fits(size):
+        what = "cut short" if size < (expected.size or 0) else "another file"
+        raise ChecksumError(
+            f"{target} has {size} bytes, want {expected.size} (within {expected.tolerance}): it is {what}; "
+            "put the whole file there, or fetch it again with force=True or --force"
+        )
+    return True
 
 
 @contextmanager
@@ -179,7 +215,9 @@ def _complete(
             fruitless = 0 if _size(part) > before else fruitless + 1
             if fruitless >= attempts:
                 raise DownloadError(f"{url}: {cut}, {attempts} times in a row") from cut
-            _log.info("%s: %s; trying again", url, cut)
+            # The first is said aloud: the others take their time.
+            level = logging.WARNING if fruitless == 1 else logging.INFO
+            _log.log(level, "%s: %s; trying again", without_secrets(url), cut)
             limits.check()
             time.sleep(min(max(pause * 2**fruitless, cut.wait), max(limits.remaining(), 0)))
     else:
@@ -204,7 +242,8 @@ def _stream(url: str, part: Path, expected: Expected, progress: Progress | None,
     if offset:
         headers |= {"Range": f"bytes={offset}-", "If-Range": validator}
     try:
-        answer = _opener.open(urllib.request.Request(url, headers=headers), timeout=timeout)
+        with _patience(url):
+            answer = _opener.open(_request(url, headers), timeout=timeout)
     except urllib.error.HTTPError as error:
         with error:
             if error.code == 416 and offset:
@@ -214,10 +253,12 @@ def _stream(url: str, part: Path, expected: Expected, progress: Progress | None,
             raise DownloadError(f"{url}: HTTP {error.code} {error.reason}") from error
     except DownloadError:
         raise
+    except (http.client.InvalidURL, ValueError) as error:  # an address or a header that is none
+        raise DownloadError(f"{url}: {without_secrets(str(error), url)}") from None
     except (OSError, http.client.HTTPException) as error:
+        if not offset and _unreachable(error):
+            raise DownloadError(f"{url}: {_reason(error)}") from error
         raise _Cut(_reason(error)) from error
-    except ValueError as error:  # an address or a header that is none
-        raise DownloadError(f"{url}: {error}") from error
     with answer:
         total = _total(answer, offset)
         if answer.status != 206:
@@ -233,6 +274,40 @@ def _stream(url: str, part: Path, expected: Expected, progress: Progress | None,
         done = _copy(answer, part, offset, total, expected, progress, timeout)
     if total is not None and done != total:
         raise _Cut(f"the connection ended at byte {done} of {total}")
+
+
+def _request(url: str, headers: dict[str, str]) -> urllib.request.Request:
+    """A request whose address has no user and password: they go into a header that redirects lose."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    user, at, host = host.rpartition("@")
+    request = urllib.request.Request(f"{scheme}://{host}{slash}{path}", headers=headers)
+    if at:
+        name = urllib.parse.unquote(user).encode()
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(name).decode()}")
+    return request
+
+
+@contextmanager
+def _patience(url: str) -> Iterator[None]:
+    """Say after some seconds that nothing has answered: names of hosts can take long without a network."""
+    host = without_secrets(url)
+    timer = threading.Timer(
+        _PATIENCE, _log.warning, ("%s: no answer after %.1f s, still waiting", host, _PATIENCE)
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _unreachable(error: Exception) -> bool:
+    """Whether there is no such host, or no network: another try at once would say the same."""
+    inner = getattr(error, "reason", None)
+    cause = inner if isinstance(inner, OSError) else error
+    return isinstance(cause, socket.gaierror) or getattr(cause, "errno", None) in _NO_NETWORK
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -367,14 +442,16 @@ def _note(url: str, part: Path, headers: Any) -> None:
     if validator.startswith("W/"):
         validator = ""  # a weak validator promises no equal bytes
     with _system(part):
-        _notes(part).write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
+        _notes(part).write_text(
+            json.dumps({"url": without_secrets(url), "validator": validator}), encoding="utf-8"
+        )
 
 
 def _resumable(url: str, part: Path) -> tuple[int, str]:
     """How much of the file is there, and what proves that it is the same file."""
     try:
         notes = json.loads(_notes(part).read_text(encoding="utf-8"))
-        same, validator = notes["url"] == url, str(notes["validator"])
+        same, validator = notes["url"] == without_secrets(url), str(notes["validator"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0, ""
     # It becomes a header: a damaged one is a hint that is not taken.

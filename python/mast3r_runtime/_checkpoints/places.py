@@ -12,7 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from ..errors import ArgumentError, ModelNotFoundError, checked
+from ..errors import ArgumentError, ModelNotFoundError, checked, quoted
 from .specs import MODEL_SPECS, ModelSpec
 
 __all__ = [
@@ -23,9 +23,11 @@ __all__ = [
     "cache_dir",
     "checkpoint_dir",
     "find",
+    "for_others",
     "get_checkpoint_paths",
     "get_checkpoint_urls",
     "get_total_checkpoint_size_mb",
+    "model_path",
     "offline",
     "resolve",
 ]
@@ -33,6 +35,30 @@ __all__ = [
 BUNDLED = ("mast3r_small", "mast3r_tiny")  # in the wheel; "auto" is the first
 VARIANTS = (*BUNDLED, *MODEL_SPECS)
 ALIASES = {"dune_vit_small_14": "dune_vit_small_448", "dune_vit_base_14": "dune_vit_base_448"}
+
+
+def _published() -> dict[str, str]:
+    """Variants by the names that their publishers use, in small letters: of files with and without
+    suffix, and of repositories of the hub that hold one model. A decoder of two variants is the later's,
+    which has the resolution that its demo takes."""
+    out: dict[str, str] = {}
+    repositories: dict[str, set[str]] = {}
+    for variant, spec in MODEL_SPECS.items():
+        for file in spec.files:
+            if file.role in ("unified", "encoder", "decoder"):
+                name = file.path.rpartition("/")[2].lower()
+                if name != "model.safetensors":
+                    out |= {name: variant, name.rpartition(".")[0]: variant}
+        for alternative in spec.hub:
+            for each in alternative:
+                repositories.setdefault(each.repository.lower(), set()).add(variant)
+    for repository, variants in repositories.items():
+        if len(variants) == 1:
+            out[repository] = out[repository.rpartition("/")[2]] = variants.pop()
+    return out
+
+
+_PUBLISHED = _published()
 LAYOUTS = (("unified.safetensors",), ("model.safetensors",), ("encoder.safetensors", "decoder.safetensors"))
 
 
@@ -67,11 +93,51 @@ def checkpoint_dir(directory: Path | None = None) -> Path:
 
 
 def resolve(variant: object) -> str:
-    """Return the plain name of a variant, which may be an alias or a ModelVariant."""
-    name = ALIASES.get(str(variant), str(variant))
+    """Return the plain name of a variant: of an alias, a published name, a hub's id, a ModelVariant."""
+    text = str(variant)
+    name = ALIASES.get(text, text)
     if name not in VARIANTS:
-        raise ArgumentError(f"variant {str(variant)!r}, want one of {', '.join((*VARIANTS, *ALIASES))}")
+        name = _PUBLISHED.get(text.lower().replace("\\", "/").strip("/"), "")  # as a path of Windows, too
+    if not name:
+        raise ArgumentError(
+            f"variant {quoted(text)}, want one of {', '.join((*VARIANTS, *ALIASES))}, or the name under "
+            "which one of them is published"
+        )
     return name
+
+
+def for_others(model: str | os.PathLike[str]) -> str:
+    """A model as other processes are told of it: a name by itself, for each to find; else an absolute path,
+    which may be there on their machines alone."""
+    if not Path(model).exists():
+        try:
+            return resolve(model)
+        except ArgumentError:
+            pass
+    return os.path.abspath(model)
+
+
+def model_path(model: str | os.PathLike[str]) -> Path:
+    """The file or folder of a model: what is there under that path, else a variant by any of its names.
+
+    Raises
+    ------
+    ModelNotFoundError
+        It is neither, or the variant is not there; the text says which variants there are.
+    """
+    if "\0" in os.fspath(model):
+        raise ArgumentError(f"model {quoted(os.fspath(model))}: a NUL, which no path can have")
+    path = Path(model)
+    if path.exists():
+        return path
+    try:
+        name = resolve(model)
+    except ArgumentError:
+        raise ModelNotFoundError(
+            f"model {quoted(os.fspath(model))}: no such file or folder, and no variant; variants are "
+            f"{', '.join(VARIANTS)}"
+        ) from None
+    return find(name)
 
 
 def spec_of(variant: object) -> ModelSpec:

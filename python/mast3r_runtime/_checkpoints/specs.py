@@ -6,8 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
+from typing import Any
 
-__all__ = ["BASE_URL", "DA3_LICENSE", "LICENSE", "MODEL_SPECS", "CheckpointFile", "HubFile", "ModelSpec"]
+__all__ = [
+    "BASE_URL",
+    "DA3_LICENSE",
+    "LICENSE",
+    "MODEL_SPECS",
+    "CheckpointFile",
+    "HubFile",
+    "ModelSpec",
+    "expected",
+    "restore",
+    "wrong",
+]
 
 BASE_URL = "https://download.europe.naverlabs.com/"
 
@@ -64,6 +76,22 @@ class CheckpointFile:
         return self.base + self.path
 
 
+def expected(file: CheckpointFile) -> tuple[int, int]:
+    """The size of a published file in bytes, and by how much a file may differ.
+
+    Most sizes are published in whole MiB; whether rounded or cut is not said.
+    """
+    return (file.size_bytes, 0) if file.size_bytes else (file.size_mb << 20, 2 << 20)
+
+
+def wrong(file: CheckpointFile, size: int) -> str:
+    """What is wrong with a file of ``size`` bytes under a published name; empty where nothing is."""
+    want, tolerance = expected(file)
+    if abs(size - want) <= tolerance:
+        return ""
+    return "cut short" if size < want else "another file"
+
+
 @dataclass(frozen=True, slots=True)
 class HubFile:
     """The same contents as safetensors on the Hugging Face hub."""
@@ -107,7 +135,7 @@ class ModelSpec:
     license: str = field(default=LICENSE, repr=False)
 
 
-def _restore(self: CheckpointFile | ModelSpec, state: list[object]) -> None:
+def restore(self: Any, state: list[object]) -> None:
     """What was pickled before a class had its last fields gets their defaults."""
     every = fields(self)
     for each, value in zip(every, [*state, *(f.default for f in every[len(state) :])]):
@@ -116,7 +144,7 @@ def _restore(self: CheckpointFile | ModelSpec, state: list[object]) -> None:
 
 # Python 3.10 replaces a method of that name in the body of a class.
 for _kind in (CheckpointFile, ModelSpec):
-    setattr(_kind, "__setstate__", _restore)  # noqa: B010
+    setattr(_kind, "__setstate__", restore)  # noqa: B010
 
 
 _MAST3R = "MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric"

@@ -9,16 +9,23 @@ import math
 import os
 import sys
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._checkpoints import places
 from .._library.device import BACKENDS, known
+from ..errors import shown
 
 if TYPE_CHECKING:
     from .._engine.engine import Engine
+    from .._files.folder import OutFolder
+    from .._scene.scene import Scene
 
-__all__ = ["backend_option", "engine_options", "look", "note", "open_engine", "say", "say_memory"]
+__all__ = [
+    "backend_option", "engine_options", "file_options", "folder_options", "held_folder", "look", "memory_of",
+    "not_placed", "note", "open_engine", "say", "say_left_out", "say_memory", "size_of",
+]  # fmt: skip
 
 
 def _backend(text: str) -> str:
@@ -51,43 +58,73 @@ def engine_options(parser: argparse.ArgumentParser, model: bool = True) -> None:
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: every core)")
 
 
+def folder_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a verb that fills a folder."""
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for another run that writes into the folder"
+    )
+
+
+def file_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a verb that writes a file under a name of the user's."""
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a file that mast3r did not write; never an input"
+    )
+
+
+def held_folder(arguments: argparse.Namespace, section: str, verb: str) -> OutFolder:
+    """The folder of ``-o``, for the files of one product. See :class:`.OutFolder`."""
+    from .._files.folder import OutFolder
+
+    return OutFolder(arguments.out, section, verb, wait=arguments.wait)
+
+
 def open_engine(arguments: argparse.Namespace) -> Engine:
     """Open the engine that the options ask for and load its model."""
     from .._engine.engine import Engine
 
     variant, model = getattr(arguments, "variant", "auto"), getattr(arguments, "model", None)
-    if model is not None and str(model) in places.VARIANTS and not model.exists():
+    if model is not None and not model.exists():
+        places.model_path(model)  # or what is wrong with it, before the engine is made
         variant, model = str(model), None
     engine = Engine(variant, arguments.resolution, arguments.precision, arguments.threads, arguments.backend)
     engine.load(model)
     return engine
 
 
-def say_memory(engine: Engine) -> None:
-    """Say before a long run what a pair needs; where it does not fit, the run's first pair says so."""
+def memory_of(engine: Engine) -> dict[str, Any]:
+    """What a pair needs, as ``estimate_memory`` says it."""
     from .._engine.reports import estimate_memory
     from .._engine.timing import native_size
 
     info = engine.info()
-    need = estimate_memory(
+    return estimate_memory(
         engine.path,
         size=native_size(engine),
         backend=str(info["backend"]),
         precision=str(info["precision"]),
         num_threads=int(info["threads"]),
     )
-    left = f"; {need['limit']} leaves {_size(need['free'])}" if need["limit"] else ""
+
+
+def say_memory(engine: Engine) -> None:
+    """Say before a long run what a pair needs; where it does not fit, the run's first pair says so."""
+    need = memory_of(engine)
+    left = f"; {need['limit']} leaves {size_of(need['free'])}" if need["limit"] else ""
     size = f"{need['width_1']} x {need['height_1']}"
-    print(f"mast3r: a pair of {size} needs about {_size(need['total'])} of memory{left}", file=sys.stderr)
+    print(f"mast3r: a pair of {size} needs about {size_of(need['total'])} of memory{left}", file=sys.stderr)
 
 
-def _size(count: int) -> str:
+def size_of(count: int) -> str:
+    """Bytes for people."""
     return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.0f} MB"
 
 
 def say(arguments: argparse.Namespace, values: Any, text: str) -> None:
     """Print the result: ``values`` as JSON where that is wanted, else ``text``."""
-    print(json.dumps(_plain(values), indent=2, allow_nan=False) if arguments.json else text)
+    print(
+        json.dumps(_plain(values), indent=2, allow_nan=False) if arguments.json else shown(text, lines=True)
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -101,9 +138,27 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def say_left_out(left_out: Mapping[str, str]) -> None:
+    """One line of what is a picture or a video and was left out, and what to do."""
+    from .._pictures.find import sentence
+
+    if left_out:
+        print(f"mast3r: {sentence(left_out)}", file=sys.stderr)
+
+
+def not_placed(scene: Scene) -> list[str]:
+    """A line of the pictures that have no pose, and why; none where all have one."""
+    lost = [p for p in scene.pictures.values() if p.pose is None]
+    if not lost:
+        return []
+    why = ", ".join(f"{shown(p.name)} ({p.status}: {shown(p.reason)})" for p in lost[:20])
+    more = f" and {len(lost) - 20} more, see report.json" if len(lost) > 20 else ""
+    return [f"{len(scene.placed)} of {len(scene.pictures)} pictures placed; not placed: {why}{more}"]
+
+
 def note(arguments: argparse.Namespace, text: str) -> None:
     """A line for people; kept out of the way of JSON."""
-    print(text, file=sys.stderr if arguments.json else sys.stdout)
+    print(shown(text, lines=True), file=sys.stderr if arguments.json else sys.stdout)
 
 
 def look(arguments: argparse.Namespace, page: Path) -> None:

@@ -21,16 +21,19 @@ import numpy.typing as npt
 from PIL import Image
 
 from .._engine.engine import Engine
+from .._files.whole import replacing
 from .._output import drawing, export
-from .._output.export import Picture, write_result
+from .._output.export import Picture, write_files
+from .._pictures.arrays import U8
+from .._pictures.reading import read_image
 from .._results.results import InferenceResult, MatchResult
-from ..images import U8, read_image
 from . import explain
 
 __all__ = ["Pair", "Score", "pairs", "run_pair", "score"]
 
 F64 = npt.NDArray[np.float64]
 _PICTURES = Path(__file__).parents[1] / "pictures"
+FILES = (*export.RESULT_FILES, "certainty.png", "sheet.png", "score.json")  # of a pair
 NEAR_PX = 3.0  # a match this near to the truth, in network pixels, counts as right
 
 
@@ -234,7 +237,7 @@ def _depth_correlation(pair: Pair, result: InferenceResult) -> float | None:
 
 
 def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mapping[str, float], Picture]:
-    """Run a pair, write its pictures and point clouds into ``directory``.
+    """Run a pair, write its pictures and point clouds into ``directory``, a folder of ours.
 
     Returns the score, the timing and the contact sheet.
     """
@@ -252,7 +255,7 @@ def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mappin
         error[known] < NEAR_PX,
         caption=f"green: within {NEAR_PX:g} network pixels of the truth ({pair.truth}); red: not",
     )
-    drawn = write_result(directory, result, matches, pair.image_1, pair.image_2, lines)
+    drawn = write_files(directory, result, matches, pair.image_1, pair.image_2, lines)
     maps = [("depth of picture 1", drawn["depth"]), ("confidence of picture 1", drawn["confidence"])]
     if pair.depth is not None:
         maps.insert(1, ("true depth of picture 1", drawing.depth_map(pair.depth)))
@@ -270,5 +273,6 @@ def run_pair(engine: Engine, pair: Pair, directory: Path) -> tuple[Score, Mappin
     ]
     sheet = drawing.contact_sheet(rows, pair.title, [rated.text()])
     export.write_png(directory / "sheet.png", sheet)
-    (directory / "score.json").write_text(json.dumps(vars(rated), indent=2) + "\n")
+    with replacing(directory / "score.json") as temporary:
+        temporary.write_text(json.dumps(vars(rated), indent=2) + "\n")
     return rated, result.timing, sheet

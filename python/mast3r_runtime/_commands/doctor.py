@@ -24,7 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from .._files.single import MARK
+from .._files.whole import replacing
 from .._library.version import __version__
+from ..errors import without_secrets
 
 __all__ = ["collect", "write"]
 
@@ -38,6 +41,13 @@ _COMMANDS: dict[str, list[str]] = {
     "memory pressure": ["memory_pressure", "-Q"],
 }
 _VARIABLES = re.compile(r"MAST3R_|METALSIM_|MPSGRAPH_|MTL_|OBJC_|GODEBUG|GOMAXPROCS")
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
+# A URL, which stays, or an absolute path of more than one folder: what is kept is its last part.
+_PATHS = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*://\S*)"
+    r"|(?<![\w.~)/\\])/(?:[^\s/\"':;,()]+/)+([^\s/\"':;,()]*)"
+    r"|(?<!\w)(?:[A-Za-z]:|\\)\\(?:[^\s\\\"':;,()]+\\)+([^\s\\\"':;,()]*)"
+)
 _ENGINE = ("variant", "resolution", "precision", "threads", "backend")
 _WATCH = """
 import json, sys
@@ -74,7 +84,8 @@ def collect(arguments: argparse.Namespace, note: Callable[[str], None]) -> dict[
     settings = {name: getattr(arguments, name) for name in _ENGINE}
     settings["model"] = None if arguments.model is None else str(arguments.model)
     report["memory"] = _run([sys.executable, "-c", _WATCH, str(arguments.pairs), json.dumps(settings)])
-    clean: dict[str, Any] = json.loads(_anonymous(json.dumps(report)))
+    told = [*report["environment"].values(), *([settings["model"]] if settings["model"] else [])]
+    clean: dict[str, Any] = _clean(report, told)
     return clean
 
 
@@ -101,7 +112,9 @@ def watch(pairs: int, settings: dict[str, Any]) -> dict[str, Any]:
 
 def write(report: dict[str, Any], path: Path) -> None:
     """Write the report as a zip file of a JSON file and one for reading."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.comment = MARK.encode()
         archive.writestr("report.json", json.dumps(report, indent=2))
         archive.writestr("report.txt", _text(report))
 
@@ -155,15 +168,29 @@ def _resident() -> int:
     return int(kilobytes) * 1024 if kilobytes.isdigit() else 0
 
 
-def _anonymous(text: str) -> str:
-    """The text without the names of folders, user and machine."""
-    home = str(Path.home())
-    names = {home: "~", json.dumps(home)[1:-1]: "~", os.getcwd(): "."}
+def _clean(value: Any, told: Sequence[str]) -> Any:
+    """The report without secrets of URLs and without the names of folders, user and machine."""
+    if isinstance(value, dict):
+        return {_clean(key, told): _clean(item, told) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clean(item, told) for item in value]
+    return _anonymous(value, told) if isinstance(value, str) else value
+
+
+def _anonymous(text: str, told: Sequence[str]) -> str:
+    """``told`` are texts that the user gave, which are known to be paths or URLs where they look so."""
+    urls = [word for value in told for word in re.split(r"[\s,]+", value) if "://" in word]
+    text = without_secrets(text, *urls)
+    names = {str(Path.home()): "~", os.getcwd(): "."}
     for prefix in (sys.prefix, sys.base_prefix):
         names[prefix] = "(python)"
     for path, instead in sorted(names.items(), key=lambda item: -len(item[0])):
         if len(path) > 1:
             text = text.replace(path, instead)
+    for value in sorted(told, key=len, reverse=True):  # a path with blanks is known as a whole
+        if "://" not in value and _ABSOLUTE.match(value):
+            text = text.replace(value, ".../" + re.split(r"[\\/]", value.rstrip("\\/"))[-1])
+    text = _PATHS.sub(lambda found: found[0] if found[1] else f".../{found[2] or found[3]}", text)
     for name, instead in ((_user(), "(user)"), (socket.gethostname(), "(host)")):
         if len(name) > 2:
             text = re.sub(rf"(?<![\w]){re.escape(name)}(?![\w])", instead, text)

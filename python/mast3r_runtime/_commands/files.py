@@ -12,7 +12,7 @@ from pathlib import Path
 from .._checkpoints import places
 from .._checkpoints.specs import DA3_LICENSE, LICENSE, MODEL_SPECS
 from ..errors import ArgumentError
-from .common import say
+from .common import file_options, say
 
 __all__ = ["add"]
 
@@ -39,6 +39,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     convert.add_argument("target", metavar="OUT", nargs="?", type=Path, help="file or folder")
     convert.add_argument("--dtype", choices=DTYPES, default="fp16", help="of the weights (default: fp16)")
     convert.add_argument("--quiet", action="store_true", help="no bar")
+    file_options(convert)
     _cache_options(convert)
 
 
@@ -91,6 +92,8 @@ def _status(arguments: argparse.Namespace) -> int:
         lines.append(f"{model.variant:20}  {model.path or f'not here, {size} MiB'}")
         for file in model.files:
             state = "here" if file.present else f"{file.bytes >> 20} MiB here" if file.bytes else "-"
+            if file.wrong:
+                state = f"here, {file.bytes >> 20} of {file.size_mb} MiB: {file.wrong}"
             lines.append(f"  {file.role:10} {file.size_mb:5} MiB  {state:14}  {file.url}")
     values = [{**dataclasses.asdict(model), "ready": model.ready} for model in models]
     say(arguments, json.loads(json.dumps(values, default=str)), "\n".join(lines))
@@ -98,8 +101,12 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _convert(arguments: argparse.Namespace) -> int:
-    from .._checkpoints.convert import convert
+    from .._checkpoints.convert import convert, targets
+    from .._files.single import single
 
+    sources, candidates = targets(arguments.source, arguments.target, arguments.cache_dir)
+    for candidate in candidates:
+        single(candidate, (), sources, arguments.overwrite)
     paths = convert(
         arguments.source,
         arguments.target,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .._library.version import __version__
-from .common import backend_option, engine_options, note, open_engine, say
+from .common import backend_option, engine_options, file_options, note, open_engine, say
 
 __all__ = ["add"]
 
@@ -34,6 +34,7 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     report.add_argument("--pairs", type=int, default=50, help="pairs to watch memory over (default: 50)")
     engine_options(report)
     report.add_argument("--json", action="store_true", help="print JSON")
+    file_options(report)
 
     bench = verb("benchmark", _benchmark, "Time the network on a random pair.")
     engine_options(bench)
@@ -83,8 +84,10 @@ def _selfcheck(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    from .._files.single import single
     from . import doctor
 
+    single(arguments.out, (".zip",), [arguments.model] if arguments.model else [], arguments.overwrite)
     report = doctor.collect(arguments, lambda text: note(arguments, text))
     doctor.write(report, arguments.out)
     bad = [check["name"] for check in report["selfcheck"]["checks"] if not check["ok"]]

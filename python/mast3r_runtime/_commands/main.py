@@ -11,13 +11,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from .._library.version import __version__
-from ..errors import DependencyError, Mast3rError
+from ..errors import DependencyError, Mast3rError, StoreError, shown, without_secrets
 from . import collection, files, machine, many, pair, profile, scene, views
 
 __all__ = ["benchmark_main", "download_main", "info_main", "main"]
 
+FULL = 5  # exit status: there is no space, or the store cannot be written
+_NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
 
 
@@ -29,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     level = os.environ.get("MAST3R_RUNTIME_LOG", "warning").upper()
-    logging.basicConfig(stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain("%(name)s: %(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler])
     try:
         logging.getLogger("mast3r_runtime").setLevel(level)
     except ValueError:
@@ -47,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DependencyError as error:
         return _failed(str(error), 2)
     except OSError as error:
+        if _is_full(error):
+            return _failed(str(error), FULL)
         if isinstance(error, Mast3rError) or not error.strerror:
             return _failed(str(error))
         if os.name == "nt" and error.errno == errno.EINVAL and error.filename is None:
@@ -80,6 +87,17 @@ def download_main() -> int:
     return main(["download", *sys.argv[1:]])
 
 
+def _is_full(error: BaseException | None) -> bool:
+    """Whether it came of a full disk, or of a store that cannot be written."""
+    while error is not None:
+        if isinstance(error, StoreError):
+            return True
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            return True
+        error = error.__cause__
+    return False
+
+
 def _unread() -> int:
     """Whoever read has enough, as ``| head -1`` has. Nothing may be written at exit either."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -87,12 +105,26 @@ def _unread() -> int:
 
 
 def _failed(text: str, status: int = 1) -> int:
-    print(f"mast3r: {text}", file=sys.stderr)
+    print(f"mast3r: {shown(without_secrets(text), lines=True)}", file=sys.stderr)
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors show no secret of a URL among the words that it does not know."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(without_secrets(message))
+
+
+class _Plain(logging.Formatter):
+    """Lines without what a terminal obeys: names of files are in them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record), lines=True)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="mast3r", description="Two pictures in; points, confidences, descriptors and matches out."
     )
     parser.add_argument("--version", action="version", version=f"mast3r {__version__}")

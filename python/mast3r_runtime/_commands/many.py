@@ -8,20 +8,24 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import say
+from ..errors import quoted, shown, without_secrets
+from .common import held_folder, say
 
 if TYPE_CHECKING:
     from .._pairs.driver import Progress
     from .._pairs.run import Report
+    from .._pictures.find import Found
+    from .._store.store import Store
 
 __all__ = ["add", "batch_options", "batch_store", "shard", "store_of"]
 
-FULL = 5  # exit status: the store cannot be written
+LISTED = "listed"  # of the list of what was written: a store's pairs
+FOREIGN = 10  # names of other files that are shown
 TOO_MANY_FAILED = 6  # exit status: more pairs failed than --max-failed
 
 _log = logging.getLogger("mast3r_runtime")
@@ -33,12 +37,12 @@ def add(verb: Callable[..., argparse.ArgumentParser]) -> None:
     care.add_argument("store", metavar="STORE", help="folder, or URL with the extra cluster")
     what = care.add_mutually_exclusive_group()
     what.add_argument("--size", action="store_true", help="files and bytes of each kind (the default)")
-    what.add_argument("--check", action="store_true", help="read everything, remove what is damaged")
+    what.add_argument("--check", action="store_true", help="read the store's files, remove what is damaged")
     what.add_argument(
         "--gc", metavar="RUN", nargs="+", help="remove what these runs do not need, other runs too"
     )
     what.add_argument("--list", choices=("failed", "runs"), help="pairs set aside, or what was asked for")
-    care.add_argument("--dry-run", action="store_true", help="with --gc: only say what would go")
+    care.add_argument("--dry-run", action="store_true", help="with --gc, --check: only say what would go")
     care.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -110,15 +114,20 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
 
 
 def batch_store(
-    arguments: argparse.Namespace, store: str, paths: list[Path], pairs: list[tuple[int, int]]
+    arguments: argparse.Namespace, store: str, listed: Found, pairs: list[tuple[int, int]]
 ) -> int:
     """``batch --store``."""
     from .._pairs.driver import Interrupted
     from .._pairs.run import run_pairs
     from ..errors import StoreError
 
+    paths = list(listed.values())
     if arguments.status:
         return _say_status(arguments, store, paths, pairs)
+    writes = arguments.out is not None and str(arguments.out) != store
+    if writes:
+        with held_folder(arguments, LISTED, "batch") as out:  # before the work; workers may share it
+            out.claim(["pairs.txt"])
     said = _Progress(arguments.json_progress)
     try:
         with _client(arguments) as client, said:
@@ -132,15 +141,14 @@ def batch_store(
                 progress=said.tell,
             )  # fmt: skip
     except StoreError as error:
-        print(f"mast3r: {error}; {said.missing()}", file=sys.stderr)
-        return FULL
+        raise StoreError(f"{error}; {said.missing()}") from error
     except KeyboardInterrupt as error:
         how = "" if isinstance(error, Interrupted) else " at once"
         raise KeyboardInterrupt(f"interrupted{how}; {said.missing()}; the same command goes on") from error
     names = [path.name for path in paths]
-    if arguments.out is not None and str(arguments.out) != store:
+    if writes:
         _write_pairs(arguments.out, names, report, arguments.drop)
-    _say_report(arguments, store, report)
+    _say_report(arguments, store, report, listed)
     return TOO_MANY_FAILED if len(report.failed) > arguments.max_failed else 0
 
 
@@ -188,12 +196,14 @@ class _Progress:
             self._bar.close()
 
 
-def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> None:
+def _say_report(arguments: argparse.Namespace, store: str, report: Report, listed: Found) -> None:
+    store = without_secrets(store, store)
     verdicts = {name: int((report.verdicts == n).sum()) for n, name in enumerate(("NO", "UNSURE", "YES"))}
     values = {
         "run": report.run, "store": store, "pairs": len(report.pairs), "done": report.done,
         "computed": report.computed, "encoded": report.encoded, "verdicts": verdicts,
         "failed": [vars(f) for f in report.failed], "seconds": round(report.seconds, 3),
+        "left_out": dict(listed.left_out),
     }  # fmt: skip
     if arguments.json_progress:
         print(json.dumps({"event": "done", **values}), flush=True)
@@ -203,20 +213,20 @@ def _say_report(arguments: argparse.Namespace, store: str, report: Report) -> No
         f"{report.encoded} pictures encoded, {report.seconds:.0f} s. Something in common: "
         f"{verdicts['YES']} yes, {verdicts['UNSURE']} unsure, {verdicts['NO']} no. Run {report.run}"
     )
-    shown = report.failed[:20]
-    text += "".join(f"\nfailed: {' '.join(f.pair)}: {f.error}: {f.message}" for f in shown)
-    if len(report.failed) > len(shown):
-        text += f"\nand {len(report.failed) - len(shown)} more: mast3r store {store} --list failed"
+    some = report.failed[:20]
+    text += "".join(f"\nfailed: {shown(' '.join(f.pair))}: {f.error}: {shown(f.message)}" for f in some)
+    if len(report.failed) > len(some):
+        text += f"\nand {len(report.failed) - len(some)} more: mast3r store {store} --list failed"
     say(arguments, values, text)
 
 
 def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | None) -> None:
     """``pairs.txt`` of the pairs that are not dropped, with their number of matches."""
+    from .._files.folder import OutFolder
+    from .._files.whole import replacing
     from .._pairs.verdicts import drops
     from .._pairs.worker import VERDICTS
-    from .._store.files import replacing
 
-    folder.mkdir(parents=True, exist_ok=True)
     gap = "\t" if any(" " in name for name in names) else " "
     rows = [
         f"{names[i]}{gap}{names[j]}{gap}{matches}\n"
@@ -225,8 +235,10 @@ def _write_pairs(folder: Path, names: list[str], report: Report, drop: str | Non
         )
         if verdict >= 0 and not drops(drop, VERDICTS[verdict])
     ]
-    with replacing(folder / "pairs.txt") as temporary:
-        temporary.write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
+    with OutFolder(folder, LISTED, "batch", wait=True) as out:
+        with replacing(out.stage / "pairs.txt") as temporary:
+            temporary.write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
+        out.finish()
 
 
 def _say_status(
@@ -236,17 +248,19 @@ def _say_status(
     from .._store.store import Store
     from ..errors import ArgumentError
 
-    opened = _existing(store)
+    opened = Store.existing(store)
     wanted = [os.path.abspath(path) for path in paths]
     chosen = plan.normal(pairs, len(paths))
     found = []
-    for key in record.runs(opened):
-        run = record.read_run(opened, key)
-        if [p.path for p in run.pictures] == wanted and run.pairs.tolist() == chosen.tolist():
+    for run in record.readable(opened).values():
+        if (
+            isinstance(run, record.Run)
+            and [p.path for p in run.pictures] == wanted
+            and run.pairs.tolist() == chosen.tolist()
+        ):
             found.append(record.status(opened, run))
     if not found:
-        raise ArgumentError(f"store {store}: no run of these pictures and pairs was begun")
-    assert isinstance(opened, Store)
+        raise ArgumentError(f"store {quoted(store)}: no run of these pictures and pairs was begun")
     lines = []
     for s in found:
         left = "" if s.seconds_left is None else f", {s.seconds_left / 60:.0f} minutes left"
@@ -258,59 +272,106 @@ def _say_status(
     return 0
 
 
-def _existing(where: str) -> Any:
-    from .._store.store import Store
-    from ..errors import FileError, quoted
-
-    if "://" not in where and not (Path(where) / "store.json").is_file():
-        raise FileError(f"store {quoted(where)}: there is none")
-    return Store(where)
-
-
 def _store(arguments: argparse.Namespace) -> int:
-    from .._pairs import record
+    from .._store.store import Store
+    from ..errors import ArgumentError
+
+    if arguments.dry_run and not (arguments.check or arguments.gc):
+        raise ArgumentError("store: --dry-run goes with --gc or --check; nothing else removes files")
+    store = Store.existing(arguments.store)
+    if arguments.check:
+        return _check(arguments, store)
+    if arguments.gc:
+        return _gc(arguments, store)
+    if arguments.list == "failed":
+        return _list_failed(arguments, store)
+    if arguments.list == "runs":
+        return _list_runs(arguments, store)
     from .._store import care
 
-    store = _existing(arguments.store)
-    if arguments.check:
-        done = care.check(store)
-        text = (
-            f"{done.files} files read, {len(done.damaged)} damaged and removed, {done.leftovers} half-written"
-        )
-        say(arguments, vars(done), "\n".join([text, *done.damaged]))
-        return 0
-    if arguments.gc:
-        wanted: set[str] = set()
-        kept = {record.read_run(store, key).key for key in arguments.gc}
-        for key in kept:
-            wanted |= record.needed(record.read_run(store, key))
-        gone = care.collect(store, wanted, arguments.dry_run)
-        for key in set(record.runs(store)) - kept:
-            if not arguments.dry_run:
-                store.remove("runs", key, ".json")
-        how = "would go" if arguments.dry_run else "removed"
-        _say_sizes(arguments, gone, how)
-        return 0
-    if arguments.list == "failed":
-        rows = list(care.failures(store))
-        lines = [f"{' '.join(r['pair'])}: {r['error']}: {r['message']} ({r['attempts']} tries)" for r in rows]
-        say(arguments, rows, "\n".join(lines) or "nothing was set aside")
-        return 0
-    if arguments.list == "runs":
-        values = [record.status(store, record.read_run(store, key)) for key in record.runs(store)]
-        lines = [
-            f"{s.run}: {s.pictures} pictures, {s.done} of {s.pairs} pairs, {s.failed} failed" for s in values
-        ]
-        say(arguments, [{**vars(s), "left": s.left} for s in values], "\n".join(lines) or "no runs")
-        return 0
-    _say_sizes(arguments, care.sizes(store), "")
+    _say_sizes(arguments, care.sizes(store), "", care.foreign(store))
     return 0
 
 
-def _say_sizes(arguments: argparse.Namespace, sizes: dict[str, tuple[int, int]], how: str) -> None:
-    values = {kind: {"files": files, "bytes": total} for kind, (files, total) in sizes.items()}
+def _check(arguments: argparse.Namespace, store: Store) -> int:
+    from .._store import care
+
+    done = care.check(store, arguments.dry_run)
+    how = "and would go" if arguments.dry_run else "and removed"
+    counts = f"{len(done.damaged)} damaged {how}, {len(done.leftovers)} half-written"
+    lines = [f"{done.files} files read, {counts}"]
+    lines += [f"damaged: {name}" for name in done.damaged]
+    lines += [f"half-written: {name}" for name in done.leftovers]
+    lines += [f"cannot be read, left as it is: {name}" for name in done.unreadable]
+    say(arguments, vars(done), "\n".join([*lines, *_foreign(done.foreign)]))
+    return 1 if done.unreadable else 0
+
+
+def _gc(arguments: argparse.Namespace, store: Store) -> int:
+    from .._pairs import record
+    from .._store import care
+
+    kept = [record.read_run(store, key) for key in arguments.gc]
+    wanted: set[str] = set().union(*map(record.needed, kept))
+    gone = care.collect(store, wanted, arguments.dry_run)
+    others = sorted(set(record.runs(store)) - {run.key for run in kept})
+    for key in others if not arguments.dry_run else ():
+        store.remove("runs", key, ".json")
+    names = [*(entry.name for entry in gone.files), *(f"run {key}" for key in others)]
+    how, shown = ("would go", names) if arguments.dry_run else ("removed", [])
+    _say_sizes(arguments, gone.sizes(), how, care.foreign(store), shown)
+    return 0
+
+
+def _list_failed(arguments: argparse.Namespace, store: Store) -> int:
+    from .._store import care
+
+    rows = list(care.failures(store))
+    lines = [f"{' '.join(r['pair'])}: {r['error']}: {r['message']} ({r['attempts']} tries)" for r in rows]
+    say(arguments, rows, "\n".join(lines) or "nothing was set aside")
+    return 0
+
+
+def _list_runs(arguments: argparse.Namespace, store: Store) -> int:
+    from .._pairs import record
+
+    values: list[dict[str, Any]] = []
+    lines = []
+    for key, run in record.readable(store).items():
+        if not isinstance(run, record.Run):
+            values.append({"run": key, "error": str(run)})
+            lines.append(f"{key}: damaged: {run}")
+            continue
+        s = record.status(store, run)
+        values.append({**vars(s), "left": s.left})
+        lines.append(f"{s.run}: {s.pictures} pictures, {s.done} of {s.pairs} pairs, {s.failed} failed")
+    say(arguments, values, "\n".join(lines) or "no runs")
+    return 0
+
+
+def _foreign(names: Sequence[str]) -> list[str]:
+    """What is said of files that are not the store's."""
+    if not names:
+        return []
+    shown = ", ".join(map(quoted, names[:FOREIGN]))
+    more = f" and {len(names) - FOREIGN} more" if len(names) > FOREIGN else ""
+    return [f"{len(names)} files here are not the store's and stay as they are: {shown}{more}"]
+
+
+def _say_sizes(
+    arguments: argparse.Namespace,
+    sizes: dict[str, tuple[int, int]],
+    how: str,
+    foreign: Sequence[str],
+    names: Sequence[str] = (),
+) -> None:
+    values: dict[str, Any] = {kind: {"files": n, "bytes": total} for kind, (n, total) in sizes.items()}
     lines = [
         f"{kind:12} {files:9,} files {total / 2**20:12,.1f} MiB {how}"
         for kind, (files, total) in sizes.items()
     ]
-    say(arguments, values, "\n".join(lines) or "nothing")
+    if names:
+        values["names"] = list(names)
+    if foreign:
+        values["foreign"] = list(foreign)
+    say(arguments, values, "\n".join([*(lines or ["nothing"]), *names, *_foreign(foreign)]))

@@ -25,9 +25,10 @@ from .._checkpoints import places
 from .._engine import reports
 from .._engine.engine import Engine
 from .._library.device import available
+from .._pictures.arrays import U8
+from .._pictures.reading import read_image
 from .._results.results import InferenceResult
 from ..errors import Mast3rError
-from ..images import U8, read_image
 from . import synthetic
 
 __all__ = ["Check", "metal_possible", "run", "run_cuda", "run_metal"]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .._checkpoints import places
+from .._files.whole import replacing
 from .._library import header
 from ..errors import ArgumentError, FileError, checked
 
@@ -295,7 +296,8 @@ class MASt3RRuntimeConfig:
         import yaml
 
         try:
-            Path(path).write_text(yaml.safe_dump(self.to_dict(), sort_keys=False), encoding="utf-8")
+            with replacing(Path(path)) as temporary:
+                temporary.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False), encoding="utf-8")
         except OSError as error:
             raise FileError(f"{os.fspath(path)}: {error.strerror or error}") from error
 

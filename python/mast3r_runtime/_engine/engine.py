@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._checkpoints import places
+from .._files.single import not_an_input
 from .._library import calls
 from .._library import structs as S
 from .._library.device import backend_wanted, create, info_of
 from .._library.options import Only, image_array, infer_options
 from .._library.owned import Owned
 from .._library.pool import Pool
+from .._pictures.arrays import U8
+from .._pictures.reading import ImageLike, read_image
 from .._results.results import GPUInferenceResult, InferenceResult, MatchResult, SymmetricResult, _matchers
 from ..errors import ClosedError, ShapeError, checked
-from ..images import U8, ImageLike, read_image
 from .features import FeatureMethods
 from .matching import MatchingMethods
 from .retrieval import RetrievalMethods
@@ -73,6 +75,7 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
         num_threads: int = 4,
         backend: str = "auto",
     ) -> None:
+        variant = variant if str(variant) == "auto" else places.resolve(variant)
         self._config = (variant, resolution, precision, num_threads, backend)
         self._path: str | None = None
         self._retrieval: tuple[str | None, str] | None = None
@@ -90,12 +93,14 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
     # ---- life ------------------------------------------------------------
 
     def load(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Load a model: a safetensors or ``.pth`` file, or a directory that contains one.
+        """Load a model: a safetensors or ``.pth`` file, a directory that contains one, or a variant by name.
 
-        Without a path, ``mast3r_small``, which ``auto`` means, and ``mast3r_tiny`` are loaded from the
-        wheel, other variants from the cache. A second call replaces the model.
+        A name is one of ``MODEL_SPECS``, or the one under which the model is published, as
+        ``naver/MASt3R_ViTLarge_BaseDecoder_512_catmlpdpt_metric``. Without a path, ``mast3r_small``,
+        which ``auto`` means, and ``mast3r_tiny`` are loaded from the wheel, other variants from the
+        cache. A second call replaces the model.
         """
-        where = places.find(self._config[0]) if path is None else Path(path)
+        where = places.find(self._config[0]) if path is None else places.model_path(path)
         with calls.Job("mast3r_submit_load", self._live(), calls.text("path", where)) as job:
             job.wait()
         self._path = os.fspath(where)
@@ -309,6 +314,9 @@ class Engine(MatchingMethods, RetrievalMethods, FeatureMethods, ViewMethods):
         list of Path
             The files written.
         """
+        if self.path is not None:
+            for file in (os.fspath(path), f"{os.fspath(path)}.data"):
+                not_an_input(Path(file), [self.path])
         options = S.struct(
             S.ExportOptions,
             half=2 if half_compute else int(bool(half)),

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files import zips
+from .._files.plain import opened, read_bytes
+from .._files.whole import replacing
 from .._library import calls
 from .._library import structs as S
 from .._library.memory import GPUTensor
 from .._library.options import Only, image_array, infer_options
+from .._pictures.reading import ImageLike, read_image
 from .._results.results import GPUInferenceResult, Transform
+from .._results.windows import transform_of
 from .._store import safetensors
-from .._store.files import replacing
 from ..errors import ArgumentError, ModelNotFoundError, ShapeError, WeightsError, checked, quoted
-from ..images import ImageLike, read_image
 
 __all__ = ["FeatureMethods", "Features"]
 
@@ -50,10 +53,10 @@ class Features:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``.npz`` or ``.safetensors``, as the suffix says, in float32."""
         path = Path(path)
-        if path.suffix not in (".npz", ".safetensors"):
+        if path.suffix.lower() not in (".npz", ".safetensors"):
             raise ArgumentError(f"features file {quoted(path.name)}: want .npz or .safetensors")
         with replacing(path) as temporary, open(temporary, "wb") as file:
-            if path.suffix == ".npz":
+            if path.suffix.lower() == ".npz":
                 np.savez(file, **self._arrays())  # type: ignore[arg-type]
             else:
                 file.write(safetensors.pack(self._arrays()))
@@ -69,7 +72,7 @@ class Features:
             raise ValueError(f"tokens {tokens.dtype} {tokens.shape}, want float32 or float16 [N, D]")
         if transform.shape != (len(Transform.__slots__),):
             raise ValueError(f"transform {transform.shape}, want 8 integers")
-        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), Transform(*map(int, transform)))
+        return cls(GPUTensor.from_numpy(tokens.astype(np.float32)), transform_of(transform))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Features:
@@ -78,10 +81,10 @@ class Features:
         if not path.is_file():
             raise ModelNotFoundError(f"features {quoted(path)}: no such file")
         try:
-            if path.suffix == ".safetensors":
-                return cls._of(safetensors.unpack(path.read_bytes()))
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                return cls._of(archive)
+            if path.suffix.lower() == ".safetensors":
+                return cls._of(safetensors.unpack(read_bytes(path)))
+            with opened(path) as file:
+                return cls._of(zips.arrays(file))
         except Exception as error:  # hostile bytes end in any of a dozen errors of zip, json and numpy
             raise WeightsError(f"features {quoted(path)}: {error!r}") from error
 

@@ -15,10 +15,10 @@ from .._library.cameras import check_intrinsics
 from .._library.device import info_of
 from .._library.memory import FLOAT64, INT32, GPUTensor
 from .._library.options import DescLike, image_array, map_struct, places_struct
+from .._pictures.reading import ImageLike, read_image
 from .._results.geometry import PairPose, pair_cameras
 from .._results.results import GPUInferenceResult, InferenceResult, MatchResult, Transform
 from ..errors import ArgumentError, ShapeError, UnsupportedError, checked
-from ..images import ImageLike, read_image
 
 __all__ = ["MatchingMethods", "Refined"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from .._pictures.arrays import U8
 from .._results.results import InferenceResult, Transform
 from ..errors import ArgumentError, DependencyError, DeviceError, ModelNotFoundError, WeightsError
-from ..images import U8
 from .pillow import prepare
 
 __all__ = ["OnnxNetwork"]

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
+from .._pictures.arrays import U8
 from .._results.results import Transform
 from ..errors import ImageError
-from ..images import U8
 
 __all__ = ["prepare"]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 from .._checkpoints import places
 from .._library import calls
 from .._library import structs as S
 from .._library.options import Only, image_array, infer_options, outputs
-from ..errors import checked
-from ..images import ImageLike, read_image
+from .._pictures.reading import ImageLike, read_image
+from ..errors import ArgumentError, checked
 from .engine import Engine
 
 __all__ = ["check_metal", "estimate_cost", "estimate_memory", "profile"]
@@ -44,9 +45,14 @@ def _in_the_wheel(
     model: str | os.PathLike[str] | None, variant: str | None
 ) -> tuple[str | os.PathLike[str] | None, str | None]:
     """A model in the wheel by its file; what else is asked for as it is."""
-    name = "auto" if variant is None else str(variant)
+    name = "auto" if variant is None or str(variant) == "auto" else places.resolve(variant)
     if model is None and name in ("auto", *places.BUNDLED):
         return places.find(name), None
+    if model is not None and not Path(model).exists():
+        try:
+            return _in_the_wheel(None, places.resolve(model))
+        except ArgumentError:
+            places.model_path(model)  # says that it is neither
     return model, None if name == "auto" else name
 
 

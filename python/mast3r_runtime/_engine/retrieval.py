@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from .._library import calls
 from .._library import structs as S
 from .._library.options import image_array, infer_options
+from .._pictures.reading import ImageLike, read_image
 from ..errors import ClosedError, checked
-from ..images import ImageLike, read_image
 from .index import Index, RetrievalResult
 
 __all__ = ["RetrievalMethods"]

@@ -11,9 +11,9 @@ from typing import Any
 from .._checkpoints import places
 from .._library.device import BACKENDS, available
 from .._library.options import DescLike
+from .._pictures.reading import ImageLike, read_image
 from .._results.results import InferenceResult, MatchResult
 from ..errors import ArgumentError, DeviceError, NotLoadedError, checked
-from ..images import ImageLike, read_image
 from .config import MASt3RRuntimeConfig
 from .engine import Engine
 from .facts import DeviceFacts
@@ -163,7 +163,6 @@ class Runtime:
         if name in ("", ".", "..") or Path(name).name != name:
             raise ArgumentError(f"name {name!r}, want the name of a folder")
         folder = self.config.directories()["export_dir"] / name
-        folder.mkdir(parents=True, exist_ok=True)
         export.write_result(folder, result, matches, read_image(img1), read_image(img2))
         return folder
 

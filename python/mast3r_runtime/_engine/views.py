@@ -13,12 +13,15 @@ import numpy.typing as npt
 
 from .._library import calls
 from .._library import structs as S
+from .._library.cameras import check_intrinsics, check_pinhole
 from .._library.device import info_of
 from .._library.memory import GPUTensor
 from .._library.options import image_array, views_options, windows_of
+from .._pictures.arrays import U8
+from .._pictures.header import why
+from .._pictures.reading import ImageLike, about, read_image
 from .._results.results import Transform, _timing
-from ..errors import ArgumentError, ShapeError, checked
-from ..images import U8, ImageLike, read_image
+from ..errors import ArgumentError, ImageError, ShapeError, checked
 
 if TYPE_CHECKING:
     from .._scene.scene import Scene
@@ -65,7 +68,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a scene is made of. ``sources`` are the pictures as they were given."""
+    """What a scene is made of. ``sources`` are the pictures as they were given.
+
+    ``pictures`` and ``views`` are of those that could be read; ``lost`` says of the others why not.
+    """
 
     variant: str
     names: tuple[str, ...]
@@ -75,6 +81,7 @@ class Taken:
     windows: tuple[Window, ...]
     timing: Mapping[str, float]
     known: bool
+    lost: Mapping[str, str]
 
 
 # What makes a scene of it: set by the package, as scenes lie above engines.
@@ -110,7 +117,8 @@ class ViewMethods:
         ----------
         pictures : sequence of pictures, or mapping of names to pictures
             Accepted pictures are described in :mod:`mast3r_runtime.images`. Pictures of different
-            shapes are cut, in the middle, to the smallest height and width of all.
+            shapes are cut, in the middle, to the smallest height and width of all. Files that
+            cannot be read are "unreadable" in the scene, with the reason.
         preprocess : bool
             False takes pictures of the network's size: each side a multiple of the patch.
         resolution : int, optional
@@ -140,7 +148,13 @@ class ViewMethods:
         """
         engine = self._live()
         names, sources = _named(pictures)
-        read = tuple(read_image(source) for source in sources)
+        info = info_of(engine)
+        size = resolution or int(info["resolution"]) or 1
+        read, lost = _read(names, sources, int(info["patch"]) / size if preprocess else 0.0)
+        known = poses is not None
+        if lost:
+            poses, intrinsics = (_rows(v, names, lost) for v in (poses, intrinsics))
+        _check_cameras(intrinsics, read)
         options, keep = views_options(
             len(read), not preprocess, resolution or 0, reference, rays, window, overlap, poses, intrinsics
         )
@@ -150,11 +164,59 @@ class ViewMethods:
             job.wait()
             taken = [job.take(S.SceneView, "mast3r_job_take_view", i) for i in range(len(read))]
             windows, timing = windows_of(job)
-        known = poses is not None
-        variant = str(info_of(engine)["variant"])
+        variant = str(info["variant"])
         views = tuple(_view(v) for v in taken)
         shown = tuple(Window(*w) for w in windows)
-        return assemblers[-1](Taken(variant, names, sources, read, views, shown, _timing(timing), known))
+        done = Taken(variant, names, sources, read, views, shown, _timing(timing), known, lost)
+        return assemblers[-1](done)
+
+
+def _read(
+    names: Sequence[str], sources: Sequence[Any], thinnest: float
+) -> tuple[tuple[U8, ...], dict[str, str]]:
+    """The pixels of the pictures, and why files among them cannot be read. Raises where none can.
+
+    ``thinnest`` is the least a short side may be of a long one.
+    """
+    read, lost, first = [], {}, None
+    for name, source in zip(names, sources, strict=True):
+        try:
+            with about(source):
+                read.append(_thick(read_image(source), thinnest))
+        except ImageError as error:
+            if error.file is None:
+                raise
+            lost[name] = why(error)
+            first = first or error
+    if first is not None and not read:
+        raise first
+    return tuple(read), lost
+
+
+def _check_cameras(intrinsics: npt.ArrayLike | None, read: Sequence[U8]) -> None:
+    """Refuse camera matrices that cannot be those of the pictures; other shapes are refused later."""
+    if intrinsics is None or np.shape(intrinsics) != (len(read), 3, 3):
+        return
+    for number, (k, pixels) in enumerate(zip(np.asarray(intrinsics), read, strict=True)):
+        m = check_intrinsics(k)
+        if m[0, 1] or m[1, 0]:
+            raise ArgumentError(f"intrinsics {number}: skew {m[0, 1]:g}, want 0: no camera here has it")
+        size = (pixels.shape[1], pixels.shape[0])
+        check_pinhole(m[0, 0], m[1, 1], m[0, 2], m[1, 2], size, f"intrinsics {number}")
+
+
+def _thick(pixels: U8, thinnest: float) -> U8:
+    height, width = pixels.shape[:2]
+    if min(height, width) < thinnest * max(height, width):
+        raise ImageError(f"image: {width} x {height} pixels, too thin for the network")
+    return pixels
+
+
+def _rows(values: npt.ArrayLike | None, names: Sequence[str], lost: Mapping[str, str]) -> Any:
+    """The rows of the pictures that could be read."""
+    if values is None or np.ndim(values) != 3 or len(np.asarray(values)) != len(names):
+        return values
+    return np.asarray(values)[[name not in lost for name in names]]
 
 
 def _named(

@@ -9,12 +9,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ShapeError
+from ..errors import ArgumentError, ShapeError
 from . import calls
 
-__all__ = ["c_matrix", "check_intrinsics", "focal_of_map"]
+__all__ = ["c_matrix", "check_intrinsics", "check_pinhole", "focal_of_map"]
 
 F64 = npt.NDArray[np.float64]
+
+
+SHORTEST, LONGEST = 0.01, 1000.0  # focal lengths in long sides: 178 degrees, 0.06 degrees
+WILD = 1e9  # pixels, where no size is known
+
+
+def check_pinhole(fx: float, fy: float, cx: float, cy: float, size: tuple[int, int], who: str) -> None:
+    """Raise ArgumentError where no camera of ``size`` (width, height) has these numbers."""
+    long = max(size)
+    for focal in (fx, fy):
+        if not SHORTEST * long <= focal <= LONGEST * long:
+            raise ArgumentError(
+                f"{who}: focal length {focal:g} pixels, want {SHORTEST * long:g} to {LONGEST * long:g} "
+                f"for {size[0]} x {size[1]} pixels"
+            )
+    for at, side in ((cx, size[0]), (cy, size[1])):
+        if not -side <= at <= 2 * side:
+            raise ArgumentError(
+                f"{who}: principal point {cx:g}, {cy:g}, want one in or near the {size[0]} x {size[1]} pixels"
+            )
 
 
 def check_intrinsics(k: npt.ArrayLike) -> F64:
@@ -26,6 +46,8 @@ def check_intrinsics(k: npt.ArrayLike) -> F64:
         raise ShapeError("intrinsics with numbers that are not finite")
     if not (matrix[0, 0] > 0 and matrix[1, 1] > 0):
         raise ShapeError(f"focal lengths {matrix[0, 0]} and {matrix[1, 1]}, want above 0")
+    if np.abs(matrix).max() > WILD or min(matrix[0, 0], matrix[1, 1]) < 1 / WILD:
+        raise ShapeError(f"intrinsics {matrix[:2].tolist()}, want numbers up to {WILD:g}")
     if not np.array_equal(matrix[2], (0, 0, 1)):
         raise ShapeError(f"last row of the intrinsics {matrix[2].tolist()}, want [0, 0, 1]")
     return matrix

@@ -5,24 +5,31 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from .._files.folder import OutFolder
+from .._files.single import seal
+from .._files.whole import check_target, replacing
+from .._library.imports import heavy
 from .._results.results import InferenceResult, MatchResult
-from .._store.files import check_target, replacing
 from ..errors import ArgumentError, ShapeError, checked, quoted
-from . import drawing
+from . import drawing, far
 
 __all__ = [
     "KEEP",
     "RESULT_FILES",
+    "SECTION",
     "Picture",
     "coloured_points",
     "from_linear",
+    "glb_place",
+    "glb_scene",
     "network_pixels",
+    "write_files",
     "write_npz",
     "write_png",
     "write_points",
@@ -38,6 +45,8 @@ RESULT_FILES = (  # what write_result leaves in a folder
     "matches.png",
     "cloud.png",
 )
+SECTION = "pair"  # of the list of what was written
+_UPRIGHT = np.array([1.0, -1, -1])  # glTF: y up, z to the viewer
 KEEP = 0.95  # share of each view's points, most confident first, that a point cloud gets
 
 U8 = npt.NDArray[np.uint8]
@@ -87,6 +96,7 @@ def write_png(path: Path, picture: Image.Image) -> None:
     check_target(Path(path), (".png",))
     with replacing(path) as temporary:
         picture.save(temporary, "PNG")
+        seal(temporary)
 
 
 @checked
@@ -128,25 +138,70 @@ def coloured_points(result: InferenceResult, image_1: U8, image_2: U8, keep: flo
 
 
 @checked
-def write_points(path: Path, points: F32, colours: U8) -> None:
-    """A coloured point cloud; the suffix says PLY or GLB.
+def write_points(path: Path, points: npt.NDArray[np.floating], colours: U8) -> None:
+    """A coloured point cloud ``[N, 3]``; the suffix says PLY or GLB.
+
+    Points that are not finite are left out; the log counts them. Far from the origin, where float32
+    would move float64 points by more than a hundredth of the distance between neighbours, PLY has
+    doubles, and GLB counts from a whole number of units, in the translation of its node.
 
     PLY keeps the camera's axes (OpenCV: x right, y down, z forward) and, by custom, sRGB
     colours. glTF wants y up and looks along -z, so for GLB y and z change sign: the scene stands
     upright in a viewer; and its colours are linear light.
     """
-    import trimesh
-
     path = Path(path)
     check_target(path, (".ply", ".glb"))
+    points, colours = np.asarray(points), np.asarray(colours)
+    if points.dtype.kind in "iu":  # places of maps in whole metres
+        points = points.astype(np.float64)
+    if points.ndim != 2 or points.shape[1:] != (3,) or colours.shape != points.shape:
+        raise ShapeError(f"points {points.shape} and colours {colours.shape}, want [N, 3] of both")
+    keep = far.finite(points, path.name)
+    points, colours = points[keep], colours[keep]
     if not len(points):
         raise ShapeError(f"points file {quoted(path.name)}: no points to write")
-    suffix = path.suffix.lower()
-    if suffix == ".glb":
-        points, colours = points * np.array([1, -1, -1], np.float32), _linear(colours)
-    cloud = trimesh.PointCloud(points, colors=colours)  # type: ignore[no-untyped-call]
     with replacing(path) as temporary:
-        temporary.write_bytes(cloud.export(file_type=suffix[1:]))  # type: ignore[no-untyped-call]
+        if path.suffix.lower() == ".ply":
+            temporary.write_bytes(_ply(points, colours))
+        else:
+            glb_scene(points, colours).export(str(temporary), file_type="glb")
+
+
+def _ply(points: npt.NDArray[np.floating], colours: U8) -> bytes:
+    kind = "<f8" if points.dtype == np.float64 and far.far(points) else "<f4"
+    name = "double" if kind == "<f8" else "float"
+    fields = [(axis, kind) for axis in "xyz"] + [(c, "u1") for c in ("red", "green", "blue", "alpha")]
+    rows = np.zeros(len(points), np.dtype(fields))
+    for k in range(3):
+        rows["xyz"[k]], rows[fields[3 + k][0]] = points[:, k], colours[:, k]
+    rows["alpha"] = 255
+    header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(rows)}"]
+    header += [f"property {name} {axis}" for axis in "xyz"]
+    header += [f"property uchar {name}" for name, _ in fields[3:]] + ["end_header", ""]
+    return "\n".join(header).encode("ascii") + rows.tobytes()
+
+
+def glb_scene(points: npt.NDArray[np.floating], colours: U8) -> Any:
+    """Points as a ``trimesh.Scene`` with glTF's axes and colours; its base frame is moved where they are far.
+
+    :func:`glb_place` says where a point of the world lies in it.
+    """
+    trimesh = heavy("trimesh")
+    start = far.origin(points)
+    scene: Any = trimesh.Scene()
+    near = (points - start if start.any() else points) * _UPRIGHT
+    cloud = trimesh.PointCloud(near.astype(np.float32), colors=_linear(colours))
+    scene.add_geometry(cloud, geom_name="points", transform=glb_place(start))
+    return scene
+
+
+def glb_place(start: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+    """The transform ``[4, 4]`` of a node that counts from ``start``; None where that is the origin."""
+    if not start.any():
+        return None
+    place = np.eye(4)
+    place[:3, 3] = start * _UPRIGHT
+    return place
 
 
 def _linear(colours: U8) -> U8:
@@ -174,7 +229,28 @@ def write_result(
     lines: Picture | None = None,
     keep: float = KEEP,
 ) -> dict[str, Picture]:
-    """Write the files of ``mast3r infer`` and return the pictures among them by name."""
+    """Write the files of ``mast3r infer`` and return the pictures among them by name.
+
+    Nothing in the folder is replaced or removed that an earlier result did not write there: a file of
+    another origin at one of the names is a FileError, before anything is written.
+    """
+    with OutFolder(directory, SECTION, "write_result") as out:
+        out.claim(RESULT_FILES)
+        pictures = write_files(out.stage, result, matches, image_1, image_2, lines, keep)
+        out.finish()
+    return pictures
+
+
+def write_files(
+    directory: Path,
+    result: InferenceResult,
+    matches: MatchResult,
+    image_1: U8,
+    image_2: U8,
+    lines: Picture | None = None,
+    keep: float = KEEP,
+) -> dict[str, Picture]:
+    """The files of :func:`write_result` into a folder of ours."""
     if lines is None:
         lines = drawing.matches(image_1, image_2, matches.original_1, matches.original_2)
     points, colours = coloured_points(result, image_1, image_2, keep)

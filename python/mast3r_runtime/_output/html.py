@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Union, runtime_checkable
 
-from .. import images as pictures
+from .._files.single import not_an_input
+from .._pictures import reading
+from .._pictures.reading import ImageLike
 from .._results.results import GPUInferenceResult, InferenceResult, MatchResult
 from ..errors import ArgumentError, checked
-from ..images import ImageLike
 from .page import Page, write
 from .sources import pair_page
 
@@ -60,14 +61,16 @@ def write_html(
     Raises
     ------
     ArgumentError
-        A pair's result without its two pictures, or a number out of its range.
+        A pair's result without its two pictures, a number out of its range, or a path that is one of
+        the pictures.
     """
     target = Path(path)
     page: Page
     if isinstance(scene_or_result, (GPUInferenceResult, InferenceResult)):
         if images is None or len(images) != 2:
             raise ArgumentError(f"write_html: a pair's result and {len(images or ())} pictures, want its two")
-        one, two = (pictures.read_image(image) for image in images)
+        not_an_input(target, [image for image in images if isinstance(image, (str, os.PathLike))])
+        one, two = (reading.read_image(image) for image in images)
         result = scene_or_result
         arrays = result.numpy() if isinstance(result, GPUInferenceResult) else result
         page = pair_page(arrays, one, two, matches, title=title or "pair")

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ..errors import DependencyError, checked
-from .page import Camera, Page, thin
+from .page import Camera, Page, centred, thin
 
 __all__ = ["serve"]
 
@@ -29,6 +29,7 @@ def serve(page: Page, port: int = 8080, max_points: int = 1_000_000, thumb: int 
         turns = importlib.import_module("viser.transforms")
     except ImportError as error:
         raise DependencyError(f"view --live needs viser: {INSTALL}") from error
+    page, _ = centred(page)
     server = viser.ViserServer(host=HOST, port=port, label=page.title, verbose=False)
     server.scene.set_up_direction("-y")
     size = _size(page)

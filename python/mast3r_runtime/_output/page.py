@@ -3,7 +3,9 @@
 
 The file holds everything: three.js, our script, a header of JSON, and the points. A point takes
 10 bytes, in base64: three 16-bit places in its cloud's box (wrong by at most box / 131070: 0.08 mm
-in 10 m), three bytes of colour, one for the number of its picture, or two above 256 pictures.
+in 10 m), three bytes of colour, one for the number of its picture, or two above 256 pictures. Small
+clouds have 32-bit places. A few points far from the others are a cloud of their own, with its own
+box. Where the world is far from its origin, everything counts from another one, which is in the header.
 Points lie by falling confidence, so that hiding the least confident is drawing fewer. The ends of
 a match are 16-bit places in their pictures. A content security policy forbids every request: what
 it shows needs no network.
@@ -15,7 +17,7 @@ import base64
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,12 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from .._files.single import seal
+from .._files.whole import replacing
 from .._library.version import __version__
-from .._store.files import replacing
+from .._pictures.arrays import U8
 from ..errors import ArgumentError, ShapeError, checked, quoted
-from ..images import U8
-from . import drawing
+from . import drawing, far
 
 __all__ = ["Camera", "Cloud", "Matches", "Page", "html", "write"]
 
@@ -39,6 +42,8 @@ SCHEMA = 1
 LIMIT = 20_000_000  # points a page can have: browsers end a text at 512 MB
 BLOCK = 36 << 20  # bytes of one block before base64, a multiple of 3
 LINES = 500  # matches of a pair that are kept
+FINE = 250_000  # points up to which places have 32 bits
+AWAY = 4.0  # times the size of the middle 98 % beside it, where a point is far from the others
 _WEB = Path(__file__).with_name("web")
 _SCRIPTS = ("data.js", "world.js", "panel.js")
 
@@ -112,7 +117,7 @@ class Page:
 
 def thin(cloud: Cloud, count: int) -> Cloud:
     """At most ``count`` points: the most confident one of each cell of a grid, or just finite ones."""
-    finite = np.isfinite(cloud.points).all(1) & np.isfinite(cloud.confidence)
+    finite = far.finite(cloud.points, cloud.name) & np.isfinite(cloud.confidence)
     order = np.argsort(-cloud.confidence[finite], kind="stable")
     chosen = np.flatnonzero(finite)[order]
     if len(chosen) > count:
@@ -124,21 +129,14 @@ def thin(cloud: Cloud, count: int) -> Cloud:
         cell = inner / np.sqrt(count)
         first = np.arange(count)
         for _ in range(4):
-            key = np.floor((points - low) / cell).astype(np.int64)
+            key = np.clip(np.floor((points - low) / cell), -(2.0**40), 2.0**40).astype(np.int64)
             flat = (key[:, 0] * 73856093) ^ (key[:, 1] * 19349663) ^ (key[:, 2] * 83492791)
             first = np.unique(flat, return_index=True)[1]
             if 0.9 * count <= len(first) <= count:
                 break
             cell *= np.sqrt(len(first) / (0.95 * count))
         chosen = chosen[np.sort(first)[:count]]
-    return Cloud(
-        cloud.name,
-        cloud.points[chosen],
-        cloud.colours[chosen],
-        cloud.confidence[chosen],
-        cloud.picture[chosen],
-        cloud.quantity,
-    )
+    return _some(cloud, chosen, cloud.name)
 
 
 def html(page: Page, *, max_points: int = 1_000_000, thumb: int = 160) -> Iterator[str]:
@@ -147,7 +145,8 @@ def html(page: Page, *, max_points: int = 1_000_000, thumb: int = 160) -> Iterat
         raise ArgumentError(f"max_points {max_points}, want 1 to {LIMIT}")
     if not 16 <= thumb <= 1024:
         raise ArgumentError(f"thumb {thumb}, want 16 to 1024 pixels")
-    clouds = [thin(cloud, max_points) for cloud in page.clouds]
+    page, start = centred(page)
+    clouds = [part for cloud in page.clouds for part in _apart(thin(cloud, max_points))]
     clouds = [cloud for cloud in clouds if len(cloud.points)]
     boxes = [_box(cloud) for cloud in clouds]
     parts = {
@@ -158,21 +157,56 @@ def html(page: Page, *, max_points: int = 1_000_000, thumb: int = 160) -> Iterat
     }
     before, after = (_WEB / "page.html").read_text("utf-8").split("{{DATA}}")
     yield _filled(before, parts)
-    header = json.dumps(_header(page, clouds, boxes, thumb), allow_nan=False).replace("<", "\\u003c")
+    header = json.dumps(_header(page, start, clouds, boxes, thumb), allow_nan=False).replace("<", "\\u003c")
     yield f'<script type="application/json" id="head">{header}</script>\n'
     for number, (cloud, (low, size)) in enumerate(zip(clouds, boxes)):
-        places = np.rint((cloud.points - low) / size * 65535).astype("<u2")
+        kind, most = ("<u4", 2**32 - 1) if len(cloud.points) <= FINE else ("<u2", 65535)
+        places = np.rint((cloud.points - low) / size * most).astype(kind)
         yield from _blocks(number, "xyz", places.tobytes())
         yield from _blocks(number, "rgb", np.ascontiguousarray(cloud.colours, np.uint8).tobytes())
         yield from _blocks(number, "picture", cloud.picture.astype(_number(cloud)).tobytes())
     yield _filled(after, parts)
 
 
+def centred(page: Page) -> tuple[Page, F64]:
+    """The page with its origin moved to its middle where it lies far from it, and where that was."""
+    start = next((far.origin(c.points) for c in page.clouds if len(c.points)), np.zeros(3))
+    if not start.any():
+        return page, start
+    clouds = [replace(c, points=np.asarray(c.points, np.float64) - start) for c in page.clouds]
+    cameras = []
+    for camera in page.cameras:
+        pose = None if camera.pose is None else np.array(camera.pose, np.float64)
+        if pose is not None:
+            pose[:3, 3] -= start
+        cameras.append(replace(camera, pose=pose))
+    return replace(page, clouds=clouds, cameras=cameras), start
+
+
+def _apart(cloud: Cloud) -> list[Cloud]:
+    """The cloud, and behind it the points that lie far from the others, whose box would be all of it."""
+    if not len(cloud.points):
+        return [cloud]
+    low, high = np.percentile(cloud.points, (1, 99), axis=0)
+    margin = AWAY * float((high - low).max())
+    near = ((cloud.points >= low - margin) & (cloud.points <= high + margin)).all(1)
+    if near.all() or not near.any():
+        return [cloud]
+    return [_some(cloud, near, cloud.name), _some(cloud, ~near, f"{cloud.name}, far away")]
+
+
+def _some(cloud: Cloud, chosen: npt.NDArray[Any], name: str) -> Cloud:
+    points, colours = cloud.points[chosen], cloud.colours[chosen]
+    return Cloud(name, points, colours, cloud.confidence[chosen], cloud.picture[chosen], cloud.quantity)
+
+
 def write(path: Path, page: Page, *, max_points: int = 1_000_000, thumb: int = 160) -> Path:
     """Write the page beside its name and rename it."""
     pieces = html(page, max_points=max_points, thumb=thumb)
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(pieces)
+    with replacing(path) as temporary:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(pieces)
+        seal(temporary)
     return path
 
 
@@ -186,6 +220,8 @@ def _filled(text: str, parts: dict[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
+    """Text for HTML; of a folder's name that is no text, the bytes as escapes."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -207,11 +243,11 @@ def _number(cloud: Cloud) -> str:
 
 def _box(cloud: Cloud) -> tuple[F64, F64]:
     low = cloud.points.min(0).astype(np.float64)
-    return low, np.maximum(cloud.points.max(0) - low, 1e-12)
+    return low, np.maximum(cloud.points.max(0).astype(np.float64) - low, 1e-12)
 
 
 def _header(
-    page: Page, clouds: Sequence[Cloud], boxes: Sequence[tuple[F64, F64]], thumb: int
+    page: Page, start: F64, clouds: Sequence[Cloud], boxes: Sequence[tuple[F64, F64]], thumb: int
 ) -> dict[str, object]:
     count = len(page.cameras)
     side = thumb if count <= 500 else min(thumb, 64) if count <= 5000 else 0
@@ -221,6 +257,7 @@ def _header(
         "title": page.title,
         "unit": page.unit,
         "scale": page.scale,
+        "origin": start.tolist(),
         "clouds": [_cloud_header(cloud, *box) for cloud, box in zip(clouds, boxes)],
         "pictures": [_camera_header(camera, side) for camera in page.cameras],
         "matches": [_match_header(m, page.cameras) for m in page.matches],
@@ -237,6 +274,7 @@ def _cloud_header(cloud: Cloud, low: F64, size: F64) -> dict[str, object]:
         "size": size.tolist(),
         "middle": np.percentile(cloud.points, (5, 95), axis=0).tolist(),
         "quantity": cloud.quantity,
+        "place_bytes": 4 if len(cloud.points) <= FINE else 2,
         "picture_bytes": np.dtype(_number(cloud)).itemsize,
         "quantiles": [float(f"{v:.6g}") for v in falling],
     }

@@ -18,7 +18,7 @@ from typing import Any
 
 from .._checkpoints import places
 from .._library.device import available, backend_wanted
-from ..errors import ArgumentError, Mast3rError, checked
+from ..errors import ArgumentError, Mast3rError, ModelNotFoundError, checked
 from .machine import cores, free_memory
 
 __all__ = ["WorkerDied", "Workers", "workers_for"]
@@ -39,7 +39,12 @@ def workers_for(model: str | os.PathLike[str] | None, variant: str = "auto", bac
     gpus = ("metal", "cuda") if wanted == "auto" else (wanted,) if wanted != "cpu" else ()
     if any(not available(name) for name in gpus):
         return 1
-    place = Path(places.find(variant) if model is None else model)
+    try:
+        place = places.find(variant) if model is None else places.model_path(model)
+    except ModelNotFoundError:
+        if model is None:
+            raise
+        place = Path(model)  # who opens it says so; its workers may be on machines that have it
     files = [place] if place.is_file() else [p for p in place.glob("*.safetensors")]
     size = sum(p.stat().st_size for p in files)
     count = max(1, cores() // (1 if size < SMALL else 4))

@@ -10,9 +10,8 @@ import numpy as np
 from .._engine.engine import Engine
 from .._engine.index import HostArray, RetrievalResult
 from .._library.version import __version__
-from .._store.store import Store, file_hash, key_of
-from ..errors import ImageNotFoundError, quoted
-from ..images import read_image
+from .._pictures.reading import about, fetch, pixels_of
+from .._store.store import Store, key_of
 from .rule import model_hash
 
 __all__ = ["Looks"]
@@ -35,20 +34,26 @@ class Looks:
             str(info["precision"]), square_ok, float(nfeat),
         ]  # fmt: skip
         self.encoded = 0
+        self._hashes: dict[str, str] = {}
 
     def key(self, path: str | os.PathLike[str]) -> str:
-        try:
-            sha = file_hash(path)
-        except OSError as error:
-            raise ImageNotFoundError(f"image {quoted(path)}: {error.strerror or error}") from error
+        """The key of a picture's features; its file is read once, and stays what it was then."""
+        sha = self._sha256(os.fspath(path))
         return f"{sha[:24]}-{self.head[:12]}-{key_of('retrieval', sha, self.rule)[:12]}"
+
+    def _sha256(self, path: str) -> str:
+        if path not in self._hashes:
+            self._hashes[path] = fetch(path).sha256
+        return self._hashes[path]
 
     def of(self, path: str | os.PathLike[str]) -> RetrievalResult:
         """The features of a picture. Raises what the engine does for one that cannot be used."""
         key = self.key(path)
         found = self.store.read_arrays("retrieval", key)
         if found is None:
-            result = self.engine.encode_retrieval(read_image(os.fspath(path)), square_ok=self.square_ok)
+            image = pixels_of(path, self._sha256(os.fspath(path)))
+            with about(path):
+                result = self.engine.encode_retrieval(image, square_ok=self.square_ok)
             self.encoded += 1
             found = {
                 "features": result.features.numpy(), "attention": result.attention.numpy(),

@@ -17,7 +17,7 @@ from .plan import I32, depth_pairs, rows
 from .rule import Rule
 from .task import Picture, picture_hash
 
-__all__ = ["Run", "Status", "features_in", "needed", "read_run", "runs", "status", "write_run"]
+__all__ = ["Run", "Status", "features_in", "needed", "read_run", "readable", "runs", "status", "write_run"]
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,31 @@ def read_run(store: Store, key: str) -> Run:
     if len(found) != 1:
         raise ArgumentError(f"run {key!r}: {len(found)} of that name; there are {', '.join(runs(store))}")
     value: Any = store.read_json("runs", found[0])
+    if value is None:
+        raise ArgumentError(f"run {found[0]!r}: its record is damaged; mast3r store --check removes it")
+    pictures = [Picture(path, sha) for path, sha in zip(value["paths"], value["sha256"], strict=True)]
+    pairs = np.array(value["pairs"], np.int32).reshape(-1, 2)
     try:
-        pictures = [Picture(path, sha) for path, sha in zip(value["paths"], value["sha256"], strict=True)]
-        pairs = np.array(value["pairs"], np.int32).reshape(-1, 2)
         rule = Rule.from_record(value["rule"])
-        return Run(found[0], list(value["names"]), pictures, pairs, rule, str(value["only"]))
-    except (TypeError, KeyError, ValueError) as error:
-        raise ArgumentError(f"run {key!r}: its record is damaged: {error!r}") from error
+    except ArgumentError as error:
+        raise ArgumentError(f"run {found[0]!r}: its record is damaged: {error}") from error
+    return Run(found[0], value["names"], pictures, pairs, rule, value["only"])
 
 
 def runs(store: Store) -> list[str]:
     """The keys of all runs."""
     return list(store.keys("runs", ".json"))
+
+
+def readable(store: Store) -> dict[str, Run | ArgumentError]:
+    """Every run by its key, or what is wrong with its record."""
+    out: dict[str, Run | ArgumentError] = {}
+    for key in runs(store):
+        try:
+            out[key] = read_run(store, key)
+        except ArgumentError as error:
+            out[key] = error
+    return out
 
 
 def needed(run: Run) -> set[str]:
@@ -101,12 +114,10 @@ def needed(run: Run) -> set[str]:
 
 def features_in(store: Store, engine: Engine) -> str:
     """The type of the features that runs of this model left in a store; float32 where none did."""
-    for key in runs(store):
-        try:
-            rule = read_run(store, key).rule
-        except ArgumentError:
+    for run in readable(store).values():
+        if not isinstance(run, Run) or run.rule.features != "float16":
             continue
-        if rule.features == "float16" and rule == Rule.of(engine, rule.stride, "float16", bool(rule.isa)):
+        if run.rule == Rule.of(engine, run.rule.stride, "float16", bool(run.rule.isa)):
             return "float16"
     return "float32"
 

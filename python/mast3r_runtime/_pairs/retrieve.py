@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,11 +17,12 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from .._engine.index import Index, Pair, RetrievalResult, scene_pairs
+from .._files.folder import OutFolder
+from .._files.whole import replacing
 from .._output import drawing, export
-from .._store.files import replacing
+from .._pictures.reading import ImageLike, about, read_image
 from .._store.store import Store
 from ..errors import ArgumentError, ImageError, checked
-from ..images import ImageLike, read_image
 from . import graph as graphs
 from .looks import Looks
 from .parts import PART, Parts, blocks
@@ -34,13 +35,18 @@ if TYPE_CHECKING:
     from .._results.results import GPUInferenceResult
 
 __all__ = [
+    "FILES",
+    "SECTION",
     "Retrieved",
     "default_graph",
     "infer_pairs",
     "retrieve",
     "similarity_picture",
+    "write_into",
 ]
 
+SECTION = "retrieval"  # of the list of what was written
+FILES = ("pairs.txt", "pairs.json", "similarity.png")
 MATRIX_UP_TO = 2000  # pictures, above which with a store no matrix of scores is made
 F32 = npt.NDArray[np.float32]
 
@@ -82,24 +88,37 @@ class Retrieved:
         return replace(self, pairs=pairs, pair_scores=self.pair_scores[list(numbers)])
 
     def write(self, folder: Path, names: Sequence[str]) -> list[Path]:
-        """Write ``pairs.txt``, ``pairs.json`` and ``similarity.png``; ``names`` are those of all pictures."""
-        names = [names[i] for i in self.kept]
-        folder.mkdir(parents=True, exist_ok=True)
-        scored = zip(self.pairs, self.pair_scores.tolist(), strict=True)
-        rows = [(names[p.first], names[p.second], round(score, 6)) for p, score in scored]
-        gap = "\t" if any(" " in name for name in names) else " "
-        text = "".join(f"{a}{gap}{b}{gap}{score:.6f}\n" for a, b, score in rows)
-        listed = [{"first": a, "second": b, "score": finite(score)} for a, b, score in rows]
-        files = [folder / "pairs.txt", folder / "pairs.json"]
-        with replacing(files[0]) as temporary:
-            temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
-        with replacing(files[1]) as temporary:
-            content = {"method": self.method, "images": list(names), "pairs": listed}
-            temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        if self.scores is not None:
-            files.append(folder / "similarity.png")
-            export.write_png(files[2], similarity_picture(self.scores, names))
-        return files
+        """Write ``pairs.txt``, ``pairs.json`` and ``similarity.png``; ``names`` are those of all pictures.
+
+        Nothing in the folder is replaced or removed that an earlier retrieval did not write there.
+        """
+        with OutFolder(folder, SECTION, "retrieve") as out:
+            out.claim(FILES)
+            return write_into(self, out, names)
+
+
+def write_into(
+    found: Retrieved, out: OutFolder, names: Sequence[str], made_from: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Write the files into a folder that is held; ``made_from`` are hashes of pictures by path."""
+    folder = out.stage
+    names = [names[i] for i in found.kept]
+    scored = zip(found.pairs, found.pair_scores.tolist(), strict=True)
+    rows = [(names[p.first], names[p.second], round(score, 6)) for p, score in scored]
+    gap = "\t" if any(" " in name for name in names) else " "
+    text = "".join(f"{a}{gap}{b}{gap}{score:.6f}\n" for a, b, score in rows)
+    listed = [{"first": a, "second": b, "score": finite(score)} for a, b, score in rows]
+    files = [folder / "pairs.txt", folder / "pairs.json"]
+    with replacing(files[0]) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+    with replacing(files[1]) as temporary:
+        content = {"method": found.method, "images": list(names), "pairs": listed}
+        temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    if found.scores is not None:
+        files.append(folder / "similarity.png")
+        export.write_png(files[2], similarity_picture(found.scores, names))
+    out.finish(made_from=made_from)
+    return [out.given / file.name for file in files]
 
 
 @checked
@@ -154,7 +173,8 @@ def retrieve(
     def look(i: int) -> RetrievalResult:
         if looks is not None and isinstance(images[i], (str, os.PathLike)):
             return looks.of(images[i])  # type: ignore[arg-type]
-        return engine.encode_retrieval(read_image(images[i]), square_ok=square_ok)
+        with about(images[i]):
+            return engine.encode_retrieval(read_image(images[i]), square_ok=square_ok)
 
     def readable(numbers: Sequence[int]) -> Iterator[RetrievalResult]:
         for i in numbers:
@@ -279,7 +299,8 @@ def infer_pairs(
         if i in kept or i in bad:
             return i in kept
         try:
-            kept[i] = engine.encode(read_image(images[i]), square_ok=square_ok, resolution=resolution)
+            with about(images[i]):
+                kept[i] = engine.encode(read_image(images[i]), square_ok=square_ok, resolution=resolution)
         except ImageError as error:
             if on_error is None:
                 raise
@@ -289,7 +310,7 @@ def infer_pairs(
 
     for first, second in pairs:
         result = None
-        if encode(first) and encode(second):
+        if all([encode(first), encode(second)]):  # both are tried: each that is bad is told
             result = engine.decode(kept[first], kept[second], only=only)
         for i in (first, second):
             left[i] -= 1

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,7 +86,11 @@ class Rule:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Rule:
-        return replace(cls("", 0, ""), **record)
+        """A rule from what :meth:`record` gave; ArgumentError for anything else."""
+        kinds = {name: type(value) for name, value in cls("", 0, "").record().items()}
+        if {name: type(value) for name, value in record.items()} != kinds:
+            raise ArgumentError(f"rule {str(dict(record)):.200}, want {', '.join(kinds)}")
+        return cls(**record)
 
 
 def model_hash(path: str | None) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._checkpoints import places
+from .._store.places import location
 from .._store.store import Store
 from ..errors import ArgumentError, checked
 from . import task
@@ -148,14 +150,15 @@ def run_pairs(
     if not paths:
         raise ArgumentError("no pictures")
     chosen = normal(pairs, len(paths))  # type: ignore[arg-type]
-    root = os.fspath(store)
+    root = location(store)
     Store(root)
     executor, workers, neighbours = _executor(client)
     setup = Setup(
-        root if "://" in root else os.path.abspath(root), None if model is None else os.path.abspath(model),
+        root, None if model is None else places.for_others(model),
         variant, backend, precision, resolution, threads, neighbours, fsync, pack,
     )  # fmt: skip
-    found = _probe(client, executor, setup, stride or stride_for(len(paths)), features, strict_bits, paths[0])
+    there = next((path for path in paths if os.path.exists(path)), paths[0])  # one may be gone by now
+    found = _probe(client, executor, setup, stride or stride_for(len(paths)), features, strict_bits, there)
     side = tile or SIDES.get(found.backend, 8)
     cut = tiles(chosen, side)
     mine = [cut[k] for k in share(len(cut), shard)]

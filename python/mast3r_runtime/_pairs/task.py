@@ -15,13 +15,13 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .._engine.engine import Engine
 from .._library.version import __version__
 from .._store.store import Store, file_hash
-from ..errors import ArgumentError, ImageError, ImageNotFoundError, Mast3rError, StoreError
+from ..errors import ArgumentError, ImageError, ImageNotFoundError, Mast3rError, StoreError, without_secrets
 from .machine import cores
 from .rule import Rule
 from .worker import Outcome, PairWorker
@@ -40,7 +40,7 @@ class SetupError(Mast3rError):
 class Setup:
     """How a worker opens the store and the engine. Paths mean the same on every machine."""
 
-    store: str
+    store: str = field(repr=False)  # a URL may hold a password
     model: str | None = None
     variant: str = "auto"
     backend: str = "auto"
@@ -281,11 +281,9 @@ def _set_aside(store: Store, key: str, item: Item, again: bool) -> PairFailure |
         store.remove("failed", key, ".json")
         return None
     value = store.read_json("failed", key)
-    texts = value if isinstance(value, dict) else {}
-    return PairFailure(
-        item.number, key, str(texts.get("error", "")), str(texts.get("message", "")), "",
-        str(texts.get("host", "")), True, 0,
-    )  # fmt: skip
+    if value is None:  # damaged, or gone meanwhile: the pair is tried
+        return None
+    return PairFailure(item.number, key, value["error"], value["message"], "", value["host"], True, 0)
 
 
 def _failure(number: int, key: str, error: Exception) -> PairFailure:
@@ -293,13 +291,14 @@ def _failure(number: int, key: str, error: Exception) -> PairFailure:
     final = isinstance(error, (ImageError, ArgumentError)) or not isinstance(
         error, (Mast3rError, OSError, MemoryError)
     )
-    text = "".join(traceback.format_exception(error))[-4000:]
-    return PairFailure(number, key, type(error).__name__, str(error), text, socket.gethostname(), final)
+    text = without_secrets("".join(traceback.format_exception(error)))[-4000:]
+    said = without_secrets(str(error))
+    return PairFailure(number, key, type(error).__name__, said, text, socket.gethostname(), final)
 
 
 def picture_hash(path: str) -> str:
     """The SHA-256 of a picture, empty where it cannot be read."""
     try:
         return file_hash(Path(path))
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no path at all
         return ""

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .._engine.engine import Engine
-from .._store.store import Store, file_hash
+from .._pictures.reading import fetch
+from .._store.store import Store
+from ..errors import ImageError
 from .rule import Rule, stride_for
 from .task import Picture
 from .worker import VERDICTS, PairWorker
@@ -26,15 +28,29 @@ def verdicts(
     paths: Sequence[Path],
     pairs: Sequence[tuple[int, int]],
     tick: Callable[[], object] = lambda: None,
-) -> list[str]:
-    """NO, UNSURE or YES for each pair of pictures: from the store, or by running it as ``batch`` does."""
+    on_error: Callable[[ImageError], object] | None = None,
+) -> list[str | None]:
+    """NO, UNSURE or YES for each pair of pictures: from the store, or by running it as ``batch`` does.
+
+    None where a picture of the pair cannot be read, which ``on_error`` is told; without it that is raised.
+    """
     worker = PairWorker(engine, store, Rule.of(engine, stride_for(len(paths)), "float16"))
-    used = {i: Picture(str(paths[i]), file_hash(paths[i])) for pair in pairs for i in pair}
-    said = []
+    used: dict[int, Picture] = {}
+    said: list[str | None] = []
     for i, j in pairs:
-        one, two = used[min(i, j)], used[max(i, j)]
-        outcome = worker.outcome(one, two, (False, False), False)
-        number = outcome.verdict if outcome else int(worker.pair(one, two)["verdict"])
-        said.append(VERDICTS[number])
+        try:
+            for k in (i, j):
+                used[k] = used.get(k) or Picture(str(paths[k]), fetch(paths[k]).sha256)
+            said.append(VERDICTS[_verdict(worker, used[min(i, j)], used[max(i, j)])])
+        except ImageError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+            said.append(None)
         tick()
     return said
+
+
+def _verdict(worker: PairWorker, one: Picture, two: Picture) -> int:
+    outcome = worker.outcome(one, two, (False, False), False)
+    return outcome.verdict if outcome else int(worker.pair(one, two)["verdict"])

@@ -19,12 +19,13 @@ from .._engine.engine import Engine
 from .._engine.features import Features
 from .._library.version import __version__
 from .._output.export import write_npz
+from .._pictures.arrays import U8
+from .._pictures.reading import about, pixels_of
 from .._results.geometry import network_focal
 from .._results.results import InferenceResult, MatchResult
 from .._store import safetensors
 from .._store.store import Arrays, Store
 from ..errors import Mast3rError
-from ..images import U8, read_image
 from .rule import Rule
 
 __all__ = ["VERDICTS", "CACHE_BYTES", "Outcome", "PairWorker"]
@@ -93,14 +94,13 @@ class PairWorker:
         return features
 
     def _stored(self, sha: str) -> Features | None:
-        data = self.store.read("features", self.rule.feature_key(sha), ".safetensors")
-        try:
-            return None if data is None else Features._of(safetensors.unpack(data))
-        except Exception:  # damaged: computed again
-            return None
+        arrays = self.store.read_arrays("features", self.rule.feature_key(sha))
+        return None if arrays is None else Features._of(arrays)
 
     def _encode(self, picture: PictureLike) -> Features:
-        arrays = self.engine.encode(self.picture(picture))._arrays()
+        pixels = self.picture(picture)
+        with about(picture.path):  # it may be too thin for the network
+            arrays = self.engine.encode(pixels)._arrays()
         self.encoded += 1
         arrays["tokens"] = arrays["tokens"].astype(self.rule.features)
         key = self.rule.feature_key(picture.sha256)
@@ -113,7 +113,7 @@ class PairWorker:
         if sha not in self.pictures:
             while len(self.pictures) >= PICTURES:
                 self.pictures.popitem(last=False)
-            self.pictures[sha] = read_image(picture.path)
+            self.pictures[sha] = pixels_of(picture.path, sha)
         self.pictures.move_to_end(sha)
         return self.pictures[sha]
 

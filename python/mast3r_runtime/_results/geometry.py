@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 from .._library import calls
 from .._library import structs as S
-from .._library.cameras import c_matrix, check_intrinsics, focal_of_map
+from .._library.cameras import c_matrix, check_intrinsics, check_pinhole, focal_of_map
+from .._library.imports import heavy
 from .._library.memory import FLOAT64, INT64, GPUTensor
 from .._library.options import places_struct
+from .._pictures import header
 from ..errors import ArgumentError, DependencyError, ShapeError, checked
 
 if TYPE_CHECKING:
@@ -317,8 +319,7 @@ def _poselib(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple[
 
 
 def _pycolmap(xy_1: F64, xy_2: F64, k1: F64, k2: F64, tolerance: float) -> tuple[F64, F64] | None:
-    import pycolmap
-
+    pycolmap = heavy("pycolmap")
     cameras = [pycolmap.Camera(model="PINHOLE", **_size(k), params=_camera(k)) for k in (k1, k2)]
     options = pycolmap.TwoViewGeometryOptions()
     options.ransac.max_error = tolerance
@@ -414,6 +415,10 @@ def _intrinsics(
         matrices = [matrices[0] if k is None else k for k in (matrices[0], matrices[1])]
         matrices = [matrices[1] if k is None else k for k in matrices]
         focal_1, focal_2 = focal_1 or focal_2, focal_2 or focal_1
+    for m, way in zip(matrices, (one, two)):
+        if m is not None:
+            size = (way.original_width, way.original_height)
+            check_pinhole(m[0, 0], m[1, 1], m[0, 2], m[1, 2], size, "intrinsics")
     sigmas = [0.0, 0.0]
     for number, (way, focal) in enumerate(((one, focal_1), (two, focal_2))):
         if matrices[number] is not None:
@@ -461,19 +466,7 @@ def exif_focal(path: str | os.PathLike[str]) -> float | None:
     the diagonal of the picture in the file. It is right to a few per cent, unless the picture was
     cropped afterwards.
     """
-    from PIL import Image
-
-    with Image.open(path) as picture:
-        ifd = picture.getexif().get_ifd(0x8769)
-        width, height = picture.size
-    film = ifd.get(0xA405)
-    try:
-        millimetres = float(film) if film is not None else 0.0
-    except (TypeError, ValueError, ZeroDivisionError):
-        return None
-    if not (np.isfinite(millimetres) and 1 < millimetres < 10000):
-        return None
-    return millimetres * float(np.hypot(width, height)) / 43.267
+    return header.focal(path)
 
 
 def resampled(values: F32, way: Transform, depth: F32 | None) -> F32:

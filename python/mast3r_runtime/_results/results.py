@@ -17,8 +17,8 @@ import numpy.typing as npt
 from .._library import structs as S
 from .._library.cameras import check_intrinsics
 from .._library.memory import INT32, INT64, Array, GPUTensor
+from .._pictures.arrays import U8
 from ..errors import ArgumentError, ShapeError, checked
-from ..images import U8
 
 if TYPE_CHECKING:
     import torch

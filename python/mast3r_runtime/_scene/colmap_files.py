@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""COLMAP's model folder, text and binary, written and read without COLMAP.
+"""COLMAP's model folder, text and binary, written without COLMAP; ``colmap_read`` reads it.
 
 The files are those of COLMAP 4: cameras, images, points3D, rigs, frames. Every picture is a frame
 of its own in the trivial rig of its camera. COLMAP's first pixel has its centre at 0.5 and ours at
@@ -14,15 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .._store.files import replacing
-from ..errors import FileError, quoted, reason
-from .model import CAMERA_MODELS, F64, Lens, Model
+from .._files.whole import replacing
+from .model import CAMERA_MODELS, F64, Model
 
-__all__ = ["quaternion", "read", "rotation", "write_binary", "write_text"]
+__all__ = ["quaternion", "rotation", "write_binary", "write_text"]
 
 FILES = ("cameras", "images", "points3D", "rigs", "frames")
-_NAMES = {number: name for name, (number, _) in CAMERA_MODELS.items()}
-_NONE = 0xFFFFFFFFFFFFFFFF  # the number of no point
 
 
 def quaternion(matrix: F64) -> F64:
@@ -170,143 +167,3 @@ def _frames_binary(t: _Table) -> Iterator[bytes]:
     yield struct.pack("<Q", len(t.poses))
     for k, (pose, camera) in enumerate(zip(t.poses, t.camera), 1):
         yield struct.pack("<II7dIiIQ", k, camera, *pose, 1, 0, camera, k)
-
-
-# ---- reading -----------------------------------------------------------------------------
-
-
-def read(folder: Path) -> tuple[list[str], Model]:
-    """Read a model folder, binary where it is there, else text: names, and the model of all of them.
-
-    Raises FileError where files are missing, torn, or hold a camera model that is not one of
-    :data:`.model.CAMERA_MODELS`.
-    """
-    binary = (folder / "cameras.bin").is_file()
-    try:
-        cameras, images, points = _read_binary(folder) if binary else _read_text(folder)
-        return _model(cameras, images, points)
-    except (OSError, ValueError, KeyError, IndexError, struct.error, UnicodeDecodeError) as error:
-        raise FileError(f"COLMAP model {quoted(folder)}: {reason(error)}") from error
-
-
-_Image = tuple[str, F64, int, F64, "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"]
-_Points = dict[int, tuple[F64, tuple[int, ...]]]
-
-
-def _model(cameras: dict[int, Lens], images: list[_Image], points: _Points) -> tuple[list[str], Model]:
-    row = {p: k for k, p in enumerate(points)}
-    poses = np.tile(np.eye(4), (len(images), 1, 1))
-    seen, by, at = [], [], []
-    for k, (_, pose, _, xy, ids) in enumerate(images):
-        poses[k, :3, :3], poses[k, :3, 3] = rotation(pose[:4]), pose[4:]
-        known = ids >= 0
-        seen.append(np.array([row[int(i)] for i in ids[known]], np.int64))
-        by.append(np.full(int(known.sum()), k))
-        at.append(xy[known] - 0.5)
-    empty = np.zeros(0, np.int64)
-    return [image[0] for image in images], Model(
-        np.arange(len(images)),
-        poses,
-        tuple(cameras[image[2]].moved(-0.5) for image in images),
-        np.array([p[0] for p in points.values()]).reshape(-1, 3),
-        np.array([p[1] for p in points.values()], np.uint8).reshape(-1, 3),
-        np.concatenate(seen) if seen else empty,
-        np.concatenate(by) if by else empty,
-        np.concatenate(at) if at else np.zeros((0, 2)),
-    )
-
-
-def _lens(name: str, width: int, height: int, params: Sequence[float]) -> Lens:
-    if name not in CAMERA_MODELS or len(params) != len(CAMERA_MODELS[name][1]):
-        raise ValueError(
-            f"camera model {name} with {len(params)} parameters, want {', '.join(CAMERA_MODELS)}"
-        )
-    return Lens(name, width, height, tuple(map(float, params)))
-
-
-def _rows(path: Path, keep_empty: bool = False, words: int = -1) -> list[list[str]]:
-    """The words of every line, ``words`` and the rest of the line as one more."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    kept = [line for line in lines if not line.startswith("#") and (keep_empty or line.strip())]
-    return [line.split(None, words) for line in kept]
-
-
-def read_cameras_text(path: Path) -> dict[int, Lens]:
-    """The cameras of a ``cameras.txt``, by number, in COLMAP's pixels."""
-    return {int(w[0]): _lens(w[1], int(w[2]), int(w[3]), [float(v) for v in w[4:]]) for w in _rows(path)}
-
-
-def read_poses_text(path: Path) -> dict[str, F64]:
-    """Poses ``[4, 4]``, camera from world, by name, of an ``images.txt``; its points are not looked at."""
-    out = {}
-    for head in _rows(path, keep_empty=True, words=9)[::2]:
-        if not head:
-            continue
-        pose, numbers = np.eye(4), np.array(head[1:8], np.float64)
-        if not (np.isfinite(numbers).all() and len(head) >= 10 and np.linalg.norm(numbers[:4]) > 0.1):
-            raise ValueError(f"line {' '.join(head)!r}: no pose of a picture")
-        pose[:3, :3], pose[:3, 3] = rotation(numbers[:4]), numbers[4:]
-        out[head[9]] = pose
-    return out
-
-
-def _read_text(folder: Path) -> tuple[dict[int, Lens], list[_Image], _Points]:
-    images = []
-    path = folder / "images.txt"
-    heads, tails = (_rows(path, keep_empty=True, words=words) for words in (9, -1))
-    for head, tail in zip(heads[::2], tails[1::2]):
-        numbers = np.array(tail, np.float64).reshape(-1, 3)
-        pose = np.array(head[1:8], np.float64)
-        ids = np.array(tail[2::3], np.int64)
-        images.append((head[9], pose, int(head[8]), numbers[:, :2], ids))
-    points = {
-        int(w[0]): (np.array(w[1:4], np.float64), tuple(map(int, w[4:7])))
-        for w in _rows(folder / "points3D.txt")
-    }
-    return read_cameras_text(folder / "cameras.txt"), images, points
-
-
-class _Bytes:
-    """A file's bytes, taken from the front; what is not there is an error and not a wait."""
-
-    def __init__(self, path: Path) -> None:
-        self.data, self.at = path.read_bytes(), 0
-
-    def take(self, form: str) -> tuple[float, ...]:
-        out = struct.unpack_from(form, self.data, self.at)
-        self.at += struct.calcsize(form)
-        return out
-
-    def rows(self, dtype: np.dtype[np.void], count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.void]]:
-        if count * dtype.itemsize > len(self.data) - self.at:
-            raise ValueError(f"{count} rows where {len(self.data) - self.at} bytes are left")
-        out = np.frombuffer(self.data, dtype, count, self.at)
-        self.at += count * dtype.itemsize
-        return out
-
-    def text(self) -> str:
-        end = self.data.index(b"\0", self.at)
-        out = self.data[self.at : end].decode()
-        self.at = end + 1
-        return out
-
-
-def _read_binary(folder: Path) -> tuple[dict[int, Lens], list[_Image], _Points]:
-    file, cameras = _Bytes(folder / "cameras.bin"), {}
-    for _ in range(int(file.take("<Q")[0])):
-        number, model, width, height = map(int, file.take("<IiQQ"))
-        name = _NAMES[model]
-        cameras[number] = _lens(name, width, height, file.take(f"<{len(CAMERA_MODELS[name][1])}d"))
-    file, images = _Bytes(folder / "images.bin"), []
-    point2d = np.dtype([("xy", "<f8", 2), ("id", "<i8")])
-    for _ in range(int(file.take("<Q")[0])):
-        head = file.take("<I7dI")
-        name = file.text()
-        rows = file.rows(point2d, int(file.take("<Q")[0]))
-        images.append((name, np.array(head[1:8]), int(head[8]), rows["xy"], rows["id"]))
-    file, points = _Bytes(folder / "points3D.bin"), {}
-    for _ in range(int(file.take("<Q")[0])):
-        row = file.take("<Q3d3BdQ")
-        points[int(row[0])] = (np.array(row[1:4]), tuple(map(int, row[4:7])))
-        file.rows(np.dtype([("image", "<u4"), ("index", "<u4")]), int(row[8]))
-    return cameras, images, points

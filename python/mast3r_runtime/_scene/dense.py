@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .._pictures.arrays import U8
+from .._pictures.masks import Mask
 from .._results.results import Transform
-from ..images import U8
 from .model import F64, Lens, Model
 
-__all__ = ["DepthMap", "RayMap", "agreement", "bend", "small"]
+__all__ = ["DepthMap", "RayMap", "agreement", "at_network", "bend", "small"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -132,6 +133,14 @@ def agreement(
         z = local[inside, 2]
         agrees[inside] |= np.abs(theirs.depth[y, x] - z) < AGREE * z
     return agrees.reshape(own.depth.shape)
+
+
+def at_network(mask: Mask, t: Transform) -> Mask:
+    """A mask of the picture at network size: of each network pixel, what the mask says at its middle."""
+    grid = np.stack(np.meshgrid(np.arange(t.width), np.arange(t.height)), -1).reshape(-1, 2)
+    x, y = np.rint(t.to_original(grid)).astype(np.intp).T
+    x, y = np.clip(x, 0, mask.shape[1] - 1), np.clip(y, 0, mask.shape[0] - 1)
+    return np.asarray(mask[y, x].reshape(t.height, t.width))
 
 
 def small(image: U8, t: Transform) -> U8:

@@ -55,8 +55,9 @@ class Scale:
         if self.source == "none":
             return "Lengths are in arbitrary units."
         return (
-            f"Scale guessed by the network, not verified "
-            f"(spread over {self.pictures} pictures {self.spread:.0%})."
+            "Scale guessed by the network: true lengths are unknown, indoors often off by a third, "
+            f"outdoors 5 to 30 times longer (the {self.pictures} pictures agree to {self.spread:.0%}, "
+            "which does not say that they are right). --scale-from gives metres."
         )
 
 

@@ -16,11 +16,12 @@ import numpy.typing as npt
 from .._store.store import Arrays, Store, key_of
 from . import solver, uncertainty
 from .model import F64, Lens, Model
-from .solver import Problem, Solved, Verified
+from .problem import Problem, pycolmap
+from .solver import Solved, Verified
 
 __all__ = ["Answer", "solve"]
 
-SOLVING = 4  # the way of solving; another number where a change gives other answers
+SOLVING = 5  # the way of solving; another number where a change gives other answers
 KIND = "solved"
 
 
@@ -48,8 +49,9 @@ def solve(
     """
     key = _key(problem, mapper, covariance)
     arrays = store.read_arrays(KIND, key) if database is None else None
-    if arrays is not None:
-        return _unpacked(arrays)
+    known = None if arrays is None else _unpacked(arrays)
+    if known is not None:
+        return known
     verified = solver.verify(problem, tick)
     lap("verify")
     solved = solver.solve(problem, verified, mapper, database)
@@ -65,13 +67,19 @@ def _key(problem: Problem, mapper: str, covariance: bool) -> str:
         digest.update(np.int64(len(xy)).tobytes() + np.ascontiguousarray(xy).tobytes())
     for (i, j), numbers in sorted(problem.keys.matches.items()):
         digest.update(np.array([i, j, len(numbers)]).tobytes() + np.ascontiguousarray(numbers).tobytes())
-    lenses = [[lens.model, lens.width, lens.height, lens.params] for lens in problem.lenses]
+    lenses = [_row(lens) for lens in problem.lenses]
+    others = [[c, _row(lens)] for c, lens in sorted(problem.others.items())]
     return key_of(
-        KIND, SOLVING, solver.pycolmap().__version__, digest.hexdigest(), lenses, list(problem.camera_of),
-        sorted(problem.fixed), sorted(problem.known), list(problem.network_pixel), problem.seed,
+        KIND, SOLVING, pycolmap().__version__, digest.hexdigest(), lenses, list(problem.camera_of),
+        sorted(problem.fixed), sorted(problem.known.items()), list(problem.network_pixel), problem.seed,
         problem.threads == 1, problem.least, mapper, covariance,
         [[i, np.asarray(pose).tolist()] for i, pose in sorted(problem.poses.items())], problem.fix_poses,
+        sorted(problem.turned), sorted(problem.open), others,
     )  # fmt: skip
+
+
+def _row(lens: Lens) -> list[Any]:
+    return [lens.model, lens.width, lens.height, lens.params]
 
 
 def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
@@ -79,8 +87,9 @@ def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
     facts = {
         "reasons": s.reasons,
         "unstable": s.unstable,
+        "notes": s.notes,
         "models": [
-            {"mapper": m.mapper, "lenses": [[n.model, n.width, n.height, n.params] for n in m.lenses]}
+            {"mapper": m.mapper, "lenses": [_row(lens) for lens in m.lenses]}
             for m in s.models
         ],
     }
@@ -90,7 +99,7 @@ def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
         ).reshape(-1, 5),
         "facts": json.dumps(facts),
         "covariance_of": np.array(sorted(answer.covariance), np.int64),
-        "covariance": np.array([answer.covariance[i] for i in sorted(answer.covariance)]),
+        "covariance": np.array([answer.covariance[i] for i in sorted(answer.covariance)]).reshape(-1, 6, 6),
     }
     for k, m in enumerate(s.models):
         for name in ("pictures", "poses", "points", "colours", "seen", "seen_by", "seen_at"):
@@ -98,8 +107,15 @@ def _packed(answer: Answer) -> dict[str, npt.ArrayLike]:
     return out
 
 
-def _unpacked(arrays: Arrays) -> Answer:
-    facts: dict[str, Any] = json.loads(str(arrays["facts"]))
+def _unpacked(arrays: Arrays) -> Answer | None:
+    """The answer, None where the facts are not those of one. The store has looked at the arrays."""
+    try:
+        return _answer(arrays, json.loads(str(arrays["facts"])))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None
+
+
+def _answer(arrays: Arrays, facts: dict[str, Any]) -> Answer:
     verified = Verified()
     for i, j, matches, inliers, contradicted in arrays["pairs"].tolist():
         verified.matches[i, j], verified.inliers[i, j] = matches, inliers
@@ -125,5 +141,6 @@ def _unpacked(arrays: Arrays) -> Answer:
         models,
         {int(k): why for k, why in facts["unstable"].items()},
         {int(i): why for i, why in facts["reasons"].items()},
+        notes=list(map(str, facts["notes"])),
     )
     return Answer(verified, solved, dict(zip(arrays["covariance_of"].tolist(), arrays["covariance"])))

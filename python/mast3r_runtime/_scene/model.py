@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from .._library.cameras import check_pinhole
 from ..errors import ArgumentError, checked
 
-__all__ = ["CAMERA_MODELS", "Lens", "Model", "project"]
+__all__ = ["CAMERA_MODELS", "QUARTER", "Lens", "Model", "check_lens", "check_pose", "project"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -22,6 +24,16 @@ CAMERA_MODELS = {
     "SIMPLE_RADIAL": (2, ("f", "cx", "cy", "k1")),
     "OPENCV": (4, ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2")),
 }
+
+_BENT = ("k1", "k2", "p1", "p2")
+LARGEST = 1 << 20  # pixels of a side
+MOST_BENT = 2.0  # times as far from the middle as without distortion, or as near
+STEPS = 20  # of Newton's method
+GRID = 17  # places on a side at which distortion is tried
+UNDONE = 0.01  # pixels
+FARTHEST = 1e12
+# The frame of a camera from that of its picture turned by 90 degrees: x is the picture's y.
+QUARTER = np.array([[0.0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 
 
 @checked
@@ -36,6 +48,22 @@ class Lens:
     width: int
     height: int
     params: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if self.model not in CAMERA_MODELS:
+            raise ArgumentError(f"camera model {self.model!r:.80}, want one of {', '.join(CAMERA_MODELS)}")
+        want = CAMERA_MODELS[self.model][1]
+        params = tuple(map(float, self.params))
+        if len(params) != len(want):
+            raise ArgumentError(f"camera {self.model}: {len(params)} parameters, want {', '.join(want)}")
+        if not np.isfinite(params).all():
+            raise ArgumentError(f"camera {self.model}: parameters {_text(params)}, want finite numbers")
+        size = operator.index(self.width), operator.index(self.height)
+        if not all(1 <= side <= LARGEST for side in size):
+            raise ArgumentError(f"camera of {size[0]} x {size[1]} pixels, want 1 to {LARGEST} a side")
+        object.__setattr__(self, "params", params)
+        object.__setattr__(self, "width", size[0])
+        object.__setattr__(self, "height", size[1])
 
     def named(self) -> dict[str, float]:
         """All parameters by the names of the OpenCV model; those the model lacks are 0."""
@@ -63,14 +91,25 @@ class Lens:
         ]
         return replace(self, params=tuple(out))
 
+    def turned(self) -> Lens:
+        """The lens of this camera's picture turned by :data:`QUARTER`: width and height change places."""
+        n = self.named()
+        other = {
+            "f": n["fy"], "fx": n["fy"], "fy": n["fx"], "cx": self.height - 1 - n["cy"], "cy": n["cx"],
+            "k": n["k1"], "k1": n["k1"], "k2": n["k2"], "p1": n["p2"], "p2": -n["p1"],
+        }  # fmt: skip
+        params = tuple(other[name] for name in CAMERA_MODELS[self.model][1])
+        return Lens(self.model, self.height, self.width, params)
+
     def rays(self, xy: npt.ArrayLike) -> F64:
         """Rays ``[N, 3]`` with z = 1 through pixels ``[N, 2]``, distortion undone."""
         n, pixel = self.named(), np.asarray(xy, np.float64)
         target = (pixel - (n["cx"], n["cy"])) / (n["fx"], n["fy"])
         flat = target.copy()
-        if any(n[k] for k in ("k1", "k2", "p1", "p2")):
-            for _ in range(20):  # a fixed point: the distortion is small beside the ray
-                flat = flat - (_distorted(flat, n) - target)
+        if any(n[k] for k in _BENT):
+            with np.errstate(all="ignore"):
+                for _ in range(STEPS):
+                    flat = flat - _newton(flat, _distorted(flat, n) - target, n)
         return np.concatenate([flat, np.ones((len(flat), 1))], 1)
 
     def pixels(self, points: npt.ArrayLike) -> F64:
@@ -81,8 +120,81 @@ class Lens:
         return np.asarray(_distorted(flat, n) * (n["fx"], n["fy"]) + (n["cx"], n["cy"]))
 
 
+def check_lens(lens: Lens, who: str) -> None:
+    """Raise ArgumentError for a camera that cannot have taken a picture of its size.
+
+    Its focal length and principal point must be possible, and its distortion one that can be undone
+    everywhere in the picture: a solver that is given another may never end.
+    """
+    n = lens.named()
+    check_pinhole(n["fx"], n["fy"], n["cx"], n["cy"], (lens.width, lens.height), who)
+    if not _can_be_undone(lens, n):
+        values = ", ".join(f"{k} {n[k]:g}" for k in _BENT)
+        raise ArgumentError(f"{who}: distortion {values}, which cannot be undone all over the picture")
+
+
+def _can_be_undone(lens: Lens, n: dict[str, float]) -> bool:
+    """Whether every pixel has one ray, on the way from the middle outwards without a fold."""
+    if not any(n[k] for k in _BENT):
+        return True
+    x, y = (np.linspace(-0.5, side - 0.5, GRID) for side in (lens.width, lens.height))
+    pixels = np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)
+    flat = lens.rays(pixels)[:, :2]
+    with np.errstate(all="ignore"):
+        back = _distorted(flat, n) * (n["fx"], n["fy"]) + (n["cx"], n["cy"])
+        if not np.abs(back - pixels).max() < UNDONE:  # NaN too
+            return False
+        target = (pixels - (n["cx"], n["cy"])) / (n["fx"], n["fy"])
+        far, near = (np.linalg.norm(v, axis=1) for v in (target, flat))
+        if not (far <= MOST_BENT * near + 1e-6).all() or not (near <= MOST_BENT * far + 1e-6).all():
+            return False
+        for share in np.linspace(0, 1, GRID):
+            a, b, d = _jacobian(flat * share, n)
+            if not (a * d - b * b > 0).all() or not (a + d > 0).all():
+                return False
+    return True
+
+
+def check_pose(pose: npt.ArrayLike, who: str) -> F64:
+    """The pose as ``float64 [4, 4]``. ArgumentError where it is no rotation and translation."""
+    matrix = np.asarray(pose, np.float64)
+    if matrix.shape != (4, 4) or not np.isfinite(matrix).all():
+        raise ArgumentError(f"{who}: shape {list(matrix.shape)}, want [4, 4] of finite numbers")
+    turn = np.clip(matrix[:3, :3], -9, 9)  # large ones are wrong, and squares of larger ones infinite
+    off = max(float(np.abs(turn @ turn.T - np.eye(3)).max()), abs(float(np.linalg.det(turn)) - 1))
+    if off > 0.01 or np.abs(matrix[3] - (0, 0, 0, 1)).max() > 1e-6:
+        raise ArgumentError(f"{who}: no rotation and translation (off by {off:.2g})")
+    if np.abs(matrix[:3, 3]).max() > FARTHEST:
+        raise ArgumentError(f"{who}: a place {np.abs(matrix[:3, 3]).max():g} away, want up to {FARTHEST:g}")
+    return matrix
+
+
+def _text(numbers: tuple[float, ...]) -> str:
+    return ", ".join(f"{v:g}" for v in numbers)
+
+
+def _jacobian(flat: F64, n: dict[str, float]) -> tuple[F64, F64, F64]:
+    """The derivative of the distortion, which is symmetric: xx, xy, yy."""
+    x, y = flat[:, 0], flat[:, 1]
+    r = x * x + y * y
+    radial, slope = 1 + n["k1"] * r + n["k2"] * r * r, n["k1"] + 2 * n["k2"] * r
+    p1, p2 = n["p1"], n["p2"]
+    return (
+        radial + 2 * x * x * slope + 2 * p1 * y + 6 * p2 * x,
+        2 * x * y * slope + 2 * p1 * x + 2 * p2 * y,
+        radial + 2 * y * y * slope + 6 * p1 * y + 2 * p2 * x,
+    )
+
+
+def _newton(flat: F64, off: F64, n: dict[str, float]) -> F64:
+    """What to take away from rays whose distorted places are ``off``."""
+    a, b, d = _jacobian(flat, n)
+    det = a * d - b * b
+    return np.stack([(d * off[:, 0] - b * off[:, 1]) / det, (a * off[:, 1] - b * off[:, 0]) / det], 1)
+
+
 def _distorted(flat: F64, n: dict[str, float]) -> F64:
-    if not any(n[k] for k in ("k1", "k2", "p1", "p2")):
+    if not any(n[k] for k in _BENT):
         return flat
     x, y = flat[:, 0], flat[:, 1]
     r = x * x + y * y

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from .._output import far
+from .._pictures.arrays import U8
 from ..errors import SceneError, checked, quoted
-from ..images import U8
 from .dense import DepthMap, RayMap
 from .model import F64, Lens, Model
 
-__all__ = ["Component", "Picture", "Points"]
+__all__ = ["TWIN", "Component", "Picture", "Points", "is_twin"]
 
 
 @checked
@@ -48,8 +49,11 @@ class Picture:
         """The camera matrix ``[3, 3]`` in original pixels, whose centres lie at whole numbers."""
         return None if self.lens is None else self.lens.matrix()
 
-    def dense(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    def dense(self) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.float32]]:
         """Points ``[H, W, 3]`` in the world and confidence ``[H, W]``, at network size.
+
+        Points are float32, or float64 where the world is so far from its origin that float32 would
+        move them by more than a hundredth of what lies between them, as in coordinates of maps.
 
         Points that were not kept (too little confidence, or no neighbour agrees) are NaN.
         Raises SceneError for a picture without dense depth.
@@ -58,7 +62,15 @@ class Picture:
             raise SceneError(f"picture {quoted(self.name)}: {self.status}, it has no dense depth")
         points = self.depth.camera_points(self.lens) @ self.pose[:3, :3].T + self.pose[:3, 3]
         points[~self.depth.keep] = np.nan
-        return points.astype(np.float32), self.depth.confidence
+        return far.narrow(points), self.depth.confidence
+
+
+TWIN = "the same file as "  # what the reason begins with
+
+
+def is_twin(picture: Picture) -> bool:
+    """Whether it is placed as a copy of another picture of the scene."""
+    return picture.reason.startswith(TWIN)
 
 
 @checked

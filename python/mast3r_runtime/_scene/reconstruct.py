@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,106 +20,35 @@ from .._library.version import __version__
 from .._pairs.heads import find_beside, need_retrieval
 from .._pairs.retrieve import default_graph, retrieve
 from .._pairs.rule import stride_for
+from .._pictures.arrays import U8
+from .._pictures.find import Found, find
+from .._pictures.header import Photo, read, why
+from .._pictures.masks import Mask
+from .._pictures.reading import pixels_of
 from .._store.store import Store
-from ..errors import ArgumentError, SceneError, checked, quoted
-from ..images import U8, read_image
+from ..errors import ArgumentError, ImageError, SceneError, checked, quoted, shown
 from . import cameras as lenses
-from . import dense, gauge, memo, photos, sift, solver, start, uncertainty
+from . import dense, gauge, memo, sift, solver, start, uncertainty
 from .budget import estimate
 from .dense import DepthMap
 from .evidence import Evidence, gather
-from .model import F64, Lens, Model
-from .parts import Component, Picture
-from .photos import Photo
+from .model import F64, Model
+from .options import ImagePath, Options, fitted, unused
+from .parts import TWIN, Component, Picture
+from .problem import Problem, pycolmap
 from .scene import Scene
-from .tracks import key_points
+from .tracks import hidden_shares, key_points
 
 __all__ = ["Options", "reconstruct"]
 
-MAPPERS = ("auto", "global", "incremental")
 COMPLETE_UP_TO = 40  # pictures
-ImagePath = str | os.PathLike[str]
-
-
-@checked
-@dataclass(frozen=True)
-class Options:
-    """How to reconstruct. The same names as on the command line.
-
-    ``graph`` is that of :func:`mast3r_runtime.scene_pairs`, or "auto": complete up to 40 pictures,
-    then by retrieval where there is a head, else ``logwin-5``. ``pairs`` are pairs of names in its
-    place. ``intrinsics`` are lenses by name, kept unless ``refine_intrinsics``. ``poses`` are known
-    poses by name, world from camera: then only points are solved, and the poses are adjusted unless
-    ``fix_poses``; the world stays theirs, and pictures without one are not placed. ``scale`` is
-    "network", "none", a pair of names and their distance in metres, or places of cameras in metres
-    by name. ``up`` is "auto", which levels the world, or "none". ``masks`` are arrays by
-    name, not 0 where to look. ``stride`` is in network pixels; 0 means 8, or 16 above 200 pictures.
-    ``features`` is how the store keeps them: "float32", "float16", or "auto": float16 where an
-    earlier run of this model left such, so that its pairs are found.
-    ``threads`` are the solver's; 1 makes it give the same bits every time.
-    """
-
-    graph: str = "auto"
-    pairs: Sequence[tuple[str, str]] | None = None
-    camera: str = "auto"
-    camera_model: str | None = None
-    focal_from: str = "auto"
-    intrinsics: Mapping[str, Lens] | None = None
-    refine_intrinsics: bool = False
-    poses: Mapping[str, F64] | None = None
-    fix_poses: bool = False
-    mapper: str = "auto"
-    stride: int = 0
-    min_inliers: int = 30
-    scale: str | tuple[str, str, float] | Mapping[str, F64] = "network"
-    up: str = "auto"
-    masks: Mapping[str, U8] | None = None
-    dense: bool = True
-    dense_conf: float = 1.5
-    features: str = "auto"
-    covariance: bool = False
-    seed: int = 0
-    threads: int = -1
-
-    def __post_init__(self) -> None:
-        if self.mapper not in MAPPERS:
-            raise ArgumentError(f"mapper {self.mapper!r}, want one of {', '.join(MAPPERS)}")
-        if not 0 <= self.stride <= 64:
-            raise ArgumentError(f"stride {self.stride}, want 1 to 64 network pixels, or 0 for the default")
-        if self.up not in ("auto", "none"):
-            raise ArgumentError(f"up {self.up!r}, want auto or none")
-        if self.fix_poses and not self.poses:
-            raise ArgumentError("fix_poses without poses")
-        for name, pose in (self.poses or {}).items():
-            if np.shape(pose) != (4, 4) or not np.isfinite(pose).all():
-                raise ArgumentError(f"pose of {quoted(name)}: shape {np.shape(pose)}, want finite [4, 4]")
-        if self.min_inliers < 8:
-            raise ArgumentError(f"min_inliers {self.min_inliers}, want at least 8")
-        for name in ("refine_intrinsics", "fix_poses", "dense", "covariance"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ArgumentError(f"{name} {getattr(self, name)!r:.80}, want True or False")
-        for name in ("seed", "threads", "stride", "min_inliers"):
-            if abs(operator.index(getattr(self, name))) >= 1 << 31:
-                raise ArgumentError(f"{name} {getattr(self, name)}, want a number below 2^31")
-        if not np.isfinite(self.dense_conf):
-            raise ArgumentError(f"dense_conf {self.dense_conf}, want a finite number")
-        _check_scale(self.scale)
-
-
-def _check_scale(scale: object) -> None:
-    if isinstance(scale, str) and scale in ("network", "none") or isinstance(scale, Mapping):
-        return
-    if isinstance(scale, tuple) and len(scale) == 3 and np.isfinite(scale[2]) and scale[2] > 0:
-        return
-    raise ArgumentError(
-        f"scale {scale!r:.80}, want network, none, two names and their distance, or places by name"
-    )
+MANY_WRONG, SHARE_WRONG = 5, 0.15  # contradicted pairs, from which on it is said
 
 
 @checked
 def reconstruct(
     engine: Engine,
-    images: Sequence[ImagePath] | Mapping[str, ImagePath],
+    images: ImagePath | Sequence[ImagePath] | Mapping[str, ImagePath],
     *,
     store: str | os.PathLike[str] | Store | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -138,8 +66,9 @@ def reconstruct(
         to start from, or takes those of ``poses`` and ``intrinsics``; ``matcher`` then gives the
         matches by which they are refined. Without a matcher the scene is that of
         :meth:`.Engine.infer_views`.
-    images : paths, or a mapping of names to paths
-        Files or folders. Arrays have no name and no header; write them to files first.
+    images : a path, paths, or a mapping of names to paths
+        Files or folders; in a mapping files alone. Arrays have no name and no header; write them
+        to files first. A file that cannot be read is "unreadable", with the reason, and the rest goes on.
     store : folder or Store, optional
         Where features and matches are kept, so that a second run computes nothing twice and a
         stopped one goes on. A temporary folder when left out.
@@ -169,23 +98,25 @@ def reconstruct(
         An option out of its range, or more memory needed than there is.
     """
     chosen = Options(**options)
-    if isinstance(images, Mapping):
-        listed = [(name, Path(path)) for name, path in images.items()]
-    else:
-        listed = photos.find(images)
+    found = _found(images)
     started = time.monotonic()
     info = engine.info()
     many = info["ready"] and not info["desc_dim"]
     if matcher is not None and info["ready"]:
         start.check(matcher, many)
     if not many or matcher is not None:
-        solver.pycolmap()  # before the work, in case it is missing
+        pycolmap()  # before the work, in case it is missing
     looked: Scene | None = None
+    headers = [read(name, path) for name, path in found.items()]
+    chosen = fitted(chosen, headers)
     if many:
-        used = [(n, p) for n, p in listed if matcher is None or not photos.read(n, p).problem]
-        looked = start.look(engine, used, chosen.poses, chosen.intrinsics)
+        if matcher is None and (idle := [*unused(chosen), *["database"] * (database is not None)]):
+            raise ArgumentError(f"{', '.join(idle)}: of no use without a matcher: the scene is the network's")
+        if chosen.scale != "network":
+            raise ArgumentError("scale: lengths are those of the network's cameras, where the scene starts")
+        looked = start.look(engine, headers, chosen.poses, chosen.intrinsics)
         if matcher is None:
-            return looked
+            return start.finished(looked, chosen.masks or {}, found.left_out)
         chosen = replace(chosen, **start.cameras(looked, chosen.intrinsics, chosen.refine_intrinsics))
         engine = engine if isinstance(matcher, str) else matcher
     with ExitStack() as stack:
@@ -196,7 +127,24 @@ def reconstruct(
         run.database = None if database is None else Path(database)
         if looked is not None and matcher == "sift":
             run.sift_on = looked.pictures
-        return run.run(listed)
+        run.found = found
+        return run.run(headers)
+
+
+def _found(images: ImagePath | Sequence[ImagePath] | Mapping[str, ImagePath]) -> Found:
+    if isinstance(images, Found):
+        return images
+    if isinstance(images, Mapping):
+        return Found({str(name): Path(path) for name, path in images.items()})
+    return find(images)
+
+
+class _Lost(Exception):
+    """A picture that matched can no longer be read: the scene is solved again without it."""
+
+    def __init__(self, picture: int, reason: str) -> None:
+        self.picture, self.reason = picture, reason
+        super().__init__(reason)
 
 
 class _Run:
@@ -217,16 +165,19 @@ class _Run:
         # The pictures of a network of many views, where SIFT matches them.
         self.sift_on: Mapping[str, Picture] | None = None
         self.timing: dict[str, float] = {}
+        self.cameras: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.found = Found({})
+        self.lost: dict[int, str] = {}  # pictures that cannot be read any more, by their number in used
         self.started = self.at = started
 
-    def run(self, listed: Sequence[tuple[str, Path]]) -> Scene:
-        headers = [photos.read(name, path) for name, path in listed]
+    def run(self, headers: Sequence[Photo]) -> Scene:
         self.lap("headers")
         used, twins = _distinct(headers)
         if len(used) < 2:
             raise self.failed(headers, twins, f"{len(used)} readable pictures that differ, want at least 2")
         count = len(used)
-        stride = self.options.stride or stride_for(count)
+        self.stride = stride = self.options.stride or stride_for(count)
         pairs = self.graph(used)
         if not pairs:
             raise self.failed(headers, twins, f"graph {self.options.graph!r}: no pairs")
@@ -238,14 +189,30 @@ class _Run:
             evidence = gather(
                 self.engine, used, pairs, self.store, stride=stride, features=self.options.features, tick=step
             )
+        evidence.lost |= self.lost
         self.lap("network")
+        while True:
+            try:
+                return self.solved(headers, used, twins, evidence)
+            except _Lost as lost:
+                evidence.lost[lost.picture] = lost.reason
+                evidence.forget_lost()
+
+    def solved(
+        self, headers: Sequence[Photo], used: Sequence[Photo], twins: Mapping[str, str], evidence: Evidence
+    ) -> Scene:
+        gone = {used[i].name: reason for i, reason in evidence.lost.items()}
+        gone |= {n: f"the same file as {first}: {gone[first]}" for n, first in twins.items() if first in gone}
+        headers = [replace(h, problem=gone.get(h.name, h.problem)) for h in headers]
         problem = self.problem(used, evidence)
-        tick = _Ticks(self.progress, "verify", len(pairs))
+        tick = _Ticks(self.progress, "verify", len(evidence.pairs))
         answer = memo.solve(
             self.store, problem, self.options.mapper, self.options.covariance, tick, self.lap, self.database
         )
+        self.notes = answer.solved.notes
         self.lap("solve")
-        reasons = _reasons(problem, answer.verified, answer.solved)
+        hidden = hidden_shares(evidence.pairs, self.masks(used))
+        reasons = _reasons(problem, answer.verified, answer.solved, hidden)
         if not answer.solved.models:
             raise self.failed(headers, twins, "no pair of pictures holds", used, reasons)
         return self.scene(headers, used, twins, evidence, answer, reasons)
@@ -259,7 +226,7 @@ class _Run:
         """Pairs i < j, each once."""
         options, count = self.options, len(used)
         if options.pairs is not None:
-            number = {photo.name: i for i, photo in enumerate(used)}
+            number = {photo.name: i for i, photo in enumerate(used)}  # unreadable ones are in none
             known = [(number[a], number[b]) for a, b in options.pairs if a in number and b in number]
         else:
             known = [(a, b) for a, b in self.scene_pairs(used)]
@@ -277,31 +244,43 @@ class _Run:
         self.engine.load_retrieval(need_retrieval(self.engine.path, None))
         codebook = find_beside(self.engine.path, "codebook")
         paths: list[Any] = [str(photo.path) for photo in used]
-        found = retrieve(self.engine, paths, codebook, graph, store=self.store)
-        return [(p.first, p.second) for p in found.pairs]
+        found = retrieve(self.engine, paths, codebook, graph, store=self.store, on_error=self.lose)
+        return [(found.kept[p.first], found.kept[p.second]) for p in found.pairs]
 
-    def problem(self, used: Sequence[Photo], evidence: Evidence) -> solver.Problem:
+    def lose(self, picture: int, error: ImageError) -> None:
+        self.lost[picture] = why(error)
+
+    def problem(self, used: Sequence[Photo], evidence: Evidence) -> Problem:
         options = self.options
         given = {i: lens for i, p in enumerate(used) if (lens := (options.intrinsics or {}).get(p.name))}
-        for i, lens in given.items():
-            if (lens.width, lens.height) != (used[i].width, used[i].height):
-                raise ArgumentError(
-                    f"intrinsics for {used[i].name}: for {lens.width} x {lens.height} pixels, "
-                    f"the picture has {used[i].width} x {used[i].height}"
-                )
         planned = lenses.plan(
             used, evidence.focals, options.camera, options.camera_model, given, options.focal_from,
             options.refine_intrinsics,
         )  # fmt: skip
-        masks = {
-            i: mask for i, p in enumerate(used) if (mask := (options.masks or {}).get(p.name)) is not None
-        }
+        held = {planned.of[i] for i in given}
+        self.cameras = [
+            {
+                "pictures": [p.name for p, of in zip(used, planned.of) if of == c],
+                "size": [lens.width, lens.height],
+                "turned": [used[i].name for i in sorted(planned.turned) if planned.of[i] == c],
+                "first_focal": round(lens.focal, 3),
+                "focal_from": "given" if c in held else "exif" if c in planned.known else "points",
+                "kept": c in planned.fixed,
+            }
+            for c, lens in enumerate(planned.lenses)
+        ]  # fmt: skip
+        masks = self.masks(used)
         pixel = [evidence.pixel.get(i, 1.0) for i in range(len(used))]
-        return solver.Problem(
+        return Problem(
             [p.name for p in used], key_points(len(used), evidence.pairs, masks), planned.lenses, planned.of,
             planned.fixed, planned.known, pixel, options.seed, options.threads, options.min_inliers,
-            self.given_poses(used), options.fix_poses,
+            self.given_poses(used), options.fix_poses, planned.turned, planned.open, planned.others,
         )  # fmt: skip
+
+    def masks(self, used: Sequence[Photo]) -> dict[int, Mask]:
+        """By number: where to look."""
+        masks = self.options.masks or {}
+        return {i: np.asarray(masks[p.name], bool) for i, p in enumerate(used) if p.name in masks}
 
     def given_poses(self, used: Sequence[Photo]) -> dict[int, F64]:
         """Camera from world, by number."""
@@ -391,9 +370,13 @@ class _Run:
         ratios = gauge.depth_ratios(model, evidence.depth, evidence.transforms)
         colours = np.zeros((len(model.points), 3))
         maps: dict[int, DepthMap] = {}
+        masks = self.masks(used)
         errors = model.errors()
         for i in (int(p) for p in model.pictures):
-            image = read_image(used[i].path)
+            try:
+                image = pixels_of(used[i].path, used[i].sha256)
+            except ImageError as error:
+                raise _Lost(i, why(error)) from error
             own = model.seen_by == i
             np.add.at(colours, model.seen[own], _colours(image, model.seen_at[own]))
             if self.options.dense and i in ratios:
@@ -401,6 +384,8 @@ class _Run:
                 bent = dense.bend(evidence.depth[i], *ratios[i])
                 confidence = evidence.confidence[i]
                 good = (confidence >= self.options.dense_conf) & (bent > 0) & np.isfinite(bent)
+                if i in masks:
+                    good &= dense.at_network(masks[i], t)
                 maps[i] = DepthMap(bent, confidence, good, dense.small(image, t), t)
         around = dense.neighbours(model)
         agreed = {i: maps[i].keep & dense.agreement(model, maps, i, around[i]) for i in maps}
@@ -434,6 +419,7 @@ class _Run:
             "engine": {k: info[k] for k in ("name", "variant", "resolution", "precision")},
             "matches": "network" if self.sift_on is None else "sift",
             "pictures": {name: _row(p, kept.get(name)) for name, p in pictures.items()},
+            "left_out": dict(self.found.left_out),
             "pairs": [
                 {
                     "first": names[i],
@@ -453,7 +439,10 @@ class _Run:
                 }
                 for c in components
             ],
+            "cameras": self.cameras,
+            "notes": [*self.notes, *_look_alikes(verified, self.options.min_inliers)],
             "scale": vars(scale),
+            "stride": self.stride,
             "encoded": evidence.encoded,
             "decoded": evidence.decoded,
             "seconds": dict(self.timing),
@@ -469,11 +458,27 @@ class _Run:
     ) -> SceneError:
         """The error with a report that names every picture."""
         result = _all_pictures(headers, used, twins, {}, reasons or {})
-        why = "; ".join(f"{p.name}: {p.reason}" for p in list(result.values())[:10] if p.reason)
-        error = SceneError(f"reconstruct: {text}" + (f" ({why})" if why else ""))
+        known = [f"{shown(p.name)}: {p.reason}" for p in list(result.values())[:10] if p.reason]
+        known_text = f" ({'; '.join(known)})" if known else ""
+        error = SceneError(f"reconstruct: {text}{known_text}{self.found.why()}")
         rows = {name: _row(p, None) for name, p in result.items()}
-        error.report = {"schema": 1, "error": text, "pictures": rows, "components": []}
+        error.report = {
+            "schema": 1, "error": text, "pictures": rows, "components": [],
+            "left_out": dict(self.found.left_out),
+        }  # fmt: skip
         return error
+
+
+def _look_alikes(verified: solver.Verified, least: int) -> list[str]:
+    """That many strong pairs contradict the others: places that look alike may have been taken for one."""
+    strong = verified.enough(least)
+    wrong = len(verified.contradicted & set(strong))
+    if wrong < MANY_WRONG or wrong < SHARE_WRONG * len(strong):
+        return []
+    return [
+        f"{wrong} of {len(strong)} pairs with enough matches contradict the others and were left out: places "
+        "that look alike may have been taken for one another, and the scene may be wrong; look at it"
+    ]
 
 
 class _Ticks:
@@ -481,6 +486,7 @@ class _Ticks:
 
     def __init__(self, progress: Callable[[str, int, int], None], step: str, total: int) -> None:
         self.progress, self.step, self.total, self.done = progress, step, total, 0
+        progress(step, 0, total)
 
     def __call__(self) -> None:
         self.done += 1
@@ -502,8 +508,10 @@ def _distinct(headers: Sequence[Photo]) -> tuple[list[Photo], dict[str, str]]:
     return used, twins
 
 
-def _reasons(problem: solver.Problem, verified: solver.Verified, solved: solver.Solved) -> dict[int, str]:
-    """Why each picture that is in no component is in none."""
+def _reasons(
+    problem: Problem, verified: solver.Verified, solved: solver.Solved, hidden: Mapping[int, float]
+) -> dict[int, str]:
+    """Why each picture that is in no component is in none. ``hidden`` are shares of matches under a mask."""
     placed = {int(i) for m in solved.models for i in m.pictures}
     passed = {i for pair in verified.passed(problem.least) for i in pair}
     out = {}
@@ -522,6 +530,8 @@ def _reasons(problem: solver.Problem, verified: solver.Verified, solved: solver.
             out[i] = f"no pair with {problem.least} inliers{with_whom}"
         else:
             out[i] = f"matched, but the solver found no place for it{with_whom}"
+        if hidden.get(i):
+            out[i] += f"; {hidden[i]:.0%} of its matches are masked"
     return out
 
 
@@ -540,7 +550,7 @@ def _all_pictures(
         if photo.problem:
             out[photo.name] = Picture(*common, "unreadable", photo.problem)
         elif i in placed and photo.name in twins:
-            note = f"the same file as {twins[photo.name]}"
+            note = f"{TWIN}{twins[photo.name]}"
             out[photo.name] = replace(placed[i], name=photo.name, path=photo.path, reason=note, depth=None)
         elif i in placed:
             out[photo.name] = placed[i]

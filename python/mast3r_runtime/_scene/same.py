@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .._output.far import narrow
 from .._results.results import MatchResult
 from ..errors import ArgumentError, SceneError, quoted
 from .dense import DepthMap
@@ -88,8 +89,8 @@ def correspondences(a: Picture, b: Picture, tolerance: float, stride: int) -> Ma
         y2 * two.depth.depth.shape[1] + x2,
         np.stack([x1, y1], 1).astype(np.float32),
         xy2.astype(np.float32),
-        there.astype(np.float32),
-        found.astype(np.float32),
+        narrow(there),
+        narrow(found),
         confidence[order],
         {},
         one.depth.transform,

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._output import page as pages
+from .._pictures.names import Names
+from .._pictures.reading import ImageLike
 from .._results.results import MatchResult
 from ..errors import ArgumentError, SceneError, checked
-from ..images import ImageLike
-from . import colmap_files, files, solver
+from . import colmap_files, files
 from .gauge import Scale
 from .localize import Located, localize
+from .model import Lens
 from .parts import Component, Picture, Points
+from .problem import pycolmap
 from .same import correspondences
 
 if TYPE_CHECKING:
@@ -135,7 +138,7 @@ class Scene:
         Parameters
         ----------
         i, j : int or str
-            Numbers in the order of ``pictures``, or names.
+            Numbers in the order of ``pictures``, or names; also those of the copies in ``images/``.
         tolerance : float
             Largest relative difference of depth.
         stride : int
@@ -146,29 +149,60 @@ class Scene:
         return correspondences(self._picture(i), self._picture(j), tolerance, stride)
 
     def _picture(self, which: int | str) -> Picture:
-        if isinstance(which, str) and which in self.pictures:
-            return self.pictures[which]
-        if not isinstance(which, str) and 0 <= operator.index(which) < len(self.pictures):
+        if isinstance(which, str):
+            name = Names(list(self.pictures)).find(which)
+            if name is not None:
+                return self.pictures[name]
+        elif 0 <= operator.index(which) < len(self.pictures):
             return list(self.pictures.values())[which]
         raise SceneError(
             f"picture {which!r}: the scene has {len(self.pictures)}: {', '.join(self.pictures)[:200]}"
         )
 
-    def localize(self, engine: Engine, image: ImageLike) -> Located:
-        """The pose of a new picture, or why there is none. Needs the extra ``scene``."""
-        return localize(self, engine, image)
+    def localize(self, engine: Engine, image: ImageLike, lens: Lens | None = None) -> Located:
+        """The pose of a new picture, or why there is none. Needs the extra ``scene``.
+
+        Give the engine the resolution of the scene's: then matches begin at the scene's own key points,
+        and places are as exact as its points. ``lens`` is the camera, where it is known.
+        """
+        return localize(self, engine, image, lens)
 
     def write(
         self,
         folder: str | os.PathLike[str],
         formats: Sequence[str] | None = None,
         max_dense: int = files.MAX_DENSE,
+        *,
+        copy_images: bool = False,
+        keep_gps: bool = False,
     ) -> list[Path]:
-        """Write the scene's files; see ``mast3r_runtime.scene.FORMATS``. Returns their paths.
+        """Write the scene's files and return their paths.
 
-        ``dense.ply`` has at most ``max_dense`` points: above it one is kept of each cell of space.
+        Nothing in the folder is replaced or removed that an earlier scene did not write there: a file
+        of another origin at one of the names is an error before anything is written. What an earlier,
+        other scene wrote and this one does not is removed.
+
+        Parameters
+        ----------
+        folder : path
+        formats : names, optional
+            Of ``mast3r_runtime.scene.FORMATS``; all when left out.
+        max_dense : int
+            ``dense.ply`` has at most so many points: above it one is kept of each cell of space.
+        copy_images : bool
+            Copy the pictures into ``images/``, not link them. A picture that other programs would see
+            otherwise than its camera says (turned, HEIC, 16 bit, ...) is an upright copy in any case.
+        keep_gps : bool
+            Keep in those copies where the pictures were taken.
+
+        Raises
+        ------
+        BusyError
+            Another run writes into the folder.
+        FileError
+            Files of others at these names, or the system refused.
         """
-        return files.write(self, Path(folder), formats, max_dense)
+        return files.write(self, Path(folder), formats, max_dense, copy_images=copy_images, keep_gps=keep_gps)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Scene:
@@ -177,7 +211,7 @@ class Scene:
 
     def to_pycolmap(self, component: int = 0) -> Any:
         """A ``pycolmap.Reconstruction`` of a component. Needs the extra ``scene``."""
-        colmap = solver.pycolmap("to_pycolmap")
+        colmap = pycolmap("to_pycolmap")
         with tempfile.TemporaryDirectory() as folder:
             colmap_files.write_binary(Path(folder), list(self.pictures), self.components[component].model)
             return colmap.Reconstruction(folder)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._pictures.header import Photo
+from .._pictures.reading import pixels_of
 from .._store.store import Arrays, Store, key_of
 from ..errors import DependencyError
-from ..images import read_image
 from .evidence import Evidence, PairMatches
 from .parts import Picture
-from .photos import Photo
 
 __all__ = ["gather", "opencv"]
 
@@ -54,13 +54,16 @@ def gather(
     points = _Points(photos)
     evidence = Evidence()
     for i, j in pairs:
-        key = key_of(KIND, WAY, opencv().__version__, photos[i].sha256, photos[j].sha256)
-        found = store.read_arrays(KIND, key)
-        if found is None:
-            found = _match(points.of(i), points.of(j))
-            store.write_arrays(KIND, key, found)
-        evidence.pairs.append(PairMatches(i, j, found["xy_1"], found["xy_2"]))
+        with evidence.watched(photos, i, j) as both:
+            if both:
+                key = key_of(KIND, WAY, opencv().__version__, photos[i].sha256, photos[j].sha256)
+                found = store.read_arrays(KIND, key)
+                if found is None:
+                    found = _match(points.of(i), points.of(j))
+                    store.write_arrays(KIND, key, found)
+                evidence.pairs.append(PairMatches(i, j, found["xy_1"], found["xy_2"]))
         tick()
+    evidence.forget_lost()
     for i, photo in enumerate(photos):
         evidence.pixel[i] = EXACT * max(1.0, max(photo.width, photo.height) / LONGEST)
         depth = start[photo.name].depth if photo.name in start else None
@@ -80,7 +83,7 @@ class _Points:
 
     def of(self, i: int) -> tuple[F32, F32]:
         if i not in self.found:
-            self.found[i] = _detect(read_image(self.photos[i].path))
+            self.found[i] = _detect(pixels_of(self.photos[i].path, self.photos[i].sha256))
         return self.found[i]
 
 

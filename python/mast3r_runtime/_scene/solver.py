@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one module that knows pycolmap: verified pairs in, checked components out.
-
-Pixels are handed over in units of half a network pixel: pycolmap's thresholds (4 pixels and the
-like) are made for matches that are right to about a pixel, and a match is as exact as the network
-was, however many pixels the original has. Results come back in original pixels.
-"""
+"""Verified pairs in, checked components out, by pycolmap's mappers."""
 
 from __future__ import annotations
 
-import importlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from .._store.files import replacing
-from ..errors import DependencyError
-from . import check
+from .._files.whole import replacing
+from . import adjust, check
 from .loops import contradictions
-from .model import F64, Lens, Model
-from .tracks import KeyPoints, thinned
+from .model import F64, Model
+from .problem import Problem, colmap_camera, pycolmap, read, units
+from .tracks import thinned
 
-__all__ = ["Problem", "Solved", "Verified", "pycolmap", "solve", "verify"]
+__all__ = ["Solved", "Verified", "solve", "verify"]
 
-INSTALL = "pip install 'mast3r-runtime[scene]'"
+SAME_PIXELS = 0.25  # network pixels: matches that move less are of one view
 LEAST_SHARE = 0.25  # of a pair's matches that must be inliers
 VERIFY_ERROR = 4.0  # in units: two network pixels
 INCREMENTAL_UP_TO = 200  # pictures; above it the global mapper comes first
@@ -38,70 +32,46 @@ JOIN_SHARE = 0.5  # of the common points
 MANY = 60  # pictures, above which the mapper adjusts everything less often, and is given fewer tracks
 TRACKS = 128  # that a picture begins, then
 LEAST_INLIERS = 120  # that a pair keeps, then: of a pair with fewer than 100 the mapper does not begin
+FAR = 1.2  # times a known focal length, from which on it is said
 FIRST_ANGLES = (16.0, 8.0, 4.0)  # degrees that the first pair must have, tried in turn
-
-
-def pycolmap(what: str = "reconstruct") -> Any:
-    """The package, quiet; DependencyError with the command that installs it."""
-    try:
-        module = importlib.import_module("pycolmap")
-    except ImportError as error:
-        raise DependencyError(f"{what} needs pycolmap: {INSTALL}") from error
-    if not hasattr(module, "global_mapping"):
-        raise DependencyError(
-            f"{what} needs pycolmap 4.2.1 or later, here is {module.__version__}: {INSTALL}"
-        )
-    module.logging.minloglevel = 3
-    return module
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Pictures 0..n-1 with key points and cameras, in original pixels.
-
-    ``lenses[c]`` are the first guesses of the cameras, ``camera_of[i]`` the camera of picture i;
-    ``fixed`` cameras keep their parameters, ``known`` ones have a focal length from EXIF.
-    ``network_pixel[i]`` is the size of a network pixel. ``poses[i]`` are given poses, camera from
-    world: then there is no mapping, and pictures without one are not placed; they stay as given
-    where ``fix_poses``, else they are where adjusting begins.
-    """
-
-    names: Sequence[str]
-    keys: KeyPoints
-    lenses: Sequence[Lens]
-    camera_of: Sequence[int]
-    fixed: frozenset[int]
-    known: frozenset[int]
-    network_pixel: Sequence[float]
-    seed: int = 0
-    threads: int = -1
-    least: int = check.LEAST
-    poses: Mapping[int, F64] = field(default_factory=dict)
-    fix_poses: bool = False
-
-    def unit(self, camera: int) -> float:
-        """Original pixels per unit, one for all pictures of a camera."""
-        return next(self.network_pixel[i] for i, c in enumerate(self.camera_of) if c == camera) / 2
 
 
 @dataclass
 class Verified:
-    """Two-view geometry of the pairs: inliers of each, and pycolmap's own object."""
+    """Two-view geometry of the pairs: inliers of each, and pycolmap's own object.
+
+    ``angle`` is the median angle in degrees at which the rays of a pair that passed meet, ``shift`` the
+    median distance of its matches' two pixels in network pixels.
+    """
 
     inliers: dict[tuple[int, int], int] = field(default_factory=dict)
     matches: dict[tuple[int, int], int] = field(default_factory=dict)
     geometry: dict[tuple[int, int], Any] = field(default_factory=dict)
     contradicted: set[tuple[int, int]] = field(default_factory=set)
+    angle: dict[tuple[int, int], float] = field(default_factory=dict)
+    shift: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def enough(self, least: int) -> list[tuple[int, int]]:
+        """The pairs with enough inliers, contradicted ones among them."""
+        return [p for p, n in self.inliers.items() if n >= least and n >= LEAST_SHARE * self.matches[p]]
 
     def passed(self, least: int) -> list[tuple[int, int]]:
         """The pairs that count: enough inliers, and no contradiction by the way round over others."""
-        enough = [p for p, n in self.inliers.items() if n >= least and n >= LEAST_SHARE * self.matches[p]]
-        return [p for p in enough if p not in self.contradicted]
+        return [p for p in self.enough(least) if p not in self.contradicted]
 
     def best(self, picture: int) -> tuple[int, int] | None:
         """The most inliers that a picture has with another, and with which."""
         found = [(n, sum(p) - picture) for p, n in self.inliers.items() if picture in p]
         return max(found, default=None)
+
+    def still(self, picture: int, least: int) -> str:
+        """Why the pairs of a picture hold no place for it, as far as they say; empty where they do not."""
+        own = [p for p in self.passed(least) if picture in p]
+        if own and max(self.shift[p] for p in own) < SAME_PIXELS:
+            return "the same view as the pictures that it matches: nothing moves between them"
+        if own and max(self.angle[p] for p in own) < check.LEAST_ANGLE:
+            return "no parallax: the camera only turned between it and what it matches, or all is far away"
+        return ""
 
 
 @dataclass
@@ -111,7 +81,8 @@ class Solved:
     models: list[Model] = field(default_factory=list)
     unstable: dict[int, str] = field(default_factory=dict)  # number of a model: why
     reasons: dict[int, str] = field(default_factory=dict)  # picture: why it was taken out
-    raw: list[Any] = field(default_factory=list)  # pycolmap's reconstructions of the models
+    raw: list[Any] = field(default_factory=list)  # pycolmap's reconstructions: their exact observations
+    notes: list[str] = field(default_factory=list)  # for people, of focal lengths
 
     def score(self) -> tuple[int, int]:
         """Checked pictures, then observations: what one result is better by."""
@@ -126,8 +97,8 @@ def verify(problem: Problem, tick: Callable[[], None] = lambda: None) -> Verifie
     options.ransac.max_error = VERIFY_ERROR
     options.ransac.random_seed = problem.seed
     options.detect_watermark = False  # two pictures of one scene may well be shifted copies
-    cameras = [_camera(colmap, problem, c) for c in range(len(problem.lenses))]
-    points = [_units(problem, i) for i in range(len(problem.names))]
+    cameras = [colmap_camera(colmap, problem, c) for c in range(len(problem.lenses))]
+    points = [units(problem, i) for i in range(len(problem.names))]
     out = Verified()
     for (i, j), numbers in problem.keys.matches.items():
         tick()
@@ -147,10 +118,20 @@ def verify(problem: Problem, tick: Callable[[], None] = lambda: None) -> Verifie
     for i, j in out.passed(problem.least):
         one, two = (cameras[problem.camera_of[k]] for k in (i, j))
         geometry = out.geometry[i, j]
+        out.shift[i, j] = _shift(problem, i, j)
+        out.angle[i, j] = 0.0
         if colmap.estimate_two_view_geometry_pose(one, points[i], two, points[j], geometry):
             turns[i, j] = geometry.cam2_from_cam1.rotation.matrix()
+            out.angle[i, j] = float(np.degrees(geometry.tri_angle))
     out.contradicted = contradictions(turns, out.inliers)
     return out
+
+
+def _shift(problem: Problem, i: int, j: int) -> float:
+    """The median distance in network pixels between the two pixels of a pair's matches."""
+    numbers = problem.keys.matches[i, j]
+    gap = problem.keys.xy[i][numbers[:, 0]] - problem.keys.xy[j][numbers[:, 1]]
+    return float(np.median(np.linalg.norm(gap, axis=1))) / problem.network_pixel[i]
 
 
 def solve(
@@ -162,31 +143,93 @@ def solve(
     linked = {i for pair in passed for i in pair}
     if not passed:
         return Solved()
-    best = Solved()
-    with tempfile.TemporaryDirectory(prefix="mast3r-scene-") as folder:
-        database = Path(folder) / "database.db"
-        geometry = {pair: verified.geometry[pair] for pair in passed}
-        _write_database(colmap, problem, geometry, database)
-        if keep_database is not None:
-            with replacing(keep_database) as temporary:
-                shutil.copyfile(database, temporary)
-        if len(linked) > MANY and not problem.poses:
-            database = database.with_name("thinned.db")
-            _write_database(colmap, problem, _thinned(problem, geometry), database)
+    with tempfile.TemporaryDirectory(prefix="mast3r-scene-") as name:
+        folder = Path(name)
+        database = _databases(colmap, problem, verified, folder, keep_database)
         if problem.poses:
-            poses = {i: colmap.Rigid3d(pose[:3]) for i, pose in problem.poses.items() if i in linked}
+            poses = {
+                i: colmap.Rigid3d(problem.into_camera(i, pose)[:3])
+                for i, pose in problem.poses.items() if i in linked
+            }  # fmt: skip
             return _checked(colmap, problem, [_posed(colmap, problem, poses, database)], "poses as given")
         if len(linked) == 2:
             return _checked(colmap, problem, [_pair(colmap, problem, verified, passed[0], database)], "pair")
-        for name, run in _mappers(colmap, problem, verified, database, passed, mapper, len(linked)):
-            colmap.set_random_seed(problem.seed)
-            parts = _joined(colmap, problem, list(run(Path(folder)).values()), database)
-            found = _checked(colmap, problem, parts, name)
-            if found.score() > best.score():
-                best = found
-            if best.score()[0] == len(linked):
-                break
+        best = _best(_tries(colmap, problem, verified, mapper, folder, database), len(linked))
+        placed = {int(i) for m in best.models for i in m.pictures}
+        for i in linked - placed:
+            why = verified.still(i, problem.least)
+            if why:
+                best.reasons[i] = why
+        return best
+
+
+def _databases(
+    colmap: Any, problem: Problem, verified: Verified, folder: Path, keep: Path | None = None
+) -> Path:
+    """COLMAP's database of the pairs that passed; of many pictures, with fewer tracks."""
+    database = folder / "database.db"
+    passed = verified.passed(problem.least)
+    geometry = {pair: verified.geometry[pair] for pair in passed}
+    _write_database(colmap, problem, geometry, database)
+    if keep is not None:
+        with replacing(keep) as temporary:
+            shutil.copyfile(database, temporary)
+    if len({i for pair in passed for i in pair}) > MANY and not problem.poses:
+        database = database.with_name("thinned.db")
+        _write_database(colmap, problem, _thinned(problem, geometry), database)
+    return database
+
+
+def _best(tries: Iterator[Solved], count: int) -> Solved:
+    """The best of what is tried, until all pictures are placed; with reasons of those that are not."""
+    best = Solved()
+    reasons: dict[int, str] = {}
+    for found in tries:
+        reasons = {**found.reasons, **reasons}
+        if found.score() > best.score():
+            best = found
+        if best.score()[0] == count and not best.notes:
+            break
+    placed = {int(i) for m in best.models for i in m.pictures}
+    best.reasons = {i: why for i, why in {**reasons, **best.reasons}.items() if i not in placed}
     return best
+
+
+def _tries(
+    colmap: Any, problem: Problem, verified: Verified, mapper: str, folder: Path, database: Path
+) -> Iterator[Solved]:
+    """What each mapper makes: with focal lengths free, then with the known ones held, then without them.
+
+    A known focal length is held second and not first: a good scene says it better than EXIF does. A
+    weak one, such as of the ground seen from above, lets it run away, and then it is held.
+    """
+    passed = verified.passed(problem.least)
+    count = len({i for pair in passed for i in pair})
+
+    def run(
+        trial: Problem, own: Verified, held: Collection[int], place: Path, where: Path
+    ) -> Iterator[Solved]:
+        place.mkdir(exist_ok=True)
+        for name, mapped in _mappers(colmap, trial, own, where, own.passed(trial.least), mapper, count, held):
+            colmap.set_random_seed(trial.seed)
+            parts = _joined(colmap, trial, list(mapped(place).values()), where)
+            yield _checked(colmap, trial, parts, name + ("; known focal lengths held" if held else ""))
+
+    yield from run(problem, verified, (), folder / "free", database)
+    known = frozenset(problem.known) - problem.fixed
+    if known:
+        yield from run(problem, verified, known, folder / "held", database)
+    if problem.others:
+        lenses = [problem.others.get(c, lens) for c, lens in enumerate(problem.lenses)]
+        left = {c: width for c, width in problem.known.items() if c not in problem.others}
+        trial = replace(problem, lenses=tuple(lenses), known=left, others={})
+        again = verify(trial)
+        place = folder / "others"
+        place.mkdir()
+        if again.passed(trial.least):
+            for found in run(trial, again, (), place, _databases(colmap, trial, again, place)):
+                found.notes += _other_notes(problem, found)
+                yield found
 
 
 def _mappers(
@@ -197,8 +240,9 @@ def _mappers(
     passed: Sequence[tuple[int, int]],
     mapper: str,
     count: int,
+    held: Collection[int] = (),
 ) -> list[tuple[str, Callable[[Path], Mapping[int, Any]]]]:
-    """The mappers to try, in order, until all linked pictures are placed."""
+    """The mappers to try, in order, until all linked pictures are placed; ``held`` cameras stay as given."""
 
     def incremental(angle: float) -> Callable[[Path], Mapping[int, Any]]:
         def run(folder: Path) -> Mapping[int, Any]:
@@ -210,7 +254,7 @@ def _mappers(
             options.min_model_size = 3
             options.extract_colors = False
             options.ba_refine_principal_point = False
-            options.constant_cameras = {c + 1 for c in _held(problem, passed)}
+            options.constant_cameras = {c + 1 for c in _held(problem, passed) | set(held)}
             if count > MANY:  # all cameras are adjusted together again whenever there are so many more
                 options.ba_global_frames_ratio = options.ba_global_points_ratio = 1.4
                 options.ba_global_max_refinements = 2
@@ -231,7 +275,8 @@ def _mappers(
         options.random_seed = options.mapper.random_seed = problem.seed
         options.num_threads = options.mapper.num_threads = problem.threads
         options.min_model_size = 3
-        options.mapper.bundle_adjustment.refine_focal_length = len(problem.fixed) < len(problem.lenses)
+        kept = set(held) | problem.fixed
+        options.mapper.bundle_adjustment.refine_focal_length = len(kept) < len(problem.lenses)
         options.mapper.bundle_adjustment.ceres.use_gpu = options.mapper.global_positioning.use_gpu = False
         out = folder / "global"
         out.mkdir(exist_ok=True)
@@ -278,31 +323,13 @@ def _held(problem: Problem, passed: Sequence[tuple[int, int]]) -> set[int]:
     return weak | set(problem.fixed)
 
 
-def _camera(colmap: Any, problem: Problem, number: int) -> Any:
-    camera = _scaled_camera(colmap, problem.lenses[number], problem.unit(number))
-    camera.camera_id = number + 1
-    camera.has_prior_focal_length = True
-    return camera
-
-
-def _scaled_camera(colmap: Any, lens: Lens, unit: float) -> Any:
-    """pycolmap's camera of a picture whose pixels are ``unit`` original pixels wide."""
-    params = lens.moved(0.5 / unit, 1 / unit).params
-    size = {"width": round(lens.width / unit), "height": round(lens.height / unit)}
-    return colmap.Camera(model=lens.model, params=params, **size)
-
-
-def _units(problem: Problem, picture: int) -> F64:
-    return (problem.keys.xy[picture] + 0.5) / problem.unit(problem.camera_of[picture])
-
-
 def _write_database(
     colmap: Any, problem: Problem, geometry: Mapping[tuple[int, int], Any], path: Path
 ) -> None:
     database = colmap.Database.open(path)
     try:
         for c in range(len(problem.lenses)):
-            database.write_camera(_camera(colmap, problem, c), use_camera_id=True)
+            database.write_camera(colmap_camera(colmap, problem, c), use_camera_id=True)
             rig = colmap.Rig()
             rig.rig_id = c + 1
             rig.add_ref_sensor(colmap.sensor_t(colmap.SensorType.CAMERA, c + 1))
@@ -314,7 +341,7 @@ def _write_database(
             frame.frame_id, frame.rig_id = i + 1, problem.camera_of[i] + 1
             frame.add_data_id(image.data_id)
             database.write_frame(frame, use_frame_id=True)
-            database.write_keypoints(i + 1, _units(problem, i).astype(np.float32))
+            database.write_keypoints(i + 1, units(problem, i).astype(np.float32))
         for (i, j), two_view in geometry.items():
             database.write_matches(i + 1, j + 1, problem.keys.matches[i, j])
             database.write_two_view_geometry(i + 1, j + 1, two_view)
@@ -351,9 +378,9 @@ def _posed(
     out = colmap.Reconstruction()
     for c in sorted({problem.camera_of[k] for k in poses}):
         own = None if lenses is None else lenses.get(c + 1)
-        out.add_camera_with_trivial_rig(own if own is not None else _camera(colmap, problem, c))
+        out.add_camera_with_trivial_rig(own if own is not None else colmap_camera(colmap, problem, c))
     for k, pose in sorted(poses.items()):
-        points = colmap.Point2DList([colmap.Point2D(p) for p in _units(problem, k)])
+        points = colmap.Point2DList([colmap.Point2D(p) for p in units(problem, k)])
         image = colmap.Image(
             name=problem.names[k], points2D=points, camera_id=problem.camera_of[k] + 1, image_id=k + 1
         )
@@ -427,134 +454,67 @@ def _checked(colmap: Any, problem: Problem, found: Sequence[Any], mapper: str) -
     """Take out what does not hold, adjust again, until all that is left holds."""
     out = Solved()
     taken: set[int] = set()
-    rated = sorted(found, key=lambda r: -r.num_reg_images())
-    for raw in rated:
-        reasons: dict[int, str] = {}
+    for raw in sorted(found, key=lambda r: -r.num_reg_images()):
         for image_id in [i for i in raw.reg_image_ids() if i - 1 in taken]:
             raw.deregister_frame(image_id)  # a larger component has it
-        model = None
-        for _ in range(12):
-            if raw.num_reg_images() < 2 or not raw.num_points3D():
-                model = None
-                break
-            _adjust(colmap, problem, raw)
-            model = read(problem, raw, mapper)
-            bad = check.faults(model, _first_focals(problem), dict(enumerate(problem.network_pixel)))
-            if not bad:
-                break
-            reasons.update(bad)
-            for picture in bad:
-                raw.deregister_frame(picture + 1)
+        part, reasons = _held_together(colmap, problem, raw, mapper)
         out.reasons.update({i: why for i, why in reasons.items() if i not in taken})
-        if model is None or bad:
+        if part is None:
             continue
+        model, exact = part
         weak = check.weakness(model, dict(enumerate(problem.network_pixel)))
         if weak:
             out.unstable[len(out.models)] = weak
         taken.update(int(i) for i in model.pictures)
         out.models.append(model)
-        out.raw.append(raw)
+        out.raw.append(exact)
+    out.notes = _focal_notes(problem, out)
     out.reasons = {i: why for i, why in out.reasons.items() if i not in taken}
     return out
 
 
-def _first_focals(problem: Problem) -> dict[int, float]:
-    return {i: problem.lenses[c].focal for i, c in enumerate(problem.camera_of)}
+def _held_together(
+    colmap: Any, problem: Problem, raw: Any, mapper: str
+) -> tuple[tuple[Model, Any] | None, dict[int, str]]:
+    """A component without its faulty pictures: model, exact observations; and the reasons of those."""
+    reasons: dict[int, str] = {}
+    exact = None
+    for _ in range(12):
+        if raw.num_reg_images() < 2 or not raw.num_points3D():
+            return None, reasons
+        if exact is None:
+            adjust.rough(colmap, problem, raw)
+        model = read(problem, raw, mapper)
+        bad = check.faults(model, problem.first_focals(), dict(enumerate(problem.network_pixel)))
+        if not bad and exact is not None:
+            return (model, exact), reasons
+        if not bad:
+            exact = adjust.exact(colmap, problem, raw)
+            continue
+        exact = None
+        reasons.update(bad)
+        for picture in bad:
+            raw.deregister_frame(picture + 1)
+    return None, reasons
 
 
-def adjuster(colmap: Any, problem: Problem, raw: Any) -> Any:
-    """Bundle adjustment of a component with the cameras that are given held."""
-    options = colmap.BundleAdjustmentOptions()
-    options.refine_principal_point = False
-    options.print_summary = False
-    options.ceres.loss_function_type = colmap.LossFunctionType.SOFT_L1
-    options.ceres.solver_options.num_threads = problem.threads
-    options.ceres.solver_options.function_tolerance = 1e-7
-    config = colmap.BundleAdjustmentConfig()
-    for image_id in raw.reg_image_ids():
-        config.add_image(image_id)
-    for camera_id in raw.cameras:
-        if camera_id - 1 in problem.fixed:
-            _give(colmap, problem, raw, camera_id)
-        # Two pictures do not tell a focal length: of a stereo pair with parallel axes any fits.
-        if camera_id - 1 in problem.fixed or raw.num_reg_images() == 2:
-            config.set_constant_cam_intrinsics(camera_id)
-    if problem.poses and problem.fix_poses:
-        for image_id in raw.reg_image_ids():
-            config.set_constant_rig_from_world_pose(raw.images[image_id].frame_id)
-    else:
-        config.fix_gauge(colmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
-    return colmap.create_default_ceres_bundle_adjuster(options, config, raw)
+def _focal_notes(problem: Problem, solved: Solved) -> list[str]:
+    """What is to be said of known focal lengths that the points do not confirm."""
+    out = []
+    for c in sorted(set(problem.known) - problem.fixed):
+        first = problem.lenses[c].focal
+        now = [lens.focal for m in solved.models for i, lens in zip(m.pictures, m.lenses)
+               if problem.camera_of[int(i)] == c]  # fmt: skip
+        if now and not 1 / FAR < now[0] / first < FAR:
+            name = problem.names[problem.camera_of.index(c)]
+            out.append(
+                f"focal length {now[0]:.0f} px, where {first:.0f} px were given or are in EXIF "
+                f"({now[0] / first - 1:+.0%}): {name} and others of its camera"
+            )
+    return out
 
 
-def _give(colmap: Any, problem: Problem, raw: Any, camera_id: int) -> None:
-    raw.cameras[camera_id].params = _camera(colmap, problem, camera_id - 1).params
-
-
-def _adjust(colmap: Any, problem: Problem, raw: Any) -> None:
-    adjuster(colmap, problem, raw).solve()
-    raw.update_point_3d_errors()
-
-
-def read(problem: Problem, raw: Any, mapper: str) -> Model:
-    """A reconstruction of pycolmap as arrays in original pixels."""
-    images = [raw.images[i] for i in sorted(raw.reg_image_ids())]
-    pictures = np.array([image.image_id - 1 for image in images])
-    poses = np.tile(np.eye(4), (len(images), 1, 1))
-    lenses = []
-    ids = sorted(raw.point3D_ids())
-    row = {p: k for k, p in enumerate(ids)}
-    seen, seen_by, seen_at = [], [], []
-    for k, image in enumerate(images):
-        poses[k, :3] = image.cam_from_world().matrix()
-        c = image.camera_id - 1
-        unit = problem.unit(c)
-        scaled = replace(problem.lenses[c], params=tuple(map(float, raw.cameras[c + 1].params)))
-        lenses.append(scaled.moved(-0.5, unit))
-        numbers = list(image.get_observation_point2D_idxs())
-        seen.append(np.array([row[image.points2D[n].point3D_id] for n in numbers], np.int64))
-        seen_by.append(np.full(len(numbers), pictures[k]))
-        seen_at.append(problem.keys.xy[image.image_id - 1][numbers])
-    points = np.array([raw.points3D[p].xyz for p in ids]).reshape(-1, 3)
-    return Model(
-        pictures,
-        poses,
-        tuple(lenses),
-        points,
-        np.full((len(ids), 3), 190, np.uint8),
-        np.concatenate(seen) if seen else np.zeros(0, np.int64),
-        np.concatenate(seen_by) if seen_by else np.zeros(0, np.int64),
-        np.concatenate(seen_at) if seen_at else np.zeros((0, 2)),
-        mapper,
-    )
-
-
-@dataclass(frozen=True)
-class AbsolutePose:
-    """Camera from world ``[4, 4]``, the camera as refined, inliers, covariance ``[6, 6]`` of the pose."""
-
-    pose: F64
-    lens: Lens
-    inliers: int
-    covariance: F64 | None
-
-
-def absolute_pose(lens: Lens, unit: float, xy: F64, xyz: F64, refine: bool) -> AbsolutePose | None:
-    """The pose that brings points ``[m, 3]`` to pixels ``[m, 2]``; ``refine`` frees the focal length."""
-    colmap = pycolmap("localize")
-    camera = _scaled_camera(colmap, lens, unit)
-    options = colmap.AbsolutePoseEstimationOptions()
-    options.ransac.max_error = VERIFY_ERROR
-    options.ransac.random_seed = 0
-    refining = colmap.AbsolutePoseRefinementOptions()
-    refining.refine_focal_length = refine
-    found = colmap.estimate_and_refine_absolute_pose((xy + 0.5) / unit, xyz, camera, options, refining, True)
-    if found is None:
-        return None
-    pose = np.eye(4)
-    pose[:3] = found["cam_from_world"].matrix()
-    refined = replace(lens, params=tuple(map(float, camera.params))).moved(-0.5, unit)
-    covariance = found.get("covariance")
-    return AbsolutePose(
-        pose, refined, int(found["num_inliers"]), None if covariance is None else np.asarray(covariance)
-    )
+def _other_notes(problem: Problem, solved: Solved) -> list[str]:
+    """That focal lengths of EXIF were not used at all."""
+    notes = _focal_notes(problem, solved)
+    return [f"{note}; the focal length in EXIF was not used" for note in notes]

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .._engine.engine import Engine
+from .._pictures.header import Photo, need_pinhole
 from ..errors import ArgumentError, SceneError
-from . import sift
+from . import dense, sift
 from .model import F64, Lens
+from .parts import Picture
 from .scene import Scene
 
 __all__ = ["cameras", "check", "known", "look"]
@@ -30,16 +32,45 @@ def check(matcher: Engine | str, many: bool) -> None:
 
 def look(
     engine: Engine,
-    listed: Sequence[tuple[str, Path]],
+    photos: Sequence[Photo],
     poses: Mapping[str, F64] | None,
     intrinsics: Mapping[str, Lens] | None,
     **options: Any,
 ) -> Scene:
     """The scene of the pictures, with known cameras where there are poses."""
-    if not listed:
-        raise SceneError("no readable pictures")
-    pictures = dict(listed)
-    return engine.infer_views(pictures, **known(list(pictures), poses, intrinsics), **options)
+    readable = {photo.name: photo.path for photo in photos if not photo.problem}
+    if not readable:
+        why = "; ".join(f"{p.name}: {p.problem}" for p in photos[:10])
+        raise SceneError("no readable pictures" + (f" ({why})" if why else ""))
+    need_pinhole(photos, intrinsics or ())
+    scene = engine.infer_views(readable, **known(list(readable), poses, intrinsics), **options)
+    return with_unreadable(scene, photos)
+
+
+def finished(scene: Scene, masks: Mapping[str, Any], left_out: Mapping[str, str]) -> Scene:
+    """A scene that needs no solver: what is masked is not kept, and what was left out is in its report."""
+    pictures = dict(scene.pictures)
+    for name, mask in masks.items():
+        p = pictures[name]
+        if p.depth is not None:
+            keep = p.depth.keep & dense.at_network(mask, p.depth.transform)
+            pictures[name] = replace(p, depth=replace(p.depth, keep=keep))
+    return replace(scene, pictures=pictures, report={**scene.report, "left_out": dict(left_out)})
+
+
+def with_unreadable(scene: Scene, photos: Sequence[Photo]) -> Scene:
+    """The scene with the pictures that were not shown to the network, in the order of ``photos``."""
+    pictures = {
+        p.name: scene.pictures.get(p.name, Picture(p.name, p.path, 0, 0, "unreadable", p.problem))
+        for p in photos
+    }
+    number = np.array([n for n, p in enumerate(photos) if not p.problem])
+    components = tuple(
+        replace(c, model=replace(c.model, pictures=number[c.model.pictures])) for c in scene.components
+    )
+    unreadable = {name: p.reason for name, p in pictures.items() if p.status == "unreadable"}
+    report = {**scene.report, "pictures": len(pictures), "unreadable": unreadable}
+    return Scene(pictures, components, scene.scale, report)
 
 
 def known(

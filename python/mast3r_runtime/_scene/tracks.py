@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..images import U8
+from .._pictures.masks import Mask
 from .evidence import PairMatches
 
-__all__ = ["KeyPoints", "key_points", "thinned"]
+__all__ = ["KeyPoints", "hidden_shares", "key_points", "thinned"]
 
 
 Numbers = npt.NDArray[np.uint32]
@@ -33,8 +33,10 @@ class KeyPoints:
     matches: dict[tuple[int, int], npt.NDArray[np.uint32]]
 
 
-def key_points(count: int, pairs: Sequence[PairMatches], masks: Mapping[int, U8] | None = None) -> KeyPoints:
-    """Number the distinct pixels of every picture. ``masks`` keep matches where they are not 0."""
+def key_points(
+    count: int, pairs: Sequence[PairMatches], masks: Mapping[int, Mask] | None = None
+) -> KeyPoints:
+    """Number the distinct pixels of every picture. ``masks`` keep matches where they are true."""
     used = [_masked(pair, masks or {}) for pair in pairs]
     ends: list[list[npt.NDArray[np.float32]]] = [[] for _ in range(count)]
     for pair in used:
@@ -62,14 +64,34 @@ def key_points(count: int, pairs: Sequence[PairMatches], masks: Mapping[int, U8]
     return KeyPoints(xy, matches)
 
 
-def _masked(pair: PairMatches, masks: Mapping[int, U8]) -> PairMatches:
+def _kept(pair: PairMatches, masks: Mapping[int, Mask]) -> npt.NDArray[np.bool_]:
+    """Which matches no mask hides, at either end."""
     keep = np.ones(len(pair), bool)
     for i, xy in ((pair.first, pair.xy_1), (pair.second, pair.xy_2)):
         if i in masks:
             mask = masks[i]
             x = np.clip(np.rint(xy[:, 0]), 0, mask.shape[1] - 1).astype(np.intp)
             y = np.clip(np.rint(xy[:, 1]), 0, mask.shape[0] - 1).astype(np.intp)
-            keep &= mask[y, x] > 0
+            keep &= mask[y, x]
+    return keep
+
+
+def hidden_shares(pairs: Sequence[PairMatches], masks: Mapping[int, Mask]) -> dict[int, float]:
+    """Of the pictures some of whose matches are under a mask, the share of them."""
+    if not masks:
+        return {}
+    count: dict[int, list[int]] = {}
+    for pair in pairs:
+        gone = len(pair) - int(_kept(pair, masks).sum())
+        for i in (pair.first, pair.second):
+            total = count.setdefault(i, [0, 0])
+            total[0] += gone
+            total[1] += len(pair)
+    return {i: gone / total for i, (gone, total) in count.items() if gone}
+
+
+def _masked(pair: PairMatches, masks: Mapping[int, Mask]) -> PairMatches:
+    keep = _kept(pair, masks)
     return PairMatches(pair.first, pair.second, pair.xy_1[keep], pair.xy_2[keep])
 
 

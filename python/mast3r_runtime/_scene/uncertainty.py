@@ -5,37 +5,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from .model import F64
-from .solver import Problem, Solved, adjuster, pycolmap
+from .adjust import adjuster, variance_of
+from .model import F64, QUARTER
+from .problem import Problem, pycolmap
+from .solver import Solved
 
 __all__ = ["moved", "poses"]
 
 # Ceres moves a quaternion by (cos |d|, sin |d| d / |d|): its d is half the turn.
 _RADIANS = np.diag([2.0, 2, 2, 1, 1, 1])
+_BACK = np.kron(np.eye(2), QUARTER[:3, :3].T)  # from a camera's frame into that of its turned picture
 
 
 def poses(problem: Problem, solved: Solved) -> dict[int, F64]:
     """Covariance ``[6, 6]`` of camera from world (rotation in radians, translation) by picture.
 
     Two cameras carry the gauge and are left out. pycolmap takes residuals as having a standard
-    deviation of 1 unit; they are scaled by the one they have.
+    deviation of 1 unit; they are scaled by what they have.
     """
     colmap = pycolmap("covariance")
     out: dict[int, F64] = {}
     for raw, model in zip(solved.raw, solved.models):
-        bundle = adjuster(colmap, problem, raw)
+        bundle = adjuster(colmap, problem, raw, "TRIVIAL", 1.0, 0)  # nothing moves: it is solved
         bundle.solve()
         options = colmap.BACovarianceOptions()
         options.params = colmap.BACovarianceOptionsParams.POSES
         found = colmap.estimate_ba_covariance(options, raw, bundle)
         if found is None:
             continue
-        unit = np.array([problem.unit(problem.camera_of[int(i)]) for i in model.seen_by])
-        variance = float(np.median((model.errors() / unit) ** 2) / (2 * np.log(2)))  # of a 2-d normal
+        variance = variance_of(problem, raw)
         for i in (int(p) for p in model.pictures):
             matrix = found.get_cam_cov_from_world(i + 1)
             if matrix is not None and matrix.shape == (6, 6):
-                out[i] = _RADIANS @ np.asarray(matrix) @ _RADIANS * variance
+                own = _RADIANS @ np.asarray(matrix) @ _RADIANS * variance
+                out[i] = _BACK @ own @ _BACK.T if i in problem.turned else own
     return out
 
 

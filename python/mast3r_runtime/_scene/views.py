@@ -12,7 +12,7 @@ from numpy.linalg import inv
 
 from .._engine.views import Taken, View
 from .._library.version import __version__
-from ..images import U8
+from .._pictures.arrays import U8
 from .dense import DepthMap, RayMap, small
 from .gauge import Scale
 from .model import Lens, Model
@@ -25,11 +25,13 @@ __all__ = ["lens_of", "scene_of"]
 def scene_of(taken: Taken) -> Scene:
     """Pictures with poses, lenses and dense depth; no solved points."""
     pictures = {}
-    for name, source, image, view in zip(
-        taken.names, taken.sources, taken.pictures, taken.views, strict=True
-    ):
+    seen = zip(taken.pictures, taken.views, strict=True)
+    for name, source in zip(taken.names, taken.sources, strict=True):
         path = Path(source) if isinstance(source, (str, os.PathLike)) else Path(name)
-        pictures[name] = _picture(name, path, image, view)
+        if name in taken.lost:
+            pictures[name] = Picture(name, path, 0, 0, "unreadable", taken.lost[name])
+        else:
+            pictures[name] = _picture(name, path, *next(seen))
     placed = [p for p in pictures.values() if p.pose is not None]
     components = (_component(taken, placed),) if placed else ()
     scale = Scale(1.0, "known" if taken.known else "none", 0.0, len(placed) if taken.known else 0)
@@ -38,6 +40,7 @@ def scene_of(taken: Taken) -> Scene:
         "network": taken.variant,
         "pictures": len(pictures),
         "placed": len(placed),
+        "unreadable": dict(taken.lost),
         "windows": [asdict(w) for w in taken.windows],
         "timing_ms": dict(taken.timing),
     }

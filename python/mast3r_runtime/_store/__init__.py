@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept on disk: files that are written whole, tensors in files, and the store of results by hash."""
+"""What is kept on disk: tensors in files, and the store of results by hash."""

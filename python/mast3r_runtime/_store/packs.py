@@ -8,18 +8,25 @@ directory is the index; it is read once.
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
-from typing import IO
 
+from .._files import zips
+from . import kinds
 from .places import Place
 
-__all__ = ["FOLDER", "Packs", "opened", "packed"]
+__all__ = ["COMMENT", "DAMAGED", "FOLDER", "Packs", "packed", "whole"]
 
 FOLDER = "packs"
+# The members are zips themselves (npz), so the end of a pack that was cut is a whole zip: that of its
+# last member. The comment tells them apart, and a pack from the user's own archive.
 COMMENT = b"mast3r-runtime pack"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same members make the same bytes, whenever they are packed
-DAMAGED = (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError)
+DAMAGED = (
+    OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RuntimeError,
+    NotImplementedError, struct.error,
+)  # fmt: skip
 
 
 def packed(files: dict[str, bytes]) -> bytes:
@@ -32,16 +39,14 @@ def packed(files: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def opened(file: IO[bytes]) -> zipfile.ZipFile:
-    """A pack; BadZipFile where it is none.
-
-    The members are zips themselves (npz), so the end of a pack that was cut is a whole zip: that
-    of its last member. The comment tells them apart.
-    """
-    archive = zipfile.ZipFile(file)
-    if archive.comment != COMMENT:
-        raise zipfile.BadZipFile("no pack")
-    return archive
+def whole(data: bytes) -> bool:
+    """Whether every member of a pack can be read, and holds what its name says."""
+    try:
+        with zips.opened(io.BytesIO(data), COMMENT) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+            return all(kinds.whole(n, data) for n, data in members.items() if kinds.own(n))
+    except DAMAGED:
+        return False
 
 
 class Packs:
@@ -55,18 +60,25 @@ class Packs:
     def refresh(self) -> None:
         """Read the directories of packs that are new."""
         for entry in self._place.list(FOLDER):
-            if entry.name not in self._read:
+            if entry.name not in self._read and kinds.own(entry.name):
                 self._read.add(entry.name)
                 for member in self.members(entry.name):
                     self._of[member] = entry.name
 
     def members(self, pack: str) -> list[str]:
-        """The names in a pack; none where it is damaged."""
+        """The names in a pack; none where it is damaged, or no pack."""
         try:
-            with self._place.open(pack) as file, opened(file) as archive:
+            with self._place.open(pack) as file, zips.opened(file, COMMENT) as archive:
                 return archive.namelist()
         except DAMAGED:
             return []
+
+    def is_one(self, name: str) -> bool:
+        """Whether a file with a pack's name has a pack's end, damaged or not."""
+        with self._place.open(name) as file:
+            file.seek(0, io.SEEK_END)
+            file.seek(max(file.tell() - len(COMMENT), 0))
+            return file.read() == COMMENT
 
     def has(self, name: str) -> bool:
         return name in self._of
@@ -77,7 +89,7 @@ class Packs:
         if pack is None:
             return None
         try:
-            with self._place.open(pack) as file, opened(file) as archive:
+            with self._place.open(pack) as file, zips.opened(file, COMMENT) as archive:
                 return archive.read(name)
         except DAMAGED:
             return None

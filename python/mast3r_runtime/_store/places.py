@@ -2,7 +2,8 @@
 """Where a store's bytes lie: a folder, or anything that fsspec opens by a URL.
 
 A name is relative and has forward slashes. Writing puts the whole bytes under a name, or
-nothing: a folder by renaming, an object store by its own put. There are no locks.
+nothing: a folder by renaming, an object store by its own put. There are no locks. Links below a
+folder are not followed where files are listed, and nothing behind one is removed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import socket
 import time
 import uuid
@@ -18,24 +20,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
+from urllib.request import url2pathname
 
-from ..errors import ArgumentError, DependencyError, FileError, StoreError, quoted
+from .._files.plain import opened
+from ..errors import ArgumentError, DependencyError, FileError, StoreError, quoted, without_secrets
+from . import kinds
 
-__all__ = ["Entry", "Folder", "ObjectStore", "Place", "place_of"]
+__all__ = ["Entry", "Folder", "ObjectStore", "Place", "location", "place_of"]
 
 PART = ".part-"
+_PART = re.compile(r"\.part-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{8}", re.ASCII)  # what write() calls its file
 STALE = 24 * 3600.0  # seconds after which a half-written file of another host is nobody's
+_REPARSE = 0x400  # Windows: a junction is a link, and Python below 3.12 takes it for a folder
 # Nothing that another try could change: the disk is full, over quota, too small, read-only.
 _HOPELESS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of a store. ``modified`` is in seconds since 1970, 0 where it is not known."""
+    """A file of a store, or a ``link``. ``modified`` is in seconds since 1970, 0 where it is not known."""
 
     name: str
     bytes: int
     modified: float
+    link: bool = False
 
 
 class Place(Protocol):
@@ -48,15 +56,38 @@ class Place(Protocol):
     def write(self, name: str, data: bytes) -> None: ...
     def list(self, folder: str) -> Iterator[Entry]: ...
     def remove(self, name: str) -> None: ...
-    def sweep(self) -> int: ...
+    def leftovers(self) -> Iterator[str]: ...
+
+
+def location(root: str | os.PathLike[str]) -> str:
+    """The same place as text that means it from any working folder: an absolute path, or a URL.
+
+    ``file:`` URLs are paths: ``file:///a``, ``file:/a``, ``file://localhost/a``.
+    """
+    text = os.fspath(root)
+    scheme, colon, rest = text.partition(":")
+    scheme = scheme.lower()
+    if not (colon and len(scheme) > 1 and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme)):
+        return os.path.abspath(text)
+    if scheme in ("file", "local"):
+        host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", rest[:1], rest[1:])
+        if host.lower() not in ("", "localhost") or slash != "/":
+            raise ArgumentError(f"store {quoted(text)}: want file:///FOLDER, a folder of this machine")
+        return os.path.abspath(url2pathname(slash + path))
+    if rest.startswith("//") or "::" in text:
+        return f"{scheme}:{rest}"
+    if rest.startswith("/"):
+        raise ArgumentError(f"store {quoted(text)}: want {scheme}://..., or for a folder ./{text}")
+    return os.path.abspath(text)
 
 
 def place_of(root: str | os.PathLike[str], fsync: bool = False) -> Place:
     """The folder ``root``, or the object store where it is a URL such as ``s3://bucket/store``."""
     text = os.fspath(root)
-    if isinstance(text, str) and "://" in text and not text.startswith("file://"):
-        return ObjectStore(text)
-    return Folder(Path(text.removeprefix("file://")), fsync)
+    where = location(text)
+    if "://" in where or "::" in where:
+        return ObjectStore(where)
+    return Folder(Path(text if os.path.abspath(text) == where else where), fsync)
 
 
 class Folder:
@@ -71,10 +102,10 @@ class Folder:
         return (self.root / name).is_file()
 
     def open(self, name: str) -> IO[bytes]:
-        return open(self.root / name, "rb")
+        return opened(self.root / name)
 
     def write(self, name: str, data: bytes) -> None:
-        target = self.root / name
+        target = self._inside(name)
         # The name says who was writing, for whoever finds it after a crash.
         part = target.with_name(f"{PART}{self._host}-{self._pid}-{uuid.uuid4().hex[:8]}")
         try:
@@ -105,10 +136,14 @@ class Folder:
                 raise
 
     def list(self, folder: str) -> Iterator[Entry]:
-        """Every whole file below a folder, in order."""
-        yield from (entry for entry in self._walk(folder) if PART not in entry.name)
+        """Every file below a folder, in order, but those that are being written and what is behind links."""
+        for entry in self._walk(folder):
+            if not _PART.fullmatch(entry.name.rpartition("/")[2]):
+                yield entry
 
     def _walk(self, folder: str) -> Iterator[Entry]:
+        if (self.root / folder).is_symlink() and folder:
+            return
         try:
             with os.scandir(self.root / folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
@@ -116,31 +151,39 @@ class Folder:
             return
         for entry in entries:
             name = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_dir():
-                yield from self._walk(name)
-                continue
             with suppress(FileNotFoundError):
-                stat = entry.stat()
-                yield Entry(name, stat.st_size, stat.st_mtime)
+                stat = entry.stat(follow_symlinks=False)
+                link = entry.is_symlink() or getattr(stat, "st_file_attributes", 0) & _REPARSE
+                if not link and entry.is_dir(follow_symlinks=False):
+                    yield from self._walk(name)
+                else:
+                    yield Entry(name, stat.st_size, stat.st_mtime, link=bool(link))
 
     def remove(self, name: str) -> None:
-        (self.root / name).unlink(missing_ok=True)
+        self._inside(name).unlink(missing_ok=True)
 
-    def sweep(self) -> int:
-        """Remove half-written files of processes that are gone; how many there were."""
-        count = 0
+    def _inside(self, name: str) -> Path:
+        """Where a file is, if no link leads there out of the store."""
+        target = self.root / name
+        if target.parent.resolve() != self.root.resolve() / Path(name).parent:
+            raise FileError(
+                f"store {quoted(self.where)}: {name} is behind a link: it is neither written nor removed. "
+                "A store on another disk is a link in the place of its whole folder"
+            )
+        return target
+
+    def leftovers(self) -> Iterator[str]:
+        """Half-written files of processes that are gone."""
         for entry in self._walk(""):
-            last = entry.name.rpartition("/")[2]
-            if last.startswith(PART) and self._left_over(last.removeprefix(PART), entry.modified):
-                self.remove(entry.name)
-                count += 1
-        return count
+            folder, _, last = entry.name.rpartition("/")
+            part = _PART.fullmatch(last)
+            if part and not entry.link and kinds.own_folder(folder) and self._left_over(part, entry.modified):
+                yield entry.name
 
-    def _left_over(self, writer: str, modified: float) -> bool:
-        host, _, rest = writer.rpartition("-")[0].rpartition("-")
-        if host != self._host or not rest.isdigit():
+    def _left_over(self, part: re.Match[str], modified: float) -> bool:
+        if part["host"] != self._host:
             return time.time() - modified > STALE
-        return not _alive(int(rest))
+        return not _alive(int(part["pid"]))
 
 
 def _alive(pid: int) -> bool:
@@ -159,19 +202,19 @@ class ObjectStore:
     """Objects of a bucket, through fsspec (extra ``cluster``)."""
 
     def __init__(self, url: str) -> None:
+        self._url, self.where = url, without_secrets(url, url)
         try:
             fsspec: Any = importlib.import_module("fsspec.core")
         except ImportError as error:
             raise DependencyError(
-                f"store {quoted(url)}: a URL needs fsspec; pip install 'mast3r-runtime[cluster]'"
+                f"store {quoted(self.where)}: a URL needs fsspec; pip install 'mast3r-runtime[cluster]'"
             ) from error
-        self.where = url
         try:
             self._fs, self._root = fsspec.url_to_fs(url)
-        except ImportError as error:
-            raise DependencyError(f"store {quoted(url)}: {error}") from error
-        except ValueError as error:
-            raise ArgumentError(f"store {quoted(url)}: {error}") from error
+        except Exception as error:  # each kind of object store has errors of its own
+            kinds_of = {ImportError: DependencyError, ValueError: ArgumentError}
+            kind = next((ours for theirs, ours in kinds_of.items() if isinstance(error, theirs)), FileError)
+            raise kind(f"store {quoted(self.where)}: {self._told(error)}") from None
         # Other writers are other processes: a listing that was kept would not have what they wrote.
         self._fs.use_listings_cache = False
         self._root = self._root.rstrip("/")
@@ -195,26 +238,31 @@ class ObjectStore:
         except FileNotFoundError:
             return
         for path in sorted(found):
-            name = path[path.index(self._root) + len(self._root) + 1 :]
+            name = path[path.index(self._root) + len(self._root) :].lstrip("/")
             yield Entry(name, int(found[path].get("size") or 0), _seconds(found[path]))
 
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self._ask(name, self._fs.rm_file, f"{self._root}/{name}")
 
-    def sweep(self) -> int:
-        """An object store shows whole objects alone."""
-        return 0
+    def leftovers(self) -> Iterator[str]:
+        """None: an object store shows whole objects alone."""
+        return iter(())
+
+    def _told(self, error: Exception) -> str:
+        """What an error says; who passes it on has no cause beside it, whose text would have the URL."""
+        return without_secrets(str(error), self._url)
 
     def _ask(self, name: str, what: Any, *arguments: Any) -> Any:
         try:
             return what(*arguments)
         except FileNotFoundError:
-            raise
+            raise FileNotFoundError(errno.ENOENT, "no such object", name) from None
         except PermissionError as error:
-            raise StoreError(f"store {quoted(self.where)}: {name}: {error}") from error
+            raise StoreError(f"store {quoted(self.where)}: {name}: {self._told(error)}") from None
         except Exception as error:  # each kind of object store has errors of its own
-            raise FileError(f"store {quoted(self.where)}: {name}: {type(error).__name__}: {error}") from error
+            told = f"{type(error).__name__}: {self._told(error)}"
+            raise FileError(f"store {quoted(self.where)}: {name}: {told}") from None
 
 
 def _seconds(entry: dict[str, Any]) -> float:

@@ -18,9 +18,11 @@ import io
 import json
 import os
 import re
+import stat
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ import numpy.typing as npt
 
 from .._library.version import __version__
 from ..errors import ArgumentError, FileError, checked, quoted, reason
+from . import kinds
 from .packs import FOLDER as PACKS
 from .packs import Packs, packed
 from .places import Folder, place_of
@@ -39,24 +42,55 @@ SCHEMA = 1
 Arrays = dict[str, npt.NDArray[Any]]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*", re.ASCII)
-_hashes: dict[tuple[str, int, int], str] = {}
+LARGE = 1 << 24  # bytes
+TICK = 2.0  # seconds: the coarsest step of a file system's times
+_hashes: dict[tuple[object, ...], str] = {}
 _hashes_lock = threading.Lock()
 
 
 @checked
 def file_hash(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's bytes, remembered for files whose size and time have not changed."""
+    """SHA-256 of a file's bytes, remembered while nothing says that the file was changed.
+
+    Raises FileError for what is no file, such as a pipe, and waits for none.
+    """
     path = Path(path)
-    stat = path.stat()
-    known = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+    known = _identity(path, path.stat())
     with _hashes_lock:
         if known in _hashes:
             return _hashes[known]
     with open(path, "rb") as file:
         digest = _sha(file)
-    with _hashes_lock:
-        _hashes[known] = digest
+        settled = _settled(os.fstat(file.fileno()))
+        known_then = _identity(path, os.fstat(file.fileno()))
+    if settled and known_then == known:
+        with _hashes_lock:
+            _hashes[known] = digest
     return digest
+
+
+def hashes(paths: Iterable[str | os.PathLike[str]]) -> dict[str, str]:
+    """SHA-256 by absolute path, of the files that can be read."""
+    out = {}
+    for path in paths:
+        with suppress(OSError):
+            out[os.path.abspath(path)] = file_hash(path)
+    return out
+
+
+def _identity(path: Path, status: os.stat_result) -> tuple[object, ...]:
+    """What differs where a file was changed: its time of change, which no program can set, is in it."""
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(f"{path}: a folder, a pipe or a device, want a file")
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return (str(path.resolve()), status.st_dev, status.st_ino, status.st_size, *times)
+
+
+def _settled(status: os.stat_result) -> bool:
+    """Whether a change after now would be seen by the file's times, which come in steps."""
+    if os.name == "nt":  # st_ctime is that of its making there: only models, which are large, are remembered
+        return status.st_size > LARGE
+    return time.time() - status.st_ctime > TICK and time.time() - status.st_mtime > TICK
 
 
 def _sha(file: Any) -> str:
@@ -105,18 +139,26 @@ class Store:
         self._packs = Packs(self.place)
         self._held: dict[str, bytes] | None = None
         try:
-            if not self.place.exists("store.json"):
+            if not self.place.exists(kinds.DESCRIPTION):
                 description = json.dumps({"schema": SCHEMA, "made_by": __version__})
-                self.place.write("store.json", description.encode())
-            with self.place.open("store.json") as file:
+                self.place.write(kinds.DESCRIPTION, description.encode())
+            with self.place.open(kinds.DESCRIPTION) as file:
                 schema = json.loads(file.read()).get("schema")
         except FileError:
             raise
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise FileError(f"store {quoted(self.where)}: {reason(error)}") from error
         if schema != SCHEMA:
-            raise ArgumentError(f"store {quoted(self.where)}: schema {schema!r}, want {SCHEMA}")
+            raise ArgumentError(f"store {quoted(self.where)}: schema {schema!r:.80}, want {SCHEMA}")
         self._packs.refresh()
+
+    @classmethod
+    def existing(cls, root: str | os.PathLike[str]) -> Store:
+        """A store that is there; FileError where there is none."""
+        place = place_of(root)
+        if not place.exists(kinds.DESCRIPTION):
+            raise FileError(f"store {quoted(place.where)}: there is none")
+        return cls(root)
 
     @property
     def where(self) -> str:
@@ -176,16 +218,28 @@ class Store:
                 self.place.write(name_of(PACKS, key, ".zip"), packed(held))
                 self._packs.refresh()
 
+    def read_whole(self, kind: str, key: str, suffix: str = ".npz") -> bytes | None:
+        """The bytes of a key; None where there are none, or not those of the kind."""
+        data = self.read(kind, key, suffix)
+        try:
+            if data is not None:
+                kinds.unpack(kind, key, suffix, data)
+        except kinds.Damaged:
+            return None
+        return data
+
     def read_arrays(self, kind: str, key: str, only: tuple[str, ...] | None = None) -> Arrays | None:
-        """The arrays of a key, or those named; None where there are none, or a damaged file."""
-        name = name_of(kind, key)
+        """The arrays of a key, or those named; None where there are none, or not those of the kind."""
+        suffix = kinds.suffix_of(kind)
+        name = name_of(kind, key, suffix)
         try:
             if only is not None and isinstance(self.place, Folder) and not self._packs.has(name):
-                with open(self.place.root / name, "rb") as file:  # reads no more than these
-                    return _arrays(file, only)
-            data = self.read(kind, key)
-            return None if data is None else _arrays(io.BytesIO(data), only)
-        except Exception:  # a torn or foreign file is no result: it is computed again
+                with self.place.open(name) as file:  # reads no more than these
+                    found: Arrays = kinds.unpack(kind, key, suffix, file, only)
+                    return found
+            data = self.read(kind, key, suffix)
+            return None if data is None else kinds.unpack(kind, key, suffix, data, only)
+        except (OSError, kinds.Damaged):  # a torn or foreign file is no result: it is computed again
             return None
 
     def write_arrays(self, kind: str, key: str, arrays: Mapping[str, npt.ArrayLike]) -> None:
@@ -196,11 +250,11 @@ class Store:
         self.write(kind, key, out.getvalue())
 
     def read_json(self, kind: str, key: str) -> Any:
-        """The value of a key, None where there is none, or a damaged file."""
+        """The value of a key; None where there is none, or not one of the kind."""
         data = self.read(kind, key, ".json")
         try:
-            return None if data is None else json.loads(data)
-        except ValueError:
+            return None if data is None else kinds.unpack(kind, key, ".json", data)
+        except kinds.Damaged:
             return None
 
     def write_json(self, kind: str, key: str, value: object) -> None:
@@ -212,10 +266,6 @@ class Store:
         name_of(kind, "0", suffix)
         names = {entry.name for entry in self.place.list(kind)} | set(self._packs.names(kind))
         for name in sorted(names):
-            if name.endswith(suffix):
-                yield name.rpartition("/")[2][: -len(suffix)]
-
-
-def _arrays(file: Any, only: tuple[str, ...] | None) -> Arrays:
-    with np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in only or archive.files}
+            key = name.rpartition("/")[2].removesuffix(suffix)
+            if kinds.own(name) or (kind not in kinds.KINDS and name == f"{kind}/{key[:2]}/{key}{suffix}"):
+                yield key

@@ -28,10 +28,17 @@ function numbersOf(cloud, i) {
   return cloud.picture_bytes === 1 ? bytes : new Uint16Array(bytes.buffer);
 }
 
-/** Points by falling confidence: 16-bit places in the cloud's box, colours, numbers of pictures. */
+/** Places in the cloud's box, from 0 to `unit`: 16-bit numbers, or of 32 bits, which become floats up to 1. */
+function placesOf(cloud, i) {
+  const bytes = bytesOf(i, "xyz", cloud.count * 3 * cloud.place_bytes).buffer;
+  if (cloud.place_bytes === 2) return { places: new Uint16Array(bytes), unit: 65535 };
+  return { places: Float32Array.from(new Uint32Array(bytes), (v) => v / 4294967295), unit: 1 };
+}
+
+/** Points by falling confidence: places, colours, numbers of pictures. */
 const clouds = head.clouds.map((cloud, i) => ({
   ...cloud,
-  places: new Uint16Array(bytesOf(i, "xyz", cloud.count * 6).buffer),
+  ...placesOf(cloud, i),
   colours: bytesOf(i, "rgb", cloud.count * 3),
   pictures: numbersOf(cloud, i),
 }));

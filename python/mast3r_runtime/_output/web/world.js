@@ -90,7 +90,7 @@ class World {
   makeClouds() {
     this.points = clouds.map((cloud) => {
       const geometry = new THREE.BufferGeometry();
-      geometry.setAttribute("position", new THREE.BufferAttribute(cloud.places, 3, true));
+      geometry.setAttribute("position", new THREE.BufferAttribute(cloud.places, 3, cloud.unit > 1));
       geometry.setAttribute("tone", new THREE.BufferAttribute(cloud.colours, 3, true));
       geometry.setAttribute("picture", new THREE.BufferAttribute(cloud.pictures, 1, false));
       const uniforms = {
@@ -326,7 +326,7 @@ class World {
     let best = null, depth = Infinity;
     for (let i = 0, n = keptPoints(); i < n; i++) {
       if (!data[c.pictures[i]]) continue;
-      const p = [0, 1, 2].map((k) => c.low[k] + (c.places[3 * i + k] / 65535) * c.size[k]);
+      const p = [0, 1, 2].map((k) => c.low[k] + (c.places[3 * i + k] / c.unit) * c.size[k]);
       const q = e[3] * p[0] + e[7] * p[1] + e[11] * p[2] + e[15];
       if (q <= 0 || q >= depth) continue;
       const u = ((e[0] * p[0] + e[4] * p[1] + e[8] * p[2] + e[12]) / q + 1) * (w / 2) - x;
