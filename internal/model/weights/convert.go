@@ -239,7 +239,7 @@ func (c *converter) write(j convertJob) error {
 	if meta == nil {
 		meta = map[string]string{}
 	}
-	meta["format"] = "pt" // what readers in Python expect of files with these names
+	meta["format"] = "pt"              // what readers in Python expect of files with these names
 	meta["made_by"] = "mast3r-runtime" // by which the command line knows that it may replace the file
 	w, err := Create(j.out, j.specs, meta, convertAlign)
 	if err != nil {
