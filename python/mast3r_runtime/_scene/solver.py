@@ -213,7 +213,10 @@ def _tries(
         for name, mapped in _mappers(colmap, trial, own, where, own.passed(trial.least), mapper, count, held):
             colmap.set_random_seed(trial.seed)
             parts = _joined(colmap, trial, list(mapped(place).values()), where)
-            yield _checked(colmap, trial, parts, name + ("; known focal lengths held" if held else ""))
+            found = _checked(colmap, trial, parts, name + ("; known focal lengths held" if held else ""))
+            yield found
+            if found.score()[0] == count:
+                return
 
     yield from run(problem, verified, (), folder / "free", database)
     known = frozenset(problem.known) - problem.fixed
@@ -227,9 +230,9 @@ def _tries(
         place = folder / "others"
         place.mkdir()
         if again.passed(trial.least):
-            for found in run(trial, again, (), place, _databases(colmap, trial, again, place)):
-                found.notes += _other_notes(problem, found)
-                yield found
+            for other in run(trial, again, (), place, _databases(colmap, trial, again, place)):
+                other.notes += _other_notes(problem, other)
+                yield other
 
 
 def _mappers(
