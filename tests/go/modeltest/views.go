@@ -58,10 +58,7 @@ func Views(t *testing.T, run optest.Runner, dir string, limit float64) map[strin
 		}
 		t.Run(name, func(t *testing.T) {
 			r := &viewsRun{t: t, run: run, m: m}
-			values := r.all(r.images(c, name+".image"), want.rule)
-			if r.reference != want.reference {
-				t.Errorf("reference view %d, want %d", r.reference, want.reference)
-			}
+			values := r.all(r.images(c, name+".image"), want.rule, want.reference, limit <= exactLimit)
 			for what, v := range values {
 				if key := name + "." + what; c.Has(key) {
 					c.CheckRel(t, key, v.Data, v.Shape, limit)
@@ -116,10 +113,9 @@ func Posed(t *testing.T, run optest.Runner, dir string, limit float64) {
 
 // viewsRun runs the parts of a network of many views.
 type viewsRun struct {
-	t         *testing.T
-	run       optest.Runner
-	m         *da3.Model
-	reference int
+	t   *testing.T
+	run optest.Runner
+	m   *da3.Model
 }
 
 // images reads f32 [N,H,W,3].
@@ -166,19 +162,27 @@ func (r *viewsRun) encode(pics []Picture) [][]float32 {
 	return feats
 }
 
-// all runs the network by a rule for the reference view.
-func (r *viewsRun) all(pics []Picture, rule string) map[string]Value {
+// exactLimit is the largest bound of a precision in which the choice of the reference
+// view is judged. It goes by the larger of nearly equal scores: in half precision each
+// processor may choose another view, and then every number is another, none of them wrong.
+const exactLimit = 1e-4
+
+// all runs the network with a reference view, which is the one that the rule chooses where that is judged.
+func (r *viewsRun) all(pics []Picture, rule string, reference int, judged bool) map[string]Value {
 	r.t.Helper()
 	feats := r.encode(pics)
 	class := make([][]float32, len(feats))
 	for i, f := range feats {
 		class[i] = f[:r.m.Dim]
 	}
-	var err error
-	if r.reference, err = da3.Reference(class, rule); err != nil {
+	chosen, err := da3.Reference(class, rule)
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	return r.trunk(pics, feats, da3.Order(len(pics), r.reference), nil)
+	if judged && chosen != reference {
+		r.t.Errorf("reference view %d, want %d", chosen, reference)
+	}
+	return r.trunk(pics, feats, da3.Order(len(pics), reference), nil)
 }
 
 // given runs the network with known cameras.
