@@ -260,7 +260,8 @@ except BaseException:  # as trimesh does, whatever it is
 class PointCloud: pass
 """
 IMPORTING = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 from mast3r_runtime._commands import main
 from mast3r_runtime._library.imports import heavy
 def verb(arguments):

@@ -285,10 +285,10 @@ def _say_scene(arguments: argparse.Namespace, scene: Any) -> None:
     report = scene.report
     main = scene.components[0]
     lengths = len(main.model.seen) / max(len(main.model.points), 1)
-    number = len(report["cameras"])
-    how = "one camera" if number == 1 else f"{number} cameras"
+    number = len(report.get("cameras", ()))  # none in a scene of before
+    how = {0: "", 1: " of one camera"}.get(number, f" of {number} cameras")
     text = (
-        f"{len(scene.placed)} of {len(scene.pictures)} pictures of {how} placed by the mapper {main.mapper}; "
+        f"{len(scene.placed)} of {len(scene.pictures)} pictures{how} placed by the mapper {main.mapper}; "
         f"{len(main.model.points)} points, {lengths:.1f} pictures each; {report['seconds']['total']:.0f} s "
         f"({report['encoded']} encoded, {report['decoded']} decoded). {scene.scale.sentence()}\n"
         f"Look at {arguments.out / 'scene.html' if arguments.html else arguments.out / 'scene.glb'}; "
