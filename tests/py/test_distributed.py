@@ -412,7 +412,7 @@ def test_a_plan_of_100000_pairs_is_small(tmp_path: Path) -> None:
 def _write(root: str, times: int) -> None:
     store = Store(root)
     for _ in range(times):
-        store.write_arrays("pairs", "ef" * 16, {"x": np.full(2000, 7)})
+        store.write_arrays("mine", "ef" * 16, {"x": np.full(2000, 7)})
 
 
 def test_two_writers_of_one_key_a_thousand_times(tmp_path: Path) -> None:
@@ -425,8 +425,8 @@ def test_two_writers_of_one_key_a_thousand_times(tmp_path: Path) -> None:
         writer.start()
     store, seen = Store(tmp_path), 0
     while any(writer.is_alive() for writer in writers):
-        if store.exists("pairs", "ef" * 16):
-            arrays = store.read_arrays("pairs", "ef" * 16)
+        if store.exists("mine", "ef" * 16):
+            arrays = store.read_arrays("mine", "ef" * 16)
             assert arrays is not None and (arrays["x"] == 7).all()
             seen += 1
     assert seen and [writer.exitcode for writer in writers] == [0, 0]
