@@ -380,6 +380,8 @@ def test_localises_a_view_of_another_lens(
 
 def test_localises_by_a_given_camera(scene: Scene, wheel_engine: CPUEngine) -> None:
     lens = Lens("SIMPLE_PINHOLE", 512, 384, (430.0, 255.5, 191.5))
+    with pytest.raises(ArgumentError, match="640 x 480 pixels, the picture has 512 x 384"):
+        scene.localize(wheel_engine, known.paths()[5], replace(lens, width=640, height=480))
     found = scene.localize(wheel_engine, known.paths()[5], lens)
     assert found.focal_from == "given" and found.intrinsics is not None
     assert found.intrinsics[0, 0] == 430.0

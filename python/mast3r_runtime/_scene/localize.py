@@ -116,6 +116,11 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     elif isinstance(image, (str, os.PathLike)):
         photos.need_pinhole([photos.read(os.path.basename(image), Path(image))])
     query = read_image(image)
+    height, width = query.shape[:2]
+    if lens is not None and (lens.width, lens.height) != (width, height):
+        raise ArgumentError(
+            f"localize: a camera for {lens.width} x {lens.height} pixels, the picture has {width} x {height}"
+        )
     encoded = engine.encode(query)
     found = {p.name: _matched(scene, engine, p, query, encoded) for p in candidates}
     names = [n for n in sorted(found, key=lambda n: -len(found[n]))[:NEAREST] if len(found[n])]
