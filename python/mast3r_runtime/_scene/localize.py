@@ -48,6 +48,7 @@ OTHER_LENS = 1.1  # times the focal length of the scene's camera, from which EXI
 # is a rival.
 BETTER, RIVAL = 0.15, 0.03
 MOST_SPREAD = 0.5  # units: the solved points of a camera that is no pinhole about its middle lie farther off
+OFF_GUESS = 1.5  # times the network's focal length, beyond which that of the matches is not believed
 EXIF_WIDTH = 0.025  # of a focal length from EXIF, one standard deviation
 # Errors are not independent, and some share a sign: places are so many times less sure than points say.
 OPTIMISM = 2.0
@@ -258,9 +259,11 @@ def _located(
     tried.sort(key=lambda t: t[0].misfit + (BETTER if t[1] == "points" else 0.0))
     # Where the points leave the focal length open, it is that of EXIF.
     chosen = [tried[0], *(t for t in tried[1:] if t[1] == "exif")]
+    guess = next((lens.focal for told, lens in starts if told == "points"), None)
     for pose, source in chosen:
         radius, share = _unsure(pose, xyz)
-        loose = source == "points" and pose.spread > MOST_SPREAD
+        far_off = guess is not None and not 1 / OFF_GUESS < pose.lens.focal / guess < OFF_GUESS
+        loose = source == "points" and (pose.spread > MOST_SPREAD or far_off)
         rivals = source == "scene" and _rivals(pose, tried, radius / share)
         if not (share > MOST_UNSURE or loose or rivals):
             break
