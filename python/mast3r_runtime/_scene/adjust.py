@@ -119,6 +119,7 @@ def variance_of(problem: Problem, raw: Any) -> float:
     median residual is smaller than the matches' error.
     """
     error = _observations(problem, raw).error
+    error = error[error < KEEP_ERROR]  # a point may have come behind a camera in the last steps
     free = 2 * len(error) - 3 * int(raw.num_points3D()) - 6 * int(raw.num_reg_images())
     return float(np.square(error).sum()) / max(free, 1)
 
@@ -145,7 +146,8 @@ def _observations(problem: Problem, raw: Any) -> _Seen:
     if not images:
         none = np.zeros(0, np.int64)
         return _Seen(none, none, np.zeros(0))
-    error = np.nan_to_num(np.concatenate(errors), nan=np.inf)
+    error = np.concatenate(errors)
+    error = np.where(np.isfinite(error), error, np.inf)  # behind the camera, or no number
     return _Seen(np.concatenate(images), np.concatenate(numbers), error)
 
 

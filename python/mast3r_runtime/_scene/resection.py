@@ -94,4 +94,4 @@ def _errors(camera: Any, pose: Any, pixels: F64, points: F64) -> F64:
     matrix = pose.matrix()
     local = points @ matrix[:, :3].T + matrix[:, 3]
     error = np.linalg.norm(np.asarray(camera.img_from_cam(local)) - pixels, axis=1)
-    return np.where(local[:, 2] > 0, np.nan_to_num(error, nan=np.inf), np.inf)
+    return np.where((local[:, 2] > 0) & np.isfinite(error), error, np.inf)
