@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .model import CAMERA_MODELS, F64
-from .problem import Problem, colmap_camera, units
+from .problem import Problem, colmap_camera, residuals, units
 
-__all__ = ["adjuster", "exact", "rough", "sigma_of", "variance_of"]
+__all__ = ["RAYLEIGH", "adjuster", "exact", "rough", "sigma_of", "variance_of"]
 
 ROUNDS = 3
 STEPS = 10  # of the solver in a round; the next goes on from there
@@ -32,7 +32,6 @@ REJECT = 6.0  # robust standard deviations, beyond which an observation does not
 LEAST_SIGMA = 0.02  # units: no match is more exact than that
 RAYLEIGH = 1.1774  # the median length of a two-dimensional normal of standard deviation 1
 KEEP_ERROR = 4.0  # units: a point's observation when the cameras are right (COLMAP's own bound)
-KEEP_ANGLE = 1.5  # degrees
 # The errors of matches are not independent, and some are of one sign: what the points say of a
 # focal length is so many times less sure than their covariance.
 OPTIMISM = 5.0
@@ -43,7 +42,7 @@ FOR_DISTORTION = 1000  # observations of a camera, from which it may be found
 
 @dataclass(frozen=True)
 class _Seen:
-    """Observations: image, number of the key point, point, residual in units."""
+    """Observations: image, number of the key point, residual in units."""
 
     image: npt.NDArray[np.int64]
     number: npt.NDArray[np.int64]
@@ -137,18 +136,22 @@ def _observations(problem: Problem, raw: Any) -> _Seen:
             continue
         points2d = image.points2D
         xyz = np.array([raw.points3D[points2d[n].point3D_id].xyz for n in own])
-        local = xyz @ image.cam_from_world().matrix()[:, :3].T + image.cam_from_world().matrix()[:, 3]
-        pixels = np.asarray(raw.cameras[image.camera_id].img_from_cam(local))
-        error = np.linalg.norm(pixels - units(problem, image_id - 1)[own], axis=1)
+        camera, pose = raw.cameras[image.camera_id], image.cam_from_world().matrix()
         images.append(np.full(len(own), image_id))
         numbers.append(np.array(own))
-        errors.append(np.where(local[:, 2] > 0, error, np.inf))
+        errors.append(residuals(camera, pose, xyz, units(problem, image_id - 1)[own]))
     if not images:
         none = np.zeros(0, np.int64)
         return _Seen(none, none, np.zeros(0))
-    error = np.concatenate(errors)
-    error = np.where(np.isfinite(error), error, np.inf)  # behind the camera, or no number
-    return _Seen(np.concatenate(images), np.concatenate(numbers), error)
+    return _Seen(np.concatenate(images), np.concatenate(numbers), np.concatenate(errors))
+
+
+def _take_out(raw: Any, seen: _Seen, which: npt.NDArray[np.bool_]) -> None:
+    """Delete observations; one of a track of two takes its point with it, and so the other."""
+    for k in np.flatnonzero(which):
+        image_id, number = int(seen.image[k]), int(seen.number[k])
+        if raw.images[image_id].points2D[number].has_point3D():
+            raw.delete_observation(image_id, number)
 
 
 def _rounds(colmap: Any, problem: Problem, raw: Any, held: Collection[int] = ()) -> float:
@@ -160,11 +163,7 @@ def _rounds(colmap: Any, problem: Problem, raw: Any, held: Collection[int] = ())
         most = np.zeros(int(seen.image.max(initial=0)) + 1)
         for image_id in np.unique(seen.image):  # a picture that is less exact is not emptied
             most[image_id] = REJECT * max(sigma, _sigma(seen.error[seen.image == image_id]))
-        for k in np.flatnonzero(seen.error > most[seen.image]):
-            # deleting an observation of a track of two deletes the point, and the other with it
-            image_id, number = int(seen.image[k]), int(seen.number[k])
-            if raw.images[image_id].points2D[number].has_point3D():
-                raw.delete_observation(image_id, number)
+        _take_out(raw, seen, seen.error > most[seen.image])
         adjuster(colmap, problem, raw, "CAUCHY", sigma, STEPS, held).solve()
     return sigma
 
@@ -249,8 +248,5 @@ def _give_cameras(colmap: Any, problem: Problem, tight: Any, raw: Any) -> None:
         config.add_image(image_id)
     colmap.create_default_ceres_bundle_adjuster(options, config, raw).solve()
     seen = _observations(problem, raw)
-    for k in np.flatnonzero(~(seen.error < KEEP_ERROR)):
-        image_id, number = int(seen.image[k]), int(seen.number[k])
-        if raw.images[image_id].points2D[number].has_point3D():
-            raw.delete_observation(image_id, number)
+    _take_out(raw, seen, ~(seen.error < KEEP_ERROR))
     raw.update_point_3d_errors()

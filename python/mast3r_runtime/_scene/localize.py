@@ -112,10 +112,13 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     if not candidates:
         raise SceneError("localize: the scene has no placed pictures with dense depth")
     candidates = _readable(candidates if len(candidates) <= 40 else _spread(candidates, 40))
+    told = None  # the focal length in EXIF
     if lens is not None:
         check_lens(lens, "localize: camera")
     elif isinstance(image, (str, os.PathLike)):
-        photos.need_pinhole([photos.read(os.path.basename(image), Path(image))])
+        header = photos.read(os.path.basename(image), Path(image))
+        photos.need_pinhole([header])
+        told = header.focal
     query = read_image(image)
     height, width = query.shape[:2]
     if lens is not None and (lens.width, lens.height) != (width, height):
@@ -128,7 +131,7 @@ def localize(scene: Scene, engine: Engine, image: ImageLike, lens: Lens | None =
     best = Located(None, None, 0, 0, names[0] if names else "", "no_overlap")
     if not names:
         return best
-    starts = list(_lenses(scene, engine, image, query, encoded, names, lens))
+    starts = list(_lenses(scene, engine, told, query, encoded, names, lens))
     unit = float(np.mean(encoded.transform.scale)) / 2
     for component in sorted({scene.pictures[n].component for n in names}):
         own = [n for n in names if scene.pictures[n].component == component]
@@ -193,18 +196,17 @@ def _solved_points(scene: Scene, p: Picture, xy: F64) -> F64:
 def _lenses(
     scene: Scene,
     engine: Engine,
-    image: ImageLike,
+    told: float | None,
     query: npt.NDArray[np.uint8],
     encoded: Features,
     names: Sequence[str],
     lens: Lens | None,
 ) -> Iterator[tuple[str, Lens]]:
-    """The cameras to try, with where each is from; a given one alone."""
+    """The cameras to try, with where each is from; a given one alone. ``told`` is EXIF's focal length."""
     height, width = query.shape[:2]
     if lens is not None:
         yield "given", lens
         return
-    told = photos.focal(image) if isinstance(image, (str, os.PathLike)) else None
     cameras = [p.lens for p in scene.placed if p.lens is not None]
     fitting = [own for c in cameras if (own := _fitted(c, width, height)) is not None]
     fitting = [lens for lens, _ in Counter(fitting).most_common()]

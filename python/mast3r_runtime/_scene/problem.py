@@ -24,7 +24,7 @@ from . import check
 from .model import F64, QUARTER, Lens, Model
 from .tracks import KeyPoints
 
-__all__ = ["INSTALL", "Problem", "colmap_camera", "pycolmap", "read", "units"]
+__all__ = ["INSTALL", "Problem", "colmap_camera", "pycolmap", "read", "residuals", "scaled_camera", "units"]
 
 INSTALL = "pip install 'mast3r-runtime[scene]'"
 
@@ -108,6 +108,16 @@ def units(problem: Problem, picture: int) -> F64:
     if picture in problem.turned:
         xy = np.stack([xy[:, 1], problem.lenses[camera].height - xy[:, 0]], 1)
     return xy / problem.unit(camera)
+
+
+def residuals(camera: Any, pose: F64, points: F64, pixels: F64) -> F64:
+    """Distances ``[N]`` of pixels from the projections of world points, infinite behind the camera.
+
+    ``camera`` is pycolmap's, ``pose [3, 4]`` camera from world.
+    """
+    local = points @ pose[:, :3].T + pose[:, 3]
+    error = np.linalg.norm(np.asarray(camera.img_from_cam(local)) - pixels, axis=1)
+    return np.where((local[:, 2] > 0) & np.isfinite(error), error, np.inf)
 
 
 def read(problem: Problem, raw: Any, mapper: str) -> Model:

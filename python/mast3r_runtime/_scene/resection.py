@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .._output import far
+from .adjust import RAYLEIGH
 from .model import F64, Lens
-from .problem import pycolmap, scaled_camera
+from .problem import pycolmap, residuals, scaled_camera
 
 __all__ = ["AbsolutePose", "absolute_pose"]
 
 MOST_ERROR = 4.0  # units: two network pixels
 ROUNDS = 3  # of finding the scale of the errors and refining by it
 LEAST_SIGMA = 0.05  # units
-RAYLEIGH = 1.1774  # the median length of a two-dimensional normal of standard deviation 1
 
 
 @dataclass(frozen=True)
@@ -62,15 +61,15 @@ def absolute_pose(
     used = fits & exact if exact is not None and (fits & exact).sum() >= 30 else fits
     refining = colmap.AbsolutePoseRefinementOptions()
     refining.refine_focal_length = refine
-    pose, covariance, variance = first["cam_from_world"], None, 1.0
+    pose, covariance = first["cam_from_world"], None
     for _ in range(ROUNDS):
-        error = _errors(camera, pose, pixels, near)
+        error = residuals(camera, pose.matrix(), near, pixels)
         refining.loss_function_scale = max(LEAST_SIGMA, float(np.median(error[used])) / RAYLEIGH)
         found = colmap.refine_absolute_pose(pose, pixels, near, used, camera, refining, True)
         if found is None:
             return None
         pose, covariance = found["cam_from_world"], found.get("covariance")
-    error = _errors(camera, pose, pixels, near)
+    error = residuals(camera, pose.matrix(), near, pixels)
     close = used & (error < 6 * refining.loss_function_scale)
     variance = float(np.square(error[close]).sum()) / max(2 * int(close.sum()) - 7, 1)
     matrix = np.eye(4)
@@ -87,11 +86,3 @@ def absolute_pose(
     misfit = float(np.log1p(np.square(np.minimum(error[judged], MOST_ERROR) / 0.1)).mean())
     spread = float(np.median(error[used]))
     return AbsolutePose(matrix, refined, error < MOST_ERROR, covariance, misfit, spread)
-
-
-def _errors(camera: Any, pose: Any, pixels: F64, points: F64) -> F64:
-    """Distances in units; those of points behind the camera are infinite."""
-    matrix = pose.matrix()
-    local = points @ matrix[:, :3].T + matrix[:, 3]
-    error = np.linalg.norm(np.asarray(camera.img_from_cam(local)) - pixels, axis=1)
-    return np.where((local[:, 2] > 0) & np.isfinite(error), error, np.inf)
